@@ -1,0 +1,1 @@
+//! The operating system, behind one door: files, clock, threads, randomness, synchronisation.

@@ -1,0 +1,1 @@
+//! Parallel log streams, and LSN vectors over them.
