@@ -1,0 +1,218 @@
+//! How a database is described before it is opened.
+
+use crate::database::Database;
+use crate::error::{Abort, Error};
+use crate::recovery::Progress;
+use crate::storage::schema::Schema;
+use crate::transaction::access::{Table, Transaction};
+use crate::transaction::procedure::{Procedure, ProcedureId, Record};
+use hyades_platform::device::Device;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How transactions are logged and ordered against the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// No log: nothing survives. The yardstick of the others.
+    None,
+    /// One stream, replayed in its order.
+    Serial,
+    /// Parallel streams with LSN vectors (Xia et al., VLDB 2020), as corrected in
+    /// docs/protocols.md.
+    #[default]
+    Taurus,
+}
+
+/// How transactions are kept serializable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Concurrency {
+    /// Two-phase locking that aborts instead of waiting.
+    NoWait,
+    /// Optimistic, validated at commit (Tu et al., SOSP 2013).
+    #[default]
+    Silo,
+}
+
+/// How replay orders the records of a log that needs ordering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Replay {
+    /// Prefix watermarks with waiters.
+    #[default]
+    Wavefront,
+    /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.
+    Pools,
+    /// One thread, in an order that the vectors allow.
+    Serial,
+}
+
+/// Everything that can be set about the log.
+#[derive(Clone)]
+pub struct LogSettings {
+    /// Directories of the streams, used in turn. The first also holds the manifest.
+    pub dirs: Vec<PathBuf>,
+    /// How many log streams, 1 to 64.
+    pub streams: usize,
+    /// What the directories are on; ordinary files if not set.
+    pub device: Option<Arc<dyn Device>>,
+    /// The buffer of each stream in bytes, a power of two.
+    pub buffer_bytes: usize,
+    /// The largest segment file in bytes.
+    pub segment_bytes: u64,
+    /// Waits this long between flushes; greedy if not set.
+    pub flush_interval: Option<Duration>,
+    /// Flushes at once when a buffer holds this much, whatever the interval.
+    pub flush_fill_bytes: Option<usize>,
+    /// A vector anchor after this many bytes of a stream.
+    pub anchor_interval_bytes: u64,
+    /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
+    /// below what is durable.
+    pub delta_bytes: u64,
+}
+
+/// Describes and opens a database, see [`Database::builder`].
+pub struct Builder {
+    pub(crate) protocol: Protocol,
+    pub(crate) concurrency: Concurrency,
+    pub(crate) record: Record,
+    pub(crate) log: LogSettings,
+    pub(crate) tables: Vec<Schema>,
+    pub(crate) procedures: Vec<Procedure>,
+    pub(crate) recovery_threads: usize,
+    pub(crate) replay: Replay,
+    pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            protocol: Protocol::default(),
+            concurrency: Concurrency::default(),
+            record: Record::Data,
+            log: LogSettings {
+                dirs: Vec::new(),
+                streams: 4,
+                device: None,
+                buffer_bytes: 8 << 20,
+                segment_bytes: 64 << 20,
+                flush_interval: None,
+                flush_fill_bytes: None,
+                anchor_interval_bytes: 256 << 10,
+                delta_bytes: 0,
+            },
+            tables: Vec::new(),
+            procedures: Vec::new(),
+            recovery_threads: 0,
+            replay: Replay::default(),
+            progress: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Chooses the logging protocol.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Chooses the concurrency control.
+    pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// Chooses how procedures are logged unless they, or a call, say otherwise. Closures are always
+    /// data-logged.
+    pub fn record(mut self, record: Record) -> Self {
+        self.record = record;
+        self
+    }
+
+    /// The number of log streams, 1 to 64.
+    pub fn streams(mut self, streams: usize) -> Self {
+        self.log.streams = streams;
+        self
+    }
+
+    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed on
+    /// all of them in turn.
+    pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.log.dirs.push(dir.as_ref().to_path_buf());
+        self
+    }
+
+    /// Sets everything about the log at once.
+    pub fn log_settings(mut self, change: impl FnOnce(&mut LogSettings)) -> Self {
+        change(&mut self.log);
+        self
+    }
+
+    /// How many threads recover; 0 (the default) means all cores.
+    pub fn recovery_threads(mut self, threads: usize) -> Self {
+        self.recovery_threads = threads;
+        self
+    }
+
+    /// How an ordered replay runs.
+    pub fn replay(mut self, replay: Replay) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// Is called a few times a second while the database recovers.
+    pub fn on_progress(mut self, tell: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(tell));
+        self
+    }
+
+    /// Declares a table. Tables that the directory knows already must be declared the same way.
+    pub fn table(&mut self, schema: Schema) -> Table {
+        self.tables.push(schema);
+        Table(self.tables.len() as u32 - 1)
+    }
+
+    /// Registers a procedure: it must be deterministic, taking time and randomness from its
+    /// transaction. Change `version` whenever its behaviour changes.
+    pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        F: Fn(&Transaction<'_>, A) -> Result<R, Abort> + Send + Sync + 'static,
+    {
+        self.add(Procedure::new(name, version, None, body))
+    }
+
+    /// Registers a procedure that is always logged in the given way.
+    pub fn procedure_recorded<A, R, F>(
+        &mut self,
+        name: &str,
+        version: u32,
+        record: Record,
+        body: F,
+    ) -> ProcedureId
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        F: Fn(&Transaction<'_>, A) -> Result<R, Abort> + Send + Sync + 'static,
+    {
+        self.add(Procedure::new(name, version, Some(record), body))
+    }
+
+    fn add(&mut self, procedure: Procedure) -> ProcedureId {
+        self.procedures.push(procedure);
+        ProcedureId(self.procedures.len() as u32 - 1)
+    }
+
+    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
+    ///
+    /// # Errors
+    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
+    /// incomplete or does not match what is declared. Nothing on disk is changed then.
+    pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
+        self.log.dirs.insert(0, dir.as_ref().to_path_buf());
+        Database::open(self)
+    }
+}

@@ -1,0 +1,140 @@
+//! The two error worlds: [`Abort`] is expected, small and cheap; [`Error`] is one clear sentence.
+
+use std::fmt;
+
+/// Why a transaction's operation did not go through. Small and `Copy`; the engine retries
+/// [`Abort::Conflict`] by itself, all others reach the caller as the transaction's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Abort {
+    /// Another transaction stands in the way; the engine rolls back and tries again.
+    Conflict,
+    /// The procedure or closure gave up by its own rule, with a value for the caller.
+    User(i64),
+    /// A row with this primary key or unique secondary key exists already.
+    DuplicateKey {
+        /// The table, as declared.
+        table: u32,
+        /// The secondary index's number within the table; `None` means the primary key.
+        index: Option<u16>,
+    },
+    /// A value does not fit the column's type, or a key has the wrong number of columns.
+    WrongType {
+        /// The table, as declared.
+        table: u32,
+        /// The column's position; for keys, the position in the key.
+        column: u16,
+    },
+    /// A null was given for a column that was not declared nullable.
+    NullValue {
+        /// The table, as declared.
+        table: u32,
+        /// The column's position.
+        column: u16,
+    },
+    /// A row would exceed the largest row size (16 MiB).
+    RowTooLarge {
+        /// The table, as declared.
+        table: u32,
+    },
+    /// The procedure's arguments could not be decoded.
+    BadArguments,
+    /// A primary key column cannot be changed in place: delete the row and insert it anew.
+    KeyColumnChanged {
+        /// The table, as declared.
+        table: u32,
+        /// The column's position.
+        column: u16,
+    },
+    /// A table, index or procedure handle does not belong to this database.
+    UnknownHandle,
+    /// The same procedure was rolled back to a savepoint that no longer exists.
+    NoSuchSavepoint,
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Abort::Conflict => write!(f, "the transaction conflicts with another one"),
+            Abort::User(value) => write!(f, "the transaction was aborted with value {value}"),
+            Abort::DuplicateKey { table, index: None } => {
+                write!(f, "table {table} already has a row with this primary key")
+            }
+            Abort::DuplicateKey { table, index: Some(index) } => {
+                write!(f, "table {table} already has a row with this key in unique index {index}")
+            }
+            Abort::WrongType { table, column } => {
+                write!(f, "the value for column {column} of table {table} has the wrong type")
+            }
+            Abort::NullValue { table, column } => {
+                write!(f, "column {column} of table {table} does not take nulls")
+            }
+            Abort::RowTooLarge { table } => write!(f, "the row is too large for table {table}"),
+            Abort::BadArguments => write!(f, "the procedure's arguments could not be decoded"),
+            Abort::KeyColumnChanged { table, column } => {
+                write!(
+                    f,
+                    "column {column} is in the primary key of table {table}: delete the row and insert it anew"
+                )
+            }
+            Abort::UnknownHandle => write!(f, "the handle does not belong to this database"),
+            Abort::NoSuchSavepoint => write!(f, "the savepoint no longer exists"),
+        }
+    }
+}
+
+impl std::error::Error for Abort {}
+
+/// What keeps a database from working: input and output, corruption, misuse.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log refused: I/O, corruption, a directory in use. The message says file and offset.
+    Log(hyades_wal::Error),
+    /// Wrong use of the interface or of a configuration; one sentence that says what is right.
+    Misuse(String),
+    /// What is on disk does not match what the program declares (schema, procedures, protocol).
+    Mismatch(String),
+    /// Replay of the log cannot go on; names the record and the procedure. Nothing was changed.
+    Recovery(String),
+    /// The log failed before this transaction was known to be durable: it may or may not survive.
+    OutcomeUnknown,
+    /// The database was poisoned by an I/O failure and refuses work until it is opened again.
+    Poisoned(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Log(error) => write!(f, "{error}"),
+            Error::Misuse(text) | Error::Mismatch(text) | Error::Recovery(text) => {
+                write!(f, "{text}")
+            }
+            Error::OutcomeUnknown => write!(
+                f,
+                "the log failed before the transaction was durable: whether it survives is unknown until the database is opened again"
+            ),
+            Error::Poisoned(cause) => {
+                write!(
+                    f,
+                    "the database takes no more work after a log failure ({cause}); open it again"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Log(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<hyades_wal::Error> for Error {
+    fn from(error: hyades_wal::Error) -> Self {
+        Error::Log(error)
+    }
+}

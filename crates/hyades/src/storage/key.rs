@@ -1,0 +1,110 @@
+//! Order-preserving key bytes: comparing two encoded keys as bytes compares them column by column.
+//!
+//! Integers are big-endian with the sign bit flipped, floats likewise by their total order, `Fixed`
+//! stands as it is, text and bytes are escaped (`00` becomes `00 FF`) and end with `00 00`. In a
+//! secondary key every nullable column starts with one byte: 0 for null (which sorts first), else 1.
+
+use super::value::{Type, Value};
+use smallvec::SmallVec;
+
+/// The bytes of an encoded key.
+pub(crate) type KeyBytes = SmallVec<[u8; 32]>;
+
+/// Appends one column to a key. `nullable` adds the null marker. Returns false if the value does
+/// not fit the type.
+#[inline]
+pub(crate) fn push(out: &mut KeyBytes, kind: Type, nullable: bool, value: &Value<'_>) -> bool {
+    if nullable {
+        if matches!(value, Value::Null) {
+            out.push(0);
+            return true;
+        }
+        out.push(1);
+    }
+    match (value, kind) {
+        (Value::Bool(v), Type::Bool) => out.push(*v as u8),
+        (Value::I32(v), Type::I32) => {
+            out.extend_from_slice(&((*v as u32) ^ (1 << 31)).to_be_bytes())
+        }
+        (Value::U32(v), Type::U32) => out.extend_from_slice(&v.to_be_bytes()),
+        (Value::I64(v), Type::I64) => {
+            out.extend_from_slice(&((*v as u64) ^ (1 << 63)).to_be_bytes())
+        }
+        (Value::U64(v), Type::U64) => out.extend_from_slice(&v.to_be_bytes()),
+        (Value::F64(v), Type::F64) => {
+            let bits = v.to_bits();
+            let flipped = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
+            out.extend_from_slice(&flipped.to_be_bytes());
+        }
+        (Value::Bytes(v), Type::Fixed(n)) if v.len() == n as usize => out.extend_from_slice(v),
+        (Value::Text(v), Type::Text) => push_escaped(out, v.as_bytes()),
+        (Value::Bytes(v), Type::Bytes) => push_escaped(out, v),
+        _ => return false,
+    }
+    true
+}
+
+fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
+    for &byte in bytes {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// The width in bytes of a column in a key, if it is always the same.
+pub(crate) fn width(kind: Type, nullable: bool) -> Option<usize> {
+    if nullable { None } else { kind.width() }
+}
+
+/// Turns `key` into the smallest byte string above every key that starts with it. Returns false
+/// if there is none (the key is all `FF`), which means "no upper bound".
+pub(crate) fn successor_of_prefix(key: &mut KeyBytes) -> bool {
+    while let Some(last) = key.last_mut() {
+        if *last < 0xFF {
+            *last += 1;
+            return true;
+        }
+        key.pop();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encode(kind: Type, value: &Value<'_>) -> KeyBytes {
+        let mut out = KeyBytes::new();
+        assert!(push(&mut out, kind, false, value));
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn key_order_is_value_order(a: i64, b: i64, x: i32, y: i32, s: Vec<u8>, t: Vec<u8>, f: f64, g: f64) {
+            prop_assert_eq!(encode(Type::I64, &a.into()).cmp(&encode(Type::I64, &b.into())), a.cmp(&b));
+            prop_assert_eq!(encode(Type::I32, &x.into()).cmp(&encode(Type::I32, &y.into())), x.cmp(&y));
+            prop_assert_eq!(
+                encode(Type::Bytes, &Value::Bytes(&s)).cmp(&encode(Type::Bytes, &Value::Bytes(&t))),
+                s.cmp(&t)
+            );
+            prop_assert_eq!(encode(Type::F64, &f.into()).cmp(&encode(Type::F64, &g.into())), f.total_cmp(&g));
+        }
+
+        #[test]
+        fn a_prefix_and_its_successor_enclose_its_keys(prefix: Vec<u8>, rest: Vec<u8>) {
+            let lower = KeyBytes::from_slice(&prefix);
+            let mut upper = lower.clone();
+            let mut key = lower.clone();
+            key.extend_from_slice(&rest);
+            prop_assert!(key >= lower);
+            if successor_of_prefix(&mut upper) {
+                prop_assert!(key < upper);
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Tables, rows and the indexes over them.
+
+pub(crate) mod key;
+pub(crate) mod row;
+pub(crate) mod schema;
+pub(crate) mod value;

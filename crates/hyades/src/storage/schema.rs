@@ -1,0 +1,502 @@
+//! Schemas: what a table's rows look like, and the byte layout that follows from it.
+
+use super::key::{self, KeyBytes};
+use super::value::{ColumnType, Type, Value};
+use crate::error::{Abort, Error};
+use serde::{Deserialize, Serialize};
+use std::marker::PhantomData;
+
+/// At most this many columns in a table: a set of columns is one machine word.
+pub const MAX_COLUMNS: usize = 64;
+
+/// The largest row in bytes.
+pub const MAX_ROW_BYTES: usize = 16 << 20;
+
+/// How the primary index is organised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PrimaryKind {
+    /// Point reads only, fastest.
+    Hash,
+    /// Point reads and range scans.
+    Ordered,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ColumnSpec {
+    pub name: String,
+    pub kind: Type,
+    pub nullable: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexSpec {
+    pub name: String,
+    pub columns: Vec<u16>,
+    pub unique: bool,
+}
+
+/// The description of a table: named, typed columns, a primary key of none, one or several of
+/// them, and secondary indexes.
+///
+/// ```
+/// use hyades::{Schema, Type};
+/// let accounts = Schema::new("accounts")
+///     .column("id", Type::I64)
+///     .column("owner", Type::Text)
+///     .nullable("note", Type::Text)
+///     .primary_key(&["id"])
+///     .index("by_owner", &["owner"]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<ColumnSpec>,
+    pub(crate) key: Vec<u16>,
+    pub(crate) primary: PrimaryKind,
+    pub(crate) indexes: Vec<IndexSpec>,
+    /// The first thing that was wrong with the description; reported when the table is declared.
+    #[serde(skip)]
+    pub(crate) fault: Option<String>,
+}
+
+impl Schema {
+    /// Begins the description of the table `name`. Without a primary key its rows get a hidden row
+    /// id, see [`crate::Transaction::insert`].
+    pub fn new(name: &str) -> Self {
+        Schema {
+            name: name.to_string(),
+            columns: Vec::new(),
+            key: Vec::new(),
+            primary: PrimaryKind::Ordered,
+            indexes: Vec::new(),
+            fault: None,
+        }
+    }
+
+    /// Adds a column that is never null. Columns are numbered in the order in which they are added.
+    pub fn column(self, name: &str, kind: Type) -> Self {
+        self.add(name, kind, false)
+    }
+
+    /// Adds a column that may be null.
+    pub fn nullable(self, name: &str, kind: Type) -> Self {
+        self.add(name, kind, true)
+    }
+
+    fn add(mut self, name: &str, kind: Type, nullable: bool) -> Self {
+        if self.columns.iter().any(|c| c.name == name) {
+            self.fail(format!("table {:?} declares column {name:?} twice", self.name));
+        }
+        if kind == Type::Fixed(0) {
+            self.fail(format!("column {name:?} of table {:?} has no width", self.name));
+        }
+        if self.columns.len() == MAX_COLUMNS {
+            self.fail(format!("table {:?} has more than {MAX_COLUMNS} columns", self.name));
+        }
+        self.columns.push(ColumnSpec { name: name.to_string(), kind, nullable });
+        self
+    }
+
+    /// Names the primary key's columns; they must not be nullable.
+    pub fn primary_key(mut self, columns: &[&str]) -> Self {
+        self.key = self.resolve(columns);
+        if let Some(&c) = self.key.iter().find(|&&c| self.columns[c as usize].nullable) {
+            let column = self.columns[c as usize].name.clone();
+            self.fail(format!(
+                "primary key column {column:?} of table {:?} is nullable",
+                self.name
+            ));
+        }
+        self
+    }
+
+    /// Keeps the primary index as a hash table: point reads only, in exchange for speed.
+    pub fn hash(mut self) -> Self {
+        self.primary = PrimaryKind::Hash;
+        self
+    }
+
+    /// Adds a secondary index over `columns`; several rows may share a key.
+    pub fn index(self, name: &str, columns: &[&str]) -> Self {
+        self.add_index(name, columns, false)
+    }
+
+    /// Adds a secondary index over `columns` in which no two rows share a key. As in SQL, rows with
+    /// a null in one of the columns never collide.
+    pub fn unique(self, name: &str, columns: &[&str]) -> Self {
+        self.add_index(name, columns, true)
+    }
+
+    fn add_index(mut self, name: &str, columns: &[&str], unique: bool) -> Self {
+        if self.indexes.iter().any(|i| i.name == name) {
+            self.fail(format!("table {:?} declares index {name:?} twice", self.name));
+        }
+        let columns = self.resolve(columns);
+        if columns.is_empty() {
+            self.fail(format!("index {name:?} of table {:?} has no columns", self.name));
+        }
+        self.indexes.push(IndexSpec { name: name.to_string(), columns, unique });
+        self
+    }
+
+    fn resolve(&mut self, names: &[&str]) -> Vec<u16> {
+        let mut out = Vec::new();
+        for name in names {
+            match self.columns.iter().position(|c| c.name == *name) {
+                Some(at) => out.push(at as u16),
+                None => self.fail(format!("table {:?} has no column {name:?}", self.name)),
+            }
+        }
+        out
+    }
+
+    fn fail(&mut self, text: String) {
+        self.fault.get_or_insert(text);
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A typed handle of the column `name`.
+    ///
+    /// # Errors
+    /// If there is no such column, or it cannot be read as `T`.
+    pub fn typed<T: ColumnType + ?Sized>(&self, name: &str) -> Result<Column<T>, Error> {
+        let at = self.columns.iter().position(|c| c.name == name).ok_or_else(|| {
+            Error::Misuse(format!("table {:?} has no column {name:?}", self.name))
+        })?;
+        let kind = self.columns[at].kind;
+        if !T::reads(kind) {
+            return Err(Error::Misuse(format!(
+                "column {name:?} of table {:?} is {kind:?} and cannot be read as {}",
+                self.name,
+                std::any::type_name::<T>()
+            )));
+        }
+        Ok(Column::at(at as u16))
+    }
+}
+
+/// A typed handle of a column: its position and the Rust type it is read as.
+pub struct Column<T: ?Sized> {
+    pub(crate) index: u16,
+    kind: PhantomData<fn() -> Box<T>>,
+}
+
+impl<T: ?Sized> Clone for Column<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: ?Sized> Copy for Column<T> {}
+
+impl<T: ColumnType + ?Sized> Column<T> {
+    /// The column at position `index`, counted from 0 in declaration order. Reading a row through a
+    /// handle of another type than the column's panics with both names; [`Schema::typed`] checks.
+    pub const fn at(index: u16) -> Self {
+        Column { index, kind: PhantomData }
+    }
+
+    /// This column alone, as a set to read.
+    pub const fn only(self) -> Columns {
+        Columns(1 << self.index)
+    }
+
+    /// An assignment for [`crate::Transaction::update`].
+    #[inline]
+    pub fn set<'a>(self, value: impl Into<Value<'a>>) -> Set<'a> {
+        Set { column: self.index, value: value.into() }
+    }
+}
+
+/// A column and its new value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Set<'a> {
+    /// The column's position.
+    pub column: u16,
+    /// The new value.
+    pub value: Value<'a>,
+}
+
+/// A set of columns to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns(pub(crate) u64);
+
+impl Columns {
+    /// Every column.
+    pub const ALL: Columns = Columns(u64::MAX);
+    /// No column: only whether the row is there.
+    pub const NONE: Columns = Columns(0);
+
+    /// The columns at these positions.
+    pub const fn of(positions: &[u16]) -> Columns {
+        let mut set = 0;
+        let mut i = 0;
+        while i < positions.len() {
+            set |= 1 << positions[i];
+            i += 1;
+        }
+        Columns(set)
+    }
+
+    /// Both sets together.
+    pub const fn and(self, other: Columns) -> Columns {
+        Columns(self.0 | other.0)
+    }
+}
+
+/// The byte layout of a table's rows.
+///
+/// A row is: a null bitmap of 8 bytes if any column is nullable; the fixed-width columns, widest
+/// alignment first; one `u32` per variable-length column, the end of its bytes within the tail; the
+/// tail. All little-endian. The engine keeps it as whole 8-byte words, the last one zero-padded.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The table's number as declared in this process, for error values.
+    pub table: u32,
+    pub name: String,
+    pub columns: Vec<LayoutColumn>,
+    pub has_nulls: bool,
+    /// Bytes before the tail.
+    pub fixed_bytes: usize,
+    pub variable: Vec<u16>,
+    pub key: Vec<u16>,
+    /// The set of primary key columns.
+    pub key_set: u64,
+    /// The set of variable-length columns.
+    pub variable_set: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayoutColumn {
+    pub kind: Type,
+    pub nullable: bool,
+    /// Where the value stands, or where the `u32` end of a variable-length value stands.
+    pub offset: u32,
+    /// The position among the variable-length columns.
+    pub ordinal: u16,
+}
+
+impl Layout {
+    pub fn new(schema: &Schema, table: u32) -> Layout {
+        let has_nulls = schema.columns.iter().any(|c| c.nullable);
+        let mut columns: Vec<LayoutColumn> = schema
+            .columns
+            .iter()
+            .map(|c| LayoutColumn { kind: c.kind, nullable: c.nullable, offset: 0, ordinal: 0 })
+            .collect();
+        let mut at = if has_nulls { 8 } else { 0 };
+        let mut variable = Vec::new();
+        // A `Fixed(n)` comes last because nothing needs to be aligned behind it but the tail.
+        let rank = |kind: Type| match kind {
+            Type::I64 | Type::U64 | Type::F64 => 0,
+            Type::I32 | Type::U32 => 1,
+            Type::Text | Type::Bytes => 2,
+            Type::Bool => 3,
+            Type::Fixed(_) => 4,
+        };
+        for wanted in 0..5 {
+            for (i, column) in columns.iter_mut().enumerate() {
+                if rank(column.kind) != wanted {
+                    continue;
+                }
+                column.offset = at as u32;
+                if wanted == 2 {
+                    column.ordinal = variable.len() as u16;
+                    variable.push(i as u16);
+                    at += 4;
+                } else {
+                    at += column.kind.width().expect("a fixed-width type");
+                }
+            }
+        }
+        let set = |list: &[u16]| list.iter().fold(0, |set, &c| set | 1u64 << c);
+        Layout {
+            table,
+            name: schema.name.clone(),
+            has_nulls,
+            fixed_bytes: at,
+            key_set: set(&schema.key),
+            variable_set: set(&variable),
+            key: schema.key.clone(),
+            variable,
+            columns,
+        }
+    }
+
+    /// Encodes a whole row into `out` (cleared first).
+    pub fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), Abort> {
+        if values.len() != self.columns.len() {
+            return Err(Abort::WrongType { table: self.table, column: values.len() as u16 });
+        }
+        out.clear();
+        out.resize(self.fixed_bytes, 0);
+        let mut nulls = 0u64;
+        for (i, (column, value)) in self.columns.iter().zip(values).enumerate() {
+            self.check(i as u16, value)?;
+            if matches!(value, Value::Null) {
+                nulls |= 1 << i;
+            } else if let Some(width) = column.kind.width() {
+                let at = column.offset as usize;
+                value.with_bytes(|bytes| out[at..at + width].copy_from_slice(bytes));
+            }
+        }
+        for &i in &self.variable {
+            value_into_tail(&values[i as usize], out);
+            let end = (out.len() - self.fixed_bytes) as u32;
+            let at = self.columns[i as usize].offset as usize;
+            out[at..at + 4].copy_from_slice(&end.to_le_bytes());
+        }
+        if self.has_nulls {
+            out[..8].copy_from_slice(&nulls.to_le_bytes());
+        }
+        if out.len() > MAX_ROW_BYTES {
+            return Err(Abort::RowTooLarge { table: self.table });
+        }
+        Ok(())
+    }
+
+    /// Whether `value` may stand in column `at`.
+    #[inline]
+    pub fn check(&self, at: u16, value: &Value<'_>) -> Result<(), Abort> {
+        let Some(column) = self.columns.get(at as usize) else {
+            return Err(Abort::WrongType { table: self.table, column: at });
+        };
+        match value {
+            Value::Null if column.nullable => Ok(()),
+            Value::Null => Err(Abort::NullValue { table: self.table, column: at }),
+            value if value.fits(column.kind) => Ok(()),
+            _ => Err(Abort::WrongType { table: self.table, column: at }),
+        }
+    }
+
+    /// The place of column `at` in `row`: its offset and length, or `None` for a null.
+    #[inline]
+    pub fn place(&self, row: &[u8], at: u16) -> Option<(usize, usize)> {
+        let column = &self.columns[at as usize];
+        if column.nullable && u64::from_le_bytes(row[..8].try_into().unwrap()) >> at & 1 == 1 {
+            return None;
+        }
+        match column.kind.width() {
+            Some(width) => Some((column.offset as usize, width)),
+            None => {
+                let end_at = |offset: usize| {
+                    u32::from_le_bytes(row[offset..offset + 4].try_into().unwrap()) as usize
+                };
+                let end = end_at(column.offset as usize);
+                let start = match column.ordinal {
+                    0 => 0,
+                    n => {
+                        end_at(self.columns[self.variable[n as usize - 1] as usize].offset as usize)
+                    }
+                };
+                Some((self.fixed_bytes + start, end - start))
+            }
+        }
+    }
+
+    /// The bytes of column `at` in `row`, or `None` for a null.
+    #[inline]
+    pub fn bytes<'a>(&self, row: &'a [u8], at: u16) -> Option<&'a [u8]> {
+        self.place(row, at).map(|(offset, len)| &row[offset..offset + len])
+    }
+
+    /// The value of column `at` in `row`.
+    pub fn value<'a>(&self, row: &'a [u8], at: u16) -> Value<'a> {
+        match self.bytes(row, at) {
+            Some(bytes) => Value::from_bytes(self.columns[at as usize].kind, bytes),
+            None => Value::Null,
+        }
+    }
+
+    /// Whether `row`, read from a disk, can be a row of this table: every offset inside, every text
+    /// UTF-8. A row that passes never makes a reader panic.
+    pub fn is_valid(&self, row: &[u8]) -> bool {
+        if row.len() < self.fixed_bytes || row.len() > MAX_ROW_BYTES {
+            return false;
+        }
+        let mut last = 0;
+        for &i in &self.variable {
+            let at = self.columns[i as usize].offset as usize;
+            let end = u32::from_le_bytes(row[at..at + 4].try_into().unwrap()) as usize;
+            if end < last || end > row.len() - self.fixed_bytes {
+                return false;
+            }
+            let bytes = &row[self.fixed_bytes + last..self.fixed_bytes + end];
+            if self.columns[i as usize].kind == Type::Text && std::str::from_utf8(bytes).is_err() {
+                return false;
+            }
+            last = end;
+        }
+        last == row.len() - self.fixed_bytes
+    }
+
+    /// Appends the primary key of `row` to `out`.
+    #[inline]
+    pub fn primary_key(&self, row: &[u8], out: &mut KeyBytes) {
+        for &at in &self.key {
+            let value = self.value(row, at);
+            key::push(out, self.columns[at as usize].kind, false, &value);
+        }
+    }
+}
+
+fn value_into_tail(value: &Value<'_>, out: &mut Vec<u8>) {
+    value.with_bytes(|bytes| out.extend_from_slice(bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        let schema = Schema::new("t")
+            .nullable("a", Type::Text)
+            .column("b", Type::I32)
+            .column("c", Type::Fixed(3))
+            .nullable("d", Type::Bytes)
+            .column("e", Type::I64)
+            .column("f", Type::Bool)
+            .primary_key(&["e", "b"]);
+        assert!(schema.fault.is_none());
+        Layout::new(&schema, 0)
+    }
+
+    #[test]
+    fn a_row_reads_back() {
+        let layout = layout();
+        let mut row = Vec::new();
+        for a in [Value::Null, Value::Text(""), Value::Text("hyades")] {
+            let values = [
+                a,
+                7.into(),
+                (&[1u8, 2, 3]).into(),
+                Value::Bytes(&[9; 20]),
+                (-5i64).into(),
+                true.into(),
+            ];
+            layout.encode(&values, &mut row).unwrap();
+            assert!(layout.is_valid(&row));
+            for (i, value) in values.iter().enumerate() {
+                assert_eq!(layout.value(&row, i as u16), *value);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused() {
+        let layout = layout();
+        let mut row = Vec::new();
+        let good =
+            [Value::Null, 7.into(), (&[1u8, 2, 3]).into(), Value::Null, 5i64.into(), true.into()];
+        let mut wrong = good;
+        wrong[1] = 7i64.into();
+        assert_eq!(layout.encode(&wrong, &mut row), Err(Abort::WrongType { table: 0, column: 1 }));
+        let mut null = good;
+        null[4] = Value::Null;
+        assert_eq!(layout.encode(&null, &mut row), Err(Abort::NullValue { table: 0, column: 4 }));
+        assert!(layout.encode(&good[..3], &mut row).is_err());
+    }
+}

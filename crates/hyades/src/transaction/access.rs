@@ -1,0 +1,298 @@
+//! One way to rows: [`Access`] is what a running transaction, a replayed command and a bulk load
+//! have in common, and [`Transaction`] is its comfortable face.
+
+use crate::error::Abort;
+use crate::storage::row::Row;
+use crate::storage::schema::{Columns, Set};
+use crate::storage::value::Value;
+use std::ops::Bound;
+
+/// A table of an open database, as declared to the builder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Table(pub(crate) u32);
+
+impl Table {
+    /// The `n`-th table declared to the builder, counted from 0.
+    pub const fn nth(n: u32) -> Table {
+        Table(n)
+    }
+}
+
+/// A secondary index of a table: its position among the indexes declared in the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Index(pub u16);
+
+/// A place to roll back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(pub(crate) u32);
+
+/// A key range. Bounds are key prefixes: an included upper bound takes every key that starts with
+/// it, an excluded lower bound passes over every key that starts with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'k> {
+    /// Where the range begins.
+    pub lower: Bound<&'k [Value<'k>]>,
+    /// Where the range ends.
+    pub upper: Bound<&'k [Value<'k>]>,
+    /// From the upper end downwards.
+    pub descending: bool,
+    /// At most this many rows.
+    pub limit: usize,
+}
+
+/// What a stored procedure may do. Object-safe, so that one procedure serves the running database,
+/// command replay and bulk load, and cannot behave differently there.
+///
+/// Every operation may return [`Abort::Conflict`]; the caller passes it on with `?` and the engine
+/// runs the transaction again.
+pub trait Access {
+    /// Reads a row by primary key, or by row id where the table has none.
+    fn get<'a>(
+        &'a self,
+        table: Table,
+        key: &[Value<'_>],
+        columns: Columns,
+    ) -> Result<Option<Row<'a>>, Abort>;
+    /// Inserts a row given as one value per column and returns its hidden row id (0 in tables with a
+    /// primary key).
+    fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
+    /// Changes some columns of a row; false if there is no such row.
+    fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort>;
+    /// Inserts a row or replaces the one with its primary key; true if it replaced one.
+    fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort>;
+    /// Deletes a row; false if there is no such row.
+    fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort>;
+    /// Reads the rows of a key range of the primary key (`None`) or a secondary index, in key order.
+    fn scan<'a>(
+        &'a self,
+        table: Table,
+        index: Option<Index>,
+        range: &Range<'_>,
+        columns: Columns,
+    ) -> Result<&'a [Row<'a>], Abort>;
+    /// Marks a place to roll back to.
+    fn savepoint(&self) -> Savepoint;
+    /// Takes back every change since the savepoint.
+    fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort>;
+    /// The transaction's time in microseconds since 1970: one value for the whole transaction, the
+    /// same at replay.
+    fn now_us(&self) -> i64;
+    /// A random number from the transaction's own seed, the same at replay.
+    fn random(&self) -> u64;
+}
+
+/// A transaction in progress: the typed, comfortable form of [`Access`].
+///
+/// Rows that it returns are copies of the columns asked for and live as long as the transaction's
+/// borrow; several can be held at once.
+#[derive(Clone, Copy)]
+pub struct Transaction<'t>(pub(crate) &'t dyn Access);
+
+impl<'t> Transaction<'t> {
+    /// Wraps any access; tests and tools use it to run procedures outside a database.
+    pub fn over(access: &'t dyn Access) -> Self {
+        Transaction(access)
+    }
+
+    /// Reads a whole row by primary key (or row id, where the table has no primary key).
+    #[inline]
+    pub fn get(&self, table: Table, key: impl Key) -> Result<Option<Row<'t>>, Abort> {
+        key.with(|key| self.0.get(table, key, Columns::ALL))
+    }
+
+    /// Reads some columns of a row.
+    #[inline]
+    pub fn get_columns(
+        &self,
+        table: Table,
+        key: impl Key,
+        columns: Columns,
+    ) -> Result<Option<Row<'t>>, Abort> {
+        key.with(|key| self.0.get(table, key, columns))
+    }
+
+    /// Inserts a row, one value per column in declaration order. Returns the hidden row id in tables
+    /// without a primary key, 0 in others.
+    ///
+    /// # Errors
+    /// [`Abort::DuplicateKey`] if the primary key or a unique index has the key already; the
+    /// transaction may go on after it.
+    #[inline]
+    pub fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
+        self.0.insert(table, row)
+    }
+
+    /// Changes some columns of a row; false if there is no such row.
+    #[inline]
+    pub fn update(&self, table: Table, key: impl Key, sets: &[Set<'_>]) -> Result<bool, Abort> {
+        key.with(|key| self.0.update(table, key, sets))
+    }
+
+    /// Inserts a row or replaces the one with its primary key; true if it replaced one.
+    #[inline]
+    pub fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
+        self.0.upsert(table, row)
+    }
+
+    /// Deletes a row; false if there is no such row.
+    #[inline]
+    pub fn delete(&self, table: Table, key: impl Key) -> Result<bool, Abort> {
+        key.with(|key| self.0.delete(table, key))
+    }
+
+    /// Begins a scan over the primary key.
+    pub fn scan<'k>(&self, table: Table) -> Scan<'t, 'k> {
+        Scan::new(self.0, table, None)
+    }
+
+    /// Begins a scan over a secondary index.
+    pub fn scan_index<'k>(&self, table: Table, index: Index) -> Scan<'t, 'k> {
+        Scan::new(self.0, table, Some(index))
+    }
+
+    /// Marks a place to roll back to.
+    pub fn savepoint(&self) -> Savepoint {
+        self.0.savepoint()
+    }
+
+    /// Takes back every change made since the savepoint. What was read stays read.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
+        self.0.rollback_to(savepoint)
+    }
+
+    /// The transaction's time in microseconds since 1970; the same at replay.
+    pub fn now_us(&self) -> i64 {
+        self.0.now_us()
+    }
+
+    /// A random number from the transaction's seed; the same at replay.
+    pub fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+/// A scan being described; [`Scan::rows`] runs it. Bounds are prefixes of the index's columns.
+pub struct Scan<'t, 'k> {
+    access: &'t dyn Access,
+    table: Table,
+    index: Option<Index>,
+    lower: Bound<&'k [Value<'k>]>,
+    upper: Bound<&'k [Value<'k>]>,
+    descending: bool,
+    limit: usize,
+    columns: Columns,
+}
+
+impl<'t, 'k> Scan<'t, 'k> {
+    fn new(access: &'t dyn Access, table: Table, index: Option<Index>) -> Self {
+        Scan {
+            access,
+            table,
+            index,
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            descending: false,
+            limit: usize::MAX,
+            columns: Columns::ALL,
+        }
+    }
+
+    /// Only keys that start with these values.
+    pub fn prefix(mut self, key: &'k [Value<'k>]) -> Self {
+        self.lower = Bound::Included(key);
+        self.upper = Bound::Included(key);
+        self
+    }
+
+    /// Keys from here on, this one included.
+    pub fn from(mut self, key: &'k [Value<'k>]) -> Self {
+        self.lower = Bound::Included(key);
+        self
+    }
+
+    /// Keys above every key that starts with these values.
+    pub fn after(mut self, key: &'k [Value<'k>]) -> Self {
+        self.lower = Bound::Excluded(key);
+        self
+    }
+
+    /// Keys up to and including those that start with these values.
+    pub fn to(mut self, key: &'k [Value<'k>]) -> Self {
+        self.upper = Bound::Included(key);
+        self
+    }
+
+    /// Keys below these values.
+    pub fn before(mut self, key: &'k [Value<'k>]) -> Self {
+        self.upper = Bound::Excluded(key);
+        self
+    }
+
+    /// From the upper end downwards.
+    pub fn descending(mut self) -> Self {
+        self.descending = true;
+        self
+    }
+
+    /// At most `n` rows.
+    pub fn limit(mut self, n: usize) -> Self {
+        self.limit = n;
+        self
+    }
+
+    /// Only these columns.
+    pub fn columns(mut self, columns: Columns) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// Runs the scan.
+    pub fn rows(self) -> Result<&'t [Row<'t>], Abort> {
+        let range = Range {
+            lower: self.lower,
+            upper: self.upper,
+            descending: self.descending,
+            limit: self.limit,
+        };
+        self.access.scan(self.table, self.index, &range, self.columns)
+    }
+}
+
+/// Anything that can stand for a key: one value, a tuple of up to five, or a slice of [`Value`]s.
+pub trait Key {
+    /// Calls `with` on the key's values.
+    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R;
+}
+
+macro_rules! key_scalar {
+    ($($rust:ty),*) => {$(
+        impl Key for $rust {
+            #[inline]
+            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R { with(&[self.into()]) }
+        }
+    )*};
+}
+key_scalar!(bool, i32, u32, i64, u64, f64, &str, &[u8]);
+
+impl Key for &[Value<'_>] {
+    #[inline]
+    fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
+        with(self)
+    }
+}
+
+macro_rules! key_tuple {
+    ($($name:ident $at:tt),*) => {
+        impl<'v, $($name: Into<Value<'v>>),*> Key for ($($name,)*) {
+            #[inline]
+            fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
+                with(&[$(self.$at.into()),*])
+            }
+        }
+    };
+}
+key_tuple!(A 0);
+key_tuple!(A 0, B 1);
+key_tuple!(A 0, B 1, C 2);
+key_tuple!(A 0, B 1, C 2, D 3);
+key_tuple!(A 0, B 1, C 2, D 3, E 4);

@@ -1,0 +1,4 @@
+//! Transactions: what a caller may do, and what one remembers until it ends.
+
+pub(crate) mod access;
+pub(crate) mod procedure;

@@ -1,0 +1,65 @@
+//! Registered procedures: named, versioned, deterministic.
+
+use super::access::Transaction;
+use crate::error::{Abort, Error};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// How a transaction is written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Record {
+    /// The rows it changed.
+    Data,
+    /// The procedure's name and arguments.
+    Command,
+    /// Whichever is better for this transaction: by record size and replay depth.
+    Adaptive,
+}
+
+pub(crate) type Body =
+    dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
+
+/// A procedure as registered.
+#[derive(Clone)]
+pub(crate) struct Procedure {
+    pub name: String,
+    pub version: u32,
+    /// Overrides the database's own choice.
+    pub record: Option<Record>,
+    pub body: Arc<Body>,
+}
+
+impl Procedure {
+    pub fn new<A, R, F>(name: &str, version: u32, record: Option<Record>, body: F) -> Self
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        F: Fn(&Transaction<'_>, A) -> Result<R, Abort> + Send + Sync + 'static,
+    {
+        let body = move |tx: &Transaction<'_>, arguments: &[u8], result: &mut Vec<u8>| {
+            let arguments = postcard::from_bytes(arguments).map_err(|_| Abort::BadArguments)?;
+            let value = body(tx, arguments)?;
+            if std::mem::size_of::<R>() > 0 {
+                let bytes = std::mem::take(result);
+                *result = postcard::to_extend(&value, bytes).map_err(|_| Abort::BadArguments)?;
+            }
+            Ok(())
+        };
+        Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
+    }
+}
+
+/// The handle of a registered procedure, see [`crate::Database::prepare`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcedureId(pub(crate) u32);
+
+/// Decodes a procedure's result.
+pub(crate) fn decode_result<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Error> {
+    postcard::from_bytes(bytes).map_err(|error| {
+        Error::Misuse(format!(
+            "the procedure's result is not a {}: {error}",
+            std::any::type_name::<R>()
+        ))
+    })
+}
