@@ -1,6 +1,9 @@
 //! Tables, rows and the indexes over them.
 
+pub mod hash_index;
 pub(crate) mod key;
+pub mod ordered_index;
+mod prefetch;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod value;
