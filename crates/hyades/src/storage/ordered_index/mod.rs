@@ -31,6 +31,7 @@ pub use key::{KeyShape, Keyed};
 use key::{fit_lower, fit_upper};
 use node::LeafHead;
 use scan::Range;
+pub use scan::Visit;
 use tree::Tree;
 pub(super) use version::Backoff;
 
@@ -309,7 +310,7 @@ where
         upper: Bound<&[u8]>,
         descending: bool,
         guard: &'g Guard,
-        visit: &mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>,
+        visit: Visit<'_, 'g, E, G>,
     ) {
         let (lower, upper) = match self.shape {
             KeyShape::Fixed(length @ 0..=32) => {

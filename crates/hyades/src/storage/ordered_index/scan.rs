@@ -14,8 +14,9 @@ use super::key::{Keyed, Probe};
 use super::node::{Head, InnerNode, LeafNode};
 use super::tree::{Arrival, Tree};
 
-/// What a scan hands out a leaf at a time.
-pub(super) type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
+/// What a scan calls for each leaf, with those of its entries that lie in the range; it may break
+/// off.
+pub type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
 
 /// The range that is still to be scanned, as positions to search for.
 pub(super) struct Range<'k, const W: usize> {

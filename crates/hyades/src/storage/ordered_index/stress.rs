@@ -13,7 +13,9 @@ type Index = OrderedIndex<super::tests::Entry, Stamp>;
 
 const ROUNDS: u64 = if cfg!(miri) { 60 } else { 60_000 };
 
-fn shapes() -> Vec<(KeyShape, fn(u64) -> Vec<u8>)> {
+type MakeKey = fn(u64) -> Vec<u8>;
+
+fn shapes() -> Vec<(KeyShape, MakeKey)> {
     vec![
         (KeyShape::Fixed(8), |i| i.to_be_bytes().to_vec()),
         (KeyShape::Fixed(12), |i| [&[1; 4][..], &i.to_be_bytes()].concat()),
@@ -36,7 +38,7 @@ fn no_key_is_lost_or_doubled() {
                 for round in 0..ROUNDS {
                     let guard = epoch::pin();
                     // In waves, so that leaves fill up and become empty.
-                    let growing = round / (space * 2) % 2 == 0;
+                    let growing = (round / (space * 2)).is_multiple_of(2);
                     let i = random.u64(0..space) * threads + me;
                     if random.u64(0..8) < if growing { 6 } else { 2 } {
                         assert_eq!(insert(index, &key(i), &guard), mine.insert(i));
@@ -68,7 +70,7 @@ fn scans_are_sorted_and_see_what_stays() {
         let index = Index::new(shape);
         let space: u64 = if cfg!(miri) { 90 } else { 2_000 };
         // Multiples of 5 stay.
-        let stay: Vec<_> = (0..space).filter(|i| i % 5 == 0).map(key).collect();
+        let stay: Vec<_> = (0..space).filter(|i| i.is_multiple_of(5)).map(key).collect();
         stay.iter().for_each(|k| assert!(insert(&index, k, &epoch::pin())));
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -78,8 +80,8 @@ fn scans_are_sorted_and_see_what_stays() {
                     let mut random = fastrand::Rng::with_seed(seed);
                     for round in 0..ROUNDS {
                         let i = random.u64(0..space);
-                        let growing = round / (space * 2) % 2 == 0;
-                        if i % 5 == 0 {
+                        let growing = (round / (space * 2)).is_multiple_of(2);
+                        if i.is_multiple_of(5) {
                             continue;
                         }
                         if random.u64(0..8) < if growing { 6 } else { 2 } {
@@ -140,7 +142,7 @@ fn a_validated_scan_is_a_state_that_existed() {
                     assert!(insert(index, &key(2 * i + (1 - *side)), &epoch::pin()));
                     assert!(remove(index, &key(2 * i + *side), &epoch::pin()));
                     *side = 1 - *side;
-                    if round % 16 == 0 {
+                    if round.is_multiple_of(16) {
                         thread::yield_now();
                     }
                 }

@@ -313,7 +313,7 @@ fn stamps_survive_splits_and_merges() {
         };
         for n in 0..MANY {
             insert(&index, &key(order(n)), &guard);
-            if n % 16 == 0 {
+            if n.is_multiple_of(16) {
                 let at = order(n + 5);
                 index.get(&key(at), &guard).1.gap().0.fetch_max(n, Ordering::SeqCst);
                 floor[at as usize] = n;
@@ -374,7 +374,7 @@ fn an_insertion_says_how_to_carry_observations_over() {
         if let Some(sibling) = insertion.sibling {
             observed.insert(sibling.id(), sibling);
         }
-        if n % 64 == 0 {
+        if n.is_multiple_of(64) {
             assert!(observed.values().all(Leaf::is_current));
         }
     }
