@@ -171,7 +171,9 @@ fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
         Item::Entry { table, index, key } => {
             let table = &engine.tables[*table as usize];
             let at = *index as usize;
-            let Some(entry) = table.secondaries[at].tree.find(key, guard) else { return Swept::Done };
+            let Some(entry) = table.secondaries[at].tree.find(key, guard) else {
+                return Swept::Done;
+            };
             let record = entry.record();
             let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
             let mut row = Vec::new();

@@ -13,6 +13,7 @@ use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State};
 use bumpalo::Bump;
 use hyades_wal::{Log, Writer};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// What a transaction's body wants.
@@ -26,8 +27,8 @@ pub(crate) enum Verdict {
 /// What a session has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
+    pub attempts: u64,
     pub conflicts: u64,
-    pub committed: u64,
 }
 
 /// A session of some engine, as the public face uses it.
@@ -107,8 +108,17 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             Determinism::default(),
         );
         let running = Running::<C, P>::new(engine, state);
-        let verdict = body(&Transaction::over(&running));
+        // A body that panics must not leave its locks behind.
+        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
         let mut state = running.into_state();
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(panic) => {
+                C::abort(&mut state);
+                self.garbage.collect_from(&engine.tables, &state, false);
+                resume_unwind(panic);
+            }
+        };
         let mut appender = Appender {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -140,7 +150,11 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             self.stream = log.least_backlogged();
         }
         self.engine.protocol.enter_stream(writer, self.stream);
-        writer.wait_for_room(self.stream).map_err(|poisoned| Error::Poisoned(poisoned.to_string()))
+        writer.wait_for_room(self.stream);
+        match log.poisoned() {
+            Some(cause) => Err(Error::Poisoned(cause.to_string())),
+            None => Ok(()),
+        }
     }
 
     fn keep_house(&mut self) {
@@ -171,8 +185,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
             self.prepare()?;
             let result = self.attempt(call, body);
             self.arena.reset();
-            self.counters.committed += 1;
-            if self.counters.committed.is_multiple_of(HOUSEKEEPING) {
+            self.counters.attempts += 1;
+            if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
                 self.keep_house();
             }
             if !self.garbage.is_empty() {

@@ -48,10 +48,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     ) -> Result<bool, Abort>;
 
     /// A record that this transaction placed has inherited its gap's stamp.
-    fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
-        record: &'s Record<P::RowStamp>,
-    );
+    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>);
 
     /// Commits. The outcome is what the frontier has to reach before the caller is answered.
     fn commit<'s, P: LoggingProtocol>(

@@ -69,7 +69,8 @@ impl ConcurrencyControl for NoWait {
             let readers = record.lock.load(Ordering::Relaxed);
             // A reader that loses a race against another reader tries once more; against a writer it
             // gives up.
-            let shared = |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
+            let shared =
+                |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
             if readers & WRITER != 0
                 || record.lock.fetch_update(Ordering::Acquire, Ordering::Relaxed, shared).is_err()
             {
@@ -116,10 +117,7 @@ impl ConcurrencyControl for NoWait {
         Ok(version & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
-        record: &'s Record<P::RowStamp>,
-    ) {
+    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
         state.held.push((record, true));
         state.note(record);
     }

@@ -36,10 +36,7 @@ fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 impl Silo {
     /// Whether every row read still has its version and every gap is as it was. `locked` are the
     /// rows locked by this transaction, by address.
-    fn validate<P: LoggingProtocol>(
-        state: &State<'_, P>,
-        locked: &[&Record<P::RowStamp>],
-    ) -> bool {
+    fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: &[&Record<P::RowStamp>]) -> bool {
         let own = |record: &Record<P::RowStamp>| {
             let address = std::ptr::from_ref(record) as usize;
             locked.binary_search_by_key(&address, |r| std::ptr::from_ref(*r) as usize).is_ok()
@@ -121,10 +118,7 @@ impl ConcurrencyControl for Silo {
         Ok(Self::read(engine, state, record, || ())?.is_some())
     }
 
-    fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
-        record: &'s Record<P::RowStamp>,
-    ) {
+    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
         record.word.store(word::ABSENT, Ordering::Release);
         state.reads.push((record, word::ABSENT));
     }

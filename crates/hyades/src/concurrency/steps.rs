@@ -180,10 +180,7 @@ impl Reserved<'_> {
 }
 
 /// Raises the read stamps of everything that a command read, before it validates.
-pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
-    engine: &Engine<P>,
-    state: &mut State<'s, P>,
-) {
+pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
     for (record, _) in &state.reads {
         engine.protocol.publish_read(&record.stamp, state.stamp);
     }

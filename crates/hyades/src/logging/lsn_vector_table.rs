@@ -136,7 +136,12 @@ impl LsnVectorTable {
             // validation, are ordered against lock words (docs/protocols.md, E4).
             if head & LATCHED == 0
                 && chunk.heads[at]
-                    .compare_exchange_weak(head, head | LATCHED, Ordering::SeqCst, Ordering::Relaxed)
+                    .compare_exchange_weak(
+                        head,
+                        head | LATCHED,
+                        Ordering::SeqCst,
+                        Ordering::Relaxed,
+                    )
                     .is_ok()
             {
                 return Some(Latched { chunk, at, lanes: self.lanes, generation: head >> 1 });
@@ -252,12 +257,7 @@ impl LsnVectorTable {
     }
 
     /// Takes a slot for a row, filled by `fill`, and returns the reference to it.
-    fn take(
-        &self,
-        ring: &mut Ring,
-        depth: u32,
-        fill: impl FnOnce(&mut [u64], &mut [u64]),
-    ) -> u64 {
+    fn take(&self, ring: &mut Ring, depth: u32, fill: impl FnOnce(&mut [u64], &mut [u64])) -> u64 {
         let mut latched = None;
         // A hot row keeps its slot for long and would stand in the way of those behind it.
         for _ in 0..ring.slots.len().min(4) {

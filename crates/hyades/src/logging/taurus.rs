@@ -120,7 +120,8 @@ impl LoggingProtocol for Taurus {
         if sum < anchor.1 + self.anchor_interval_bytes {
             return;
         }
-        let cold: Vec<u64> = durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
+        let cold: Vec<u64> =
+            durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
         *anchor = (durable, sum);
         self.table.raise_cold(&cold);
         self.generation.fetch_add(1, Ordering::Release);
@@ -232,4 +233,3 @@ impl LoggingProtocol for Taurus {
         needs
     }
 }
-

@@ -206,8 +206,8 @@ impl Applier {
                 u64::MAX
             }
             Change::Delta { delta, .. } => {
-                let columns =
-                    Assignments::new(&table.layout, delta).fold(0, |set, (column, _)| set | 1 << column);
+                let columns = Assignments::new(&table.layout, delta)
+                    .fold(0, |set, (column, _)| set | 1 << column);
                 install_delta(record, &table.layout, columns, delta, guard, &mut self.scratch);
                 columns
             }
@@ -271,4 +271,3 @@ pub(crate) fn count<S: Default + Send + Sync + 'static>(replay: &Replay<S>, head
         counts.max_row_id.fetch_max(*id, Ordering::Relaxed);
     }
 }
-

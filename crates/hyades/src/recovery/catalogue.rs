@@ -73,9 +73,8 @@ impl Catalogue {
         let mut procedure_ids = Vec::new();
         let mut known = HashMap::new();
         for procedure in procedures {
-            let same = |p: &&StoredProcedure| {
-                p.name == procedure.name && p.version == procedure.version
-            };
+            let same =
+                |p: &&StoredProcedure| p.name == procedure.name && p.version == procedure.version;
             let id = stored.procedures.iter().find(same).map(|p| p.id).unwrap_or_else(|| {
                 let id = stored.procedures.iter().map(|p| p.id + 1).max().unwrap_or(0);
                 let (name, version) = (procedure.name.clone(), procedure.version);
@@ -134,12 +133,15 @@ impl Catalogue {
 fn different(stored: &Schema, declared: &Schema) -> Error {
     let what = if stored.columns != declared.columns {
         let of = |schema: &Schema| {
-            schema.columns.iter().map(|c| {
-                let null = if c.nullable { " or null" } else { "" };
-                format!("{} {:?}{null}", c.name, c.kind)
-            })
-            .collect::<Vec<_>>()
-            .join(", ")
+            schema
+                .columns
+                .iter()
+                .map(|c| {
+                    let null = if c.nullable { " or null" } else { "" };
+                    format!("{} {:?}{null}", c.name, c.kind)
+                })
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         format!("has columns ({}) and is declared with ({})", of(stored), of(declared))
     } else if stored.key != declared.key || stored.primary != declared.primary {
@@ -147,8 +149,5 @@ fn different(stored: &Schema, declared: &Schema) -> Error {
     } else {
         "is declared with other secondary indexes".to_string()
     };
-    Error::Mismatch(format!(
-        "table {:?} of the database {what}: declare it as it was",
-        stored.name
-    ))
+    Error::Mismatch(format!("table {:?} of the database {what}: declare it as it was", stored.name))
 }

@@ -48,7 +48,8 @@ impl CommandRunner {
         guard: &Guard,
     ) -> Result<(), Error> {
         let at = || format!("replay stopped at Lsn {lsn} of log stream {stream}: ");
-        let stop = |why: String| Err(Error::Recovery(at() + &why + "; nothing was changed on disk"));
+        let stop =
+            |why: String| Err(Error::Recovery(at() + &why + "; nothing was changed on disk"));
         let Some(id) = take_varint(&mut body) else {
             return stop("the command record has no procedure".to_string());
         };

@@ -82,7 +82,8 @@ impl Decoder {
         match frame.kind {
             FrameKind::Record => {}
             FrameKind::Anchor => {
-                if self.shape.has_vectors() && read_anchor(frame.payload, &mut self.anchor).is_none()
+                if self.shape.has_vectors()
+                    && read_anchor(frame.payload, &mut self.anchor).is_none()
                 {
                     return Err(self.broken(frame, "an anchor of another number of streams"));
                 }
@@ -118,7 +119,7 @@ impl Decoder {
         let body = match head.continued {
             None => Cow::Borrowed(rest),
             Some(first) => {
-                let Some(mut body) = self.parts.remove(&first) else {
+                let Some(mut body) = self.parts.get(&first).cloned() else {
                     return Err(self.broken(frame, "its parts are missing"));
                 };
                 body.extend_from_slice(rest);
@@ -126,5 +127,12 @@ impl Decoder {
             }
         };
         Ok(Some(Decoded { head, body }))
+    }
+
+    /// The record whose body began with these parts has been taken.
+    pub fn forget_parts(&mut self, first: Option<Lsn>) {
+        if let Some(first) = first {
+            self.parts.remove(&first);
+        }
     }
 }

@@ -180,7 +180,9 @@ fn gather_parts(chunk: &Chunk, pending: &mut Parts) -> Parts {
             }
             FrameKind::Record if !pending.is_empty() => {
                 let continued = Head::decode(&mut &frame.payload[..]).and_then(|h| h.continued);
-                if let Some((first, body)) = continued.and_then(|first| pending.remove_entry(&first)) {
+                if let Some((first, body)) =
+                    continued.and_then(|first| pending.remove_entry(&first))
+                {
                     complete.insert(first, body);
                 }
             }

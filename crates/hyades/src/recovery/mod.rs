@@ -12,7 +12,6 @@ pub(crate) mod command;
 pub(crate) mod decode;
 pub(crate) mod finish;
 pub(crate) mod last_writer_wins;
-pub(crate) mod pools;
 pub(crate) mod wavefront;
 
 use crate::config::Replay as ReplayKind;
@@ -179,8 +178,6 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             let shape = decode::Shape::of(incarnation, streams);
             let result = if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
-            } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
-                pools::replay(&replay, lanes, shape, plan.threads)
             } else {
                 let serial = plan.kind == ReplayKind::Serial || plan.threads == 1;
                 let threads = if serial { 1 } else { plan.threads };

@@ -20,6 +20,7 @@ use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use super::decode::{Decoded, Decoder, Shape};
 use crate::error::Error;
+use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
 use std::cmp::Reverse;
@@ -296,22 +297,24 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
-                if self.is_covered(order) && self.is_covered(validity) {
-                    hands.run(self.replay, &decoded.head, &decoded.body, (lane.stream, frame.start))?;
+                let continued = decoded.head.continued;
+                if self.is_ordered(order) && self.is_covered(validity) {
+                    hands.run(
+                        self.replay,
+                        &decoded.head,
+                        &decoded.body,
+                        (lane.stream, frame.start),
+                    )?;
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
                 } else if self.is_dead(validity) {
                     hands.dead += 1;
                 } else if self.lookahead == 0 {
-                    // The decoder may read the frame again: a record alone does not change it, and a
-                    // body put together from parts is kept for the next time.
-                    if let Some(first) = decoded.head.continued {
-                        let (head, body) = (decoded.head.clone(), decoded.body.into_owned());
-                        cursor.decoder.put_back(first, body, &head, &frame);
-                    }
+                    // The frame will be decoded again.
                     break;
                 } else {
                     self.park(at, frame.start, decoded, order, validity);
                 }
+                cursor.decoder.forget_parts(continued);
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
@@ -321,11 +324,18 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Ok(cursor.at != began)
     }
 
-    fn is_covered(&self, vector: &[Lsn]) -> bool {
-        vector.iter().zip(&self.lanes).all(|(lsn, lane)| {
-            // The watermark of a lane that has ended stands for everything beyond as well, for an
-            // order; a validity beyond the end was found dead before.
-            *lsn <= lane.resolved.load(Ordering::Acquire)
+    fn is_covered(&self, validity: &[Lsn]) -> bool {
+        admits(
+            |at| self.lanes[at].resolved.load(Ordering::Acquire),
+            validity.iter().copied().enumerate(),
+        )
+    }
+
+    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
+    fn is_ordered(&self, order: &[Lsn]) -> bool {
+        order.iter().zip(&self.lanes).all(|(lsn, lane)| {
+            let resolved = lane.resolved.load(Ordering::Acquire);
+            *lsn <= resolved || resolved == lane.end.load(Ordering::Acquire)
         })
     }
 

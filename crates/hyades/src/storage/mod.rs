@@ -4,6 +4,8 @@ pub mod hash_index;
 pub(crate) mod key;
 pub mod ordered_index;
 mod prefetch;
+pub(crate) mod record;
 pub(crate) mod row;
 pub(crate) mod schema;
+pub(crate) mod table;
 pub(crate) mod value;

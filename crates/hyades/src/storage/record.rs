@@ -176,8 +176,8 @@ impl<S> Record<S> {
     pub fn read_row_into<'a>(&self, arena: &'a bumpalo::Bump) -> &'a [u8] {
         let (words, len) = self.block();
         let words = &words[..words_for(len)];
-        let copy =
-            arena.alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
+        let copy = arena
+            .alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
         &copy.as_flattened()[..len]
     }
 
@@ -194,8 +194,8 @@ impl<S> Record<S> {
         let first = offset / 8;
         let last = words_for(offset + len).min(words_for(row_len));
         let words = words.get(first..last).unwrap_or(&[]);
-        let copy =
-            arena.alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
+        let copy = arena
+            .alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
         (copy.as_flattened(), first * 8)
     }
 
@@ -231,7 +231,9 @@ impl<S> Record<S> {
             fill(words, bytes);
             let block = self.block.load(Ordering::Relaxed);
             // SAFETY: the block is valid as in `block`; the head is atomic.
-            unsafe { (*block).store((words.len() as u64) << 32 | bytes.len() as u64, Ordering::Relaxed) };
+            unsafe {
+                (*block).store((words.len() as u64) << 32 | bytes.len() as u64, Ordering::Relaxed)
+            };
             return;
         }
         // Half as much again, so that a row that grows bit by bit does not move every time.

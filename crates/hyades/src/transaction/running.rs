@@ -7,10 +7,10 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::key::KeyBytes;
+use crate::storage::ordered_index::Keyed;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
-use crate::storage::ordered_index::Keyed;
 use crate::storage::table::{self, Gap, GapChange, Inherit, Lookup, Placed};
 use crate::storage::value::Value;
 use bumpalo::collections::Vec as ArenaVec;
@@ -510,7 +510,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                     }
                 }
                 rows.push(row);
-                if rows.len() == range.limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if rows.len() == range.limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             };
             match index {
                 Some(at) => {

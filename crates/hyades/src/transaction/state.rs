@@ -187,7 +187,11 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     }
 
     /// The row as it will be after write `at`; `None` if it will be absent.
-    pub fn own_row(&self, at: usize, table: &Table<P::RowStamp>) -> Result<Option<&'s [u8]>, Abort> {
+    pub fn own_row(
+        &self,
+        at: usize,
+        table: &Table<P::RowStamp>,
+    ) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
         match write.pending {
             Pending::Put(row) => Ok(Some(row)),
