@@ -59,11 +59,8 @@ pub(super) fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
 
 pub(super) fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let Some(found) = index.find(key, guard) else { return false };
-    let removed = index.remove(key, found, &Stamps, guard);
-    if removed {
-        retire(found, guard);
-    }
-    removed
+    let taken = index.take(key, found, &Stamps, |_| (), guard);
+    taken.inspect(|&entry| retire(entry, guard)).is_some()
 }
 
 pub(super) fn drain(index: &Index) {
@@ -335,8 +332,7 @@ fn an_entry_leaves_its_stamp_to_the_gap() {
     assert!(insert(&index, b"a", &guard));
     let found = index.find(b"a", &guard).unwrap();
     let leave = |gap: &Stamp| gap.0.store(42, Ordering::SeqCst);
-    assert!(index.remove_with(b"a", found, &Stamps, leave, &guard));
-    retire(found, &guard);
+    retire(index.take(b"a", found, &Stamps, leave, &guard).unwrap(), &guard);
     assert_eq!(index.get(b"a", &guard).1.gap().0.load(Ordering::SeqCst), 42);
 }
 
