@@ -296,6 +296,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         entry: *const E,
         guard: &'g Guard,
     ) -> Result<(), &'g E> {
+        debug_assert_eq!(hash, hash_key(key));
         assert!(entry.addr() & !ADDRESS == 0, "an entry's address has more than 48 bits");
         loop {
             let segment = self.segment(hash, guard);

@@ -420,3 +420,42 @@ fn a_leaf_that_has_left_is_never_current() {
     }
     drain(&index);
 }
+
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+/// A payload that knows how many of its kind there are.
+struct Counted;
+
+impl Default for Counted {
+    fn default() -> Self {
+        // Relaxed, here and below: a count that only this test and the collecting threads use.
+        COUNTED.fetch_add(1, Ordering::Relaxed);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        COUNTED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn every_leaf_is_freed_in_the_end() {
+    let index: OrderedIndex<Entry, Counted> = OrderedIndex::new(KeyShape::Fixed(8));
+    let entries: Vec<Entry> = (0..MANY).map(|i| Entry { key: i.to_be_bytes().to_vec() }).collect();
+    for entry in &entries {
+        let guard = epoch::pin();
+        // SAFETY: the entries outlive the index.
+        unsafe { index.insert(&entry.key, entry, &NoHooks, &guard) };
+    }
+    assert!(COUNTED.load(Ordering::Relaxed) >= MANY / 32);
+    for entry in &entries[..MANY as usize / 2] {
+        assert!(index.remove(&entry.key, entry, &NoHooks, &epoch::pin()));
+    }
+    drop(index);
+    while COUNTED.load(Ordering::Relaxed) > 0 {
+        epoch::pin().flush();
+        std::thread::yield_now();
+    }
+}
