@@ -421,6 +421,22 @@ fn a_leaf_that_has_left_is_never_current() {
     drain(&index);
 }
 
+/// The heir is to the left, or to the right where the empty leaf is its parent's first child.
+#[test]
+fn a_leaf_that_inherits_a_range_changes() {
+    for (heir, gone) in [(0u64, 32..64), (32, 0..32u64)] {
+        let index = Index::new(KeyShape::Fixed(8));
+        let guard = epoch::pin();
+        (0..64u64).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
+        let (_, leaf) = index.get(&heir.to_be_bytes(), &guard);
+        let next = gone.clone().next().unwrap();
+        gone.for_each(|i| assert!(remove(&index, &i.to_be_bytes(), &guard)));
+        assert!(!leaf.is_current());
+        assert_eq!(index.get(&next.to_be_bytes(), &guard).1.id(), leaf.id());
+        drain(&index);
+    }
+}
+
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// A payload that knows how many of its kind there are.
