@@ -273,19 +273,16 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// The caller is pinned.
     #[inline]
     pub unsafe fn route(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        if B == 0 {
-            return partition(count - 1, |slot| {
-                for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
-                    let word = word.load(Ordering::Relaxed);
-                    if W == 1 || word != wanted {
-                        return word <= wanted;
-                    }
+        partition(count - 1, |slot| {
+            for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
+                let word = word.load(Ordering::Relaxed);
+                if (W == 1 && B == 0) || word != wanted {
+                    return word <= wanted;
                 }
-                true
-            });
-        }
-        // SAFETY: passed on to the caller.
-        partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_le())
+            }
+            // SAFETY: passed on to the caller.
+            B == 0 || unsafe { self.fence(slot) }.full <= probe.full
+        })
     }
 
     /// The child whose range ends at or holds what lies just below `probe`.
