@@ -1,4 +1,4 @@
-//! How many operations a second the indexes do: `cargo bench -p hyades --bench index [entries]`.
+//! How many operations a second the indexes do: `cargo bench -p hyades --bench index [entries] [name]`.
 
 use std::hint::black_box;
 use std::ops::{Bound, ControlFlow};
@@ -125,16 +125,27 @@ fn hash(count: usize) {
 
 fn main() {
     let count = std::env::args().find_map(|a| a.parse().ok()).unwrap_or(1 << 20);
-    ordered("ordered 8", KeyShape::Fixed(8), count, |i| Key::from_slice(&i.to_be_bytes()));
-    ordered("ordered 12", KeyShape::Fixed(12), count, |i| {
-        let mut key = Key::from_slice(&((i % 100) as u32).to_be_bytes());
-        key.extend_from_slice(&(i / 100).to_be_bytes());
-        key
-    });
-    ordered("ordered variable", KeyShape::Variable, count, |i| {
-        let mut key: Key = smallvec![b'c'; 9];
-        key.extend_from_slice(&(i as u32).to_be_bytes());
-        key
-    });
-    hash(count);
+    let names: Vec<String> =
+        std::env::args().skip(1).filter(|a| a.starts_with(char::is_alphabetic)).collect();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|n| name.contains(n.as_str()));
+    if wanted("word") {
+        ordered("word", KeyShape::Fixed(8), count, |i| Key::from_slice(&i.to_be_bytes()));
+    }
+    if wanted("pair") {
+        ordered("pair", KeyShape::Fixed(12), count, |i| {
+            let mut key = Key::from_slice(&((i % 100) as u32).to_be_bytes());
+            key.extend_from_slice(&(i / 100).to_be_bytes());
+            key
+        });
+    }
+    if wanted("long") {
+        ordered("long", KeyShape::Variable, count, |i| {
+            let mut key: Key = smallvec![b'c'; 9];
+            key.extend_from_slice(&(i as u32).to_be_bytes());
+            key
+        });
+    }
+    if wanted("hash") {
+        hash(count);
+    }
 }

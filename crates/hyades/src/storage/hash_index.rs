@@ -13,6 +13,7 @@
 //!
 //! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
 
+mod hash;
 #[cfg(test)]
 mod tests;
 
@@ -23,12 +24,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crossbeam_epoch::Guard;
 
+pub use self::hash::hash_key;
 use super::ordered_index::Backoff;
 pub use super::ordered_index::Keyed;
 use super::prefetch::prefetch;
 
 const SLOTS: usize = 7;
-const BUCKETS: usize = 512;
+/// Few under miri, which is slow, so that segments are split there too.
+const BUCKETS: usize = if cfg!(miri) { 8 } else { 512 };
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 /// A segment with this many entries is split: five of seven slots on average.
 const SEGMENT_FULL: u32 = 5 * BUCKETS as u32;
@@ -267,7 +270,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         prefetch(self.segment(hash, guard).home(hash));
     }
 
-    /// The entry under `key`. `hash` is [`hash_key`] of it, here and below.
+    /// The entry under `key`. `hash` is [`hash_key`] of it, in all calls.
     #[inline]
     pub fn get<'g>(&self, key: &[u8], hash: u64, guard: &'g Guard) -> Option<&'g E> {
         debug_assert_eq!(hash, hash_key(key));
@@ -293,6 +296,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         entry: *const E,
         guard: &'g Guard,
     ) -> Result<(), &'g E> {
+        debug_assert_eq!(hash, hash_key(key));
         assert!(entry.addr() & !ADDRESS == 0, "an entry's address has more than 48 bits");
         loop {
             let segment = self.segment(hash, guard);
@@ -319,6 +323,12 @@ impl<E: Keyed + 'static> HashIndex<E> {
 
     /// Unlinks `entry` if it is the one under `key`; says whether it was.
     pub fn remove(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> bool {
+        self.take(key, hash, entry, guard).is_some()
+    }
+
+    /// As [`HashIndex::remove`], but gives the pointer that was linked: unlike one made from a
+    /// reference that the index gave out, it may be turned back into what it was made from.
+    pub fn take(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> Option<*const E> {
         debug_assert_eq!(hash, hash_key(key));
         let tagged = entry.cast_mut().map_addr(|addr| addr | tag_of(hash));
         loop {
@@ -329,13 +339,14 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 continue;
             }
             // SAFETY: the guard is pinned.
-            let slot = unsafe { home.find_slot(|slot, found| (found == tagged).then_some(slot)) };
-            if let Some(slot) = slot {
+            let found =
+                unsafe { home.find_slot(|slot, found| (found == tagged).then_some((slot, found))) };
+            if let Some((slot, _)) = found {
                 slot.store(null_mut(), Ordering::Release);
                 segment.entries.fetch_sub(1, Ordering::Relaxed);
             }
             home.unlock();
-            return slot.is_some();
+            return found.map(|(_, linked)| linked.map_addr(|addr| addr & ADDRESS).cast_const());
         }
     }
 
@@ -475,47 +486,5 @@ impl<E: Keyed + 'static> Segment<E> {
             }
         }
         halves
-    }
-}
-
-/// The hash of a key: the same in every process and on every machine.
-///
-/// Folded 128-bit products, as in Wang Yi's wyhash. It has no secret, so keys chosen by an
-/// adversary can collide; the index then degrades to a search along chains, and stays correct.
-#[inline]
-pub fn hash_key(key: &[u8]) -> u64 {
-    const A: u64 = 0x9e37_79b9_7f4a_7c15;
-    const B: u64 = 0xd1b5_4a32_d192_ed03;
-    const C: u64 = 0x8cb9_2ba7_2f3d_8dd7;
-    #[inline(always)]
-    fn fold(a: u64, b: u64) -> u64 {
-        let product = u128::from(a) * u128::from(b);
-        product as u64 ^ (product >> 64) as u64
-    }
-    #[inline(always)]
-    fn end(a: u64, b: u64, seed: u64, length: usize) -> u64 {
-        fold(fold(a ^ A, b ^ seed) ^ length as u64, C)
-    }
-    let long = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
-    let short =
-        |at: usize| u64::from(u32::from_le_bytes(key[at..at + 4].try_into().expect("four bytes")));
-    let n = key.len();
-    match n {
-        4 => end(short(0), 0, B, n),
-        8 => end(long(0), 0, B, n),
-        12 => end(long(0), short(8), B, n),
-        16 => end(long(0), long(8), B, n),
-        0..4 => end(key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0, B, n),
-        5..8 => end(short(0) << 32 | short(n - 4), 0, B, n),
-        9..16 => end(long(0), long(n - 8), B, n),
-        _ => {
-            let mut seed = B;
-            let mut at = 0;
-            while at + 16 < n {
-                seed = fold(long(at) ^ A, long(at + 8) ^ seed);
-                at += 16;
-            }
-            end(long(n - 16), long(n - 8), seed, n)
-        }
     }
 }

@@ -43,11 +43,8 @@ fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
 
 fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let Some(found) = find(index, key, guard) else { return false };
-    let removed = index.remove(key, hash_key(key), found, guard);
-    if removed {
-        retire(found, guard);
-    }
-    removed
+    let taken = index.take(key, hash_key(key), found, guard);
+    taken.inspect(|&entry| retire(entry, guard)).is_some()
 }
 
 fn drain(index: &Index) {

@@ -106,6 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
         fn words_keep_the_byte_order(a in prop::collection::vec(0u8..3, 0..40),
                                      b in prop::collection::vec(0u8..3, 0..40)) {

@@ -278,20 +278,22 @@ where
         hooks: &impl GapHooks<G>,
         guard: &Guard,
     ) -> bool {
-        self.remove_with(key, entry, hooks, |_| (), guard)
+        self.take(key, entry, hooks, |_| (), guard).is_some()
     }
 
-    /// As [`OrderedIndex::remove`]. `leave` is called on the gap payload of the entry's leaf,
-    /// under its lock, just before the entry goes: it raises the gap to what the entry knew. It
-    /// must not panic, nor use the index.
-    pub fn remove_with(
+    /// As [`OrderedIndex::remove`], but gives the pointer that was linked: unlike one made from a
+    /// reference that the index gave out, it may be turned back into what it was made from.
+    ///
+    /// `leave` is called on the gap payload of the entry's leaf, under its lock, just before the
+    /// entry goes: it raises the gap to what the entry knew. It must not panic, nor use the index.
+    pub fn take(
         &self,
         key: &[u8],
         entry: *const E,
         hooks: &impl GapHooks<G>,
         leave: impl FnOnce(&G),
         guard: &Guard,
-    ) -> bool {
+    ) -> Option<*const E> {
         self.check(key);
         with_tree!(&self.tree, tree => tree.remove(&tree.probe(key), entry, hooks, leave, guard))
     }

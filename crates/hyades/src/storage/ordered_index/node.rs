@@ -10,6 +10,7 @@ use std::hint::select_unpredictable;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use super::super::prefetch::prefetch;
 use super::key::{Keyed, Probe};
 use super::version::Version;
 
@@ -82,6 +83,16 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
 
     pub fn words_at(&self, slot: usize) -> [u64; W] {
         std::array::from_fn(|i| self.words[slot][i].load(Ordering::Relaxed))
+    }
+
+    /// Starts loading what a scan reads of a leaf: its head and its entries, not its words.
+    pub fn prefetch_entries(leaf: *const Self) {
+        let start = leaf.cast::<u8>();
+        prefetch(start);
+        let entries = std::mem::offset_of!(Self, entries);
+        for offset in (0..size_of::<[AtomicPtr<E>; L]>()).step_by(64) {
+            prefetch(start.wrapping_add(entries + offset));
+        }
     }
 
     /// Whether the newest entry stands just before `slot`: the mark of an ascending run.
@@ -262,19 +273,16 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// The caller is pinned.
     #[inline]
     pub unsafe fn route(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        if B == 0 {
-            return partition(count - 1, |slot| {
-                for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
-                    let word = word.load(Ordering::Relaxed);
-                    if W == 1 || word != wanted {
-                        return word <= wanted;
-                    }
+        partition(count - 1, |slot| {
+            for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
+                let word = word.load(Ordering::Relaxed);
+                if (W == 1 && B == 0) || word != wanted {
+                    return word <= wanted;
                 }
-                true
-            });
-        }
-        // SAFETY: passed on to the caller.
-        partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_le())
+            }
+            // SAFETY: passed on to the caller.
+            B == 0 || unsafe { self.fence(slot) }.full <= probe.full
+        })
     }
 
     /// The child whose range ends at or holds what lies just below `probe`.

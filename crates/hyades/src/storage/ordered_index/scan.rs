@@ -44,6 +44,8 @@ struct Place<'g, E, G, const W: usize, const L: usize, const N: usize, const B: 
     outer: Option<Probe<'g, W>>,
     /// The leaf's fence on the far side.
     fence: Option<Probe<'g, W>>,
+    /// The leaf lies behind one that was reported, so the range began before it.
+    begun: bool,
 }
 
 impl<'k, const W: usize> Range<'k, W> {
@@ -82,28 +84,32 @@ impl<'k, const W: usize> Range<'k, W> {
         }
     }
 
-    /// The slots of `leaf` that lie in the range.
+    /// The slots of `leaf` that lie in the range; an end that the range is known to cross is not
+    /// searched for.
     ///
     /// # Safety
     /// The caller is pinned.
     unsafe fn slots<E: Keyed + 'static, G: Default + 'static, const L: usize>(
         &self,
         leaf: &LeafNode<E, G, W, L>,
+        begun: bool,
+        goes_on: bool,
     ) -> (usize, usize) {
         let count = leaf.count();
         // SAFETY: the caller is pinned.
         let at = |key: &Probe<'_, W>| unsafe { leaf.lower_bound(key, count) };
         // SAFETY: the caller is pinned.
         let behind = |key| at(key) + usize::from(unsafe { leaf.holds(at(key), count, key) });
+        let (below, above) = if self.descending { (goes_on, begun) } else { (begun, goes_on) };
         let from = match &self.lower {
-            Bound::Unbounded => 0,
-            Bound::Included(key) => at(key),
-            Bound::Excluded(key) => behind(key),
+            Bound::Included(key) if !below => at(key),
+            Bound::Excluded(key) if !below => behind(key),
+            _ => 0,
         };
         let to = match &self.upper {
-            Bound::Unbounded => count,
-            Bound::Included(key) => behind(key),
-            Bound::Excluded(key) => at(key),
+            Bound::Included(key) if !above => behind(key),
+            Bound::Excluded(key) if !above => at(key),
+            _ => count,
         };
         (from, to.max(from))
     }
@@ -124,17 +130,18 @@ where
                 continue;
             };
             loop {
-                if !snapshot(&range, &place, &mut entries) {
+                let beyond = place.fence.filter(|fence| range.continues(fence));
+                if beyond.is_some() {
+                    place.prefetch_next(range.descending);
+                }
+                if !snapshot(&range, &place, beyond.is_some(), &mut entries) {
                     continue 'descend;
                 }
                 let leaf = Leaf { head: &place.leaf.top, version: place.version };
                 if visit(leaf, &entries).is_break() {
                     return;
                 }
-                let Some(fence) = place.fence else { return };
-                if !range.continues(&fence) {
-                    return;
-                }
+                let Some(fence) = beyond else { return };
                 // What a changed tree moves behind the fence has been reported already.
                 range.advance(fence);
                 match place.next(range.descending) {
@@ -171,7 +178,7 @@ where
             parent = Some((inner, version, index, count));
             index
         })?;
-        Some(Place { leaf, version, parent, outer, fence })
+        Some(Place { leaf, version, parent, outer, fence, begun: false })
     }
 }
 
@@ -207,12 +214,13 @@ fn snapshot<
 >(
     range: &Range<'_, W>,
     place: &Place<'g, E, G, W, L, N, B>,
+    goes_on: bool,
     entries: &mut SmallVec<[&'g E; 32]>,
 ) -> bool {
     entries.clear();
     let leaf = place.leaf;
     // SAFETY: `'g` is the lifetime of a pinned guard.
-    let (from, to) = unsafe { range.slots(leaf) };
+    let (from, to) = unsafe { range.slots(leaf, place.begun, goes_on) };
     for slot in from..to {
         // SAFETY: a non-null slot held a linked entry when it was loaded, and the guard is pinned.
         match unsafe { leaf.entry(slot).as_ref() } {
@@ -232,6 +240,15 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
+    /// Starts loading the next leaf below the same parent.
+    fn prefetch_next(&self, descending: bool) {
+        let Some((inner, _, index, count)) = self.parent else { return };
+        let next = if descending { index.checked_sub(1) } else { Some(index + 1) };
+        if let Some(next) = next.filter(|&next| next < count) {
+            LeafNode::<E, G, W, L>::prefetch_entries(inner.child(next).cast());
+        }
+    }
+
     /// The next leaf below the same parent, if there is one and the parent has not changed.
     fn next(&self, descending: bool) -> Option<Self> {
         let (inner, version, index, count) = self.parent?;
@@ -255,6 +272,7 @@ where
             parent: Some((inner, version, index, count)),
             outer: self.outer,
             fence,
+            begun: true,
         })
     }
 }

@@ -37,7 +37,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Unlinks `entry` if it is what `probe` leads to.
+    /// Unlinks `entry` if it is what `probe` leads to; gives the pointer that was linked.
     pub fn remove(
         &self,
         probe: &Probe<'_, W>,
@@ -45,7 +45,7 @@ where
         hooks: &impl GapHooks<G>,
         leave: impl FnOnce(&G),
         guard: &Guard,
-    ) -> bool {
+    ) -> Option<*const E> {
         loop {
             let arrival = self.try_descend(guard, |inner, _, count| {
                 // SAFETY: the guard is pinned.
@@ -56,10 +56,11 @@ where
             // SAFETY: the guard is pinned.
             let slot = unsafe { leaf.lower_bound(probe, count) };
             // SAFETY: the guard is pinned.
-            let found = unsafe { leaf.holds(slot, count, probe) } && leaf.entry(slot) == entry;
-            if !found {
+            let found = unsafe { leaf.holds(slot, count, probe) };
+            let linked = if found { leaf.entry(slot) } else { std::ptr::null() };
+            if linked != entry {
                 if leaf.version().validate(version) {
-                    return false;
+                    return None;
                 }
             } else if leaf.version().try_lock(version) {
                 leave(&leaf.top.gap);
@@ -68,7 +69,7 @@ where
                 if count == 1 {
                     self.reclaim(probe, hooks, guard);
                 }
-                return true;
+                return Some(linked);
             }
         }
     }

@@ -59,11 +59,8 @@ pub(super) fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
 
 pub(super) fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let Some(found) = index.find(key, guard) else { return false };
-    let removed = index.remove(key, found, &Stamps, guard);
-    if removed {
-        retire(found, guard);
-    }
-    removed
+    let taken = index.take(key, found, &Stamps, |_| (), guard);
+    taken.inspect(|&entry| retire(entry, guard)).is_some()
 }
 
 pub(super) fn drain(index: &Index) {
@@ -335,8 +332,7 @@ fn an_entry_leaves_its_stamp_to_the_gap() {
     assert!(insert(&index, b"a", &guard));
     let found = index.find(b"a", &guard).unwrap();
     let leave = |gap: &Stamp| gap.0.store(42, Ordering::SeqCst);
-    assert!(index.remove_with(b"a", found, &Stamps, leave, &guard));
-    retire(found, &guard);
+    retire(index.take(b"a", found, &Stamps, leave, &guard).unwrap(), &guard);
     assert_eq!(index.get(b"a", &guard).1.gap().0.load(Ordering::SeqCst), 42);
 }
 
@@ -423,4 +419,59 @@ fn a_leaf_that_has_left_is_never_current() {
         assert_ne!(last.current(), version * 4);
     }
     drain(&index);
+}
+
+/// The heir is to the left, or to the right where the empty leaf is its parent's first child.
+#[test]
+fn a_leaf_that_inherits_a_range_changes() {
+    for (heir, gone) in [(0u64, 32..64), (32, 0..32u64)] {
+        let index = Index::new(KeyShape::Fixed(8));
+        let guard = epoch::pin();
+        (0..64u64).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
+        let (_, leaf) = index.get(&heir.to_be_bytes(), &guard);
+        let next = gone.clone().next().unwrap();
+        gone.for_each(|i| assert!(remove(&index, &i.to_be_bytes(), &guard)));
+        assert!(!leaf.is_current());
+        assert_eq!(index.get(&next.to_be_bytes(), &guard).1.id(), leaf.id());
+        drain(&index);
+    }
+}
+
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+/// A payload that knows how many of its kind there are.
+struct Counted;
+
+impl Default for Counted {
+    fn default() -> Self {
+        // Relaxed, here and below: a count that only this test and the collecting threads use.
+        COUNTED.fetch_add(1, Ordering::Relaxed);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        COUNTED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn every_leaf_is_freed_in_the_end() {
+    let index: OrderedIndex<Entry, Counted> = OrderedIndex::new(KeyShape::Fixed(8));
+    let entries: Vec<Entry> = (0..MANY).map(|i| Entry { key: i.to_be_bytes().to_vec() }).collect();
+    for entry in &entries {
+        let guard = epoch::pin();
+        // SAFETY: the entries outlive the index.
+        unsafe { index.insert(&entry.key, entry, &NoHooks, &guard) };
+    }
+    assert!(COUNTED.load(Ordering::Relaxed) >= MANY / 32);
+    for entry in &entries[..MANY as usize / 2] {
+        assert!(index.remove(&entry.key, entry, &NoHooks, &epoch::pin()));
+    }
+    drop(index);
+    while COUNTED.load(Ordering::Relaxed) > 0 {
+        epoch::pin().flush();
+        std::thread::yield_now();
+    }
 }

@@ -326,7 +326,7 @@ fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: u
 /// Starts loading what a search in the node will touch first.
 #[inline(always)]
 fn prefetch_node(node: *mut Head) {
-    for line in 0..4 {
+    for line in 0..9 {
         prefetch(node.cast::<u8>().wrapping_add(64 * line));
     }
 }
