@@ -162,7 +162,10 @@ mod loom_tests {
     /// sees no race between its writer and the flusher.
     #[test]
     fn everything_below_the_cut_is_visible() {
-        loom::model(|| {
+        let mut model = loom::model::Builder::new();
+        // Three preemptions find the classic mistake of loading `log_lsn` last, and end within seconds.
+        model.preemption_bound = Some(3);
+        model.check(|| {
             let shared = Arc::new((Order::new(0, 2), [0, 0, 0].map(|n: u8| UnsafeCell::new(n))));
             let writer = |slot: usize, frames: usize| {
                 let shared = Arc::clone(&shared);
