@@ -27,8 +27,9 @@ pub trait Device: Send + Sync + Debug {
     fn durable(&self) -> bool;
     /// Creates a directory and its parents, durably; fine if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Creates a file of `len` zero bytes, or empties an existing one. The bytes are written, not
-    /// merely promised, so that overwriting them later changes no metadata; they are not synced.
+    /// Creates a file of `len` zero bytes, or empties an existing one. Where it matters the bytes are
+    /// written, not merely promised, so that overwriting them later changes no metadata; they are
+    /// not synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
