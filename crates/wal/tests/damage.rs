@@ -1,5 +1,5 @@
-//! Damage of any kind gives an error, or is the torn tail of what nothing proves; never a panic, and
-//! never silence.
+//! Damage of any kind gives an error, or is the torn tail of what nothing proves; never a panic,
+//! and never silence.
 
 mod common;
 use common::{Read, append, read_all, reopen, small};
@@ -132,7 +132,8 @@ fn a_torn_tail_is_cut_and_the_log_goes_on_behind_it() {
     let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
     let whole = build(dir.path(), false);
     let last = whole.iter().rfind(|f| f.lane == 1 && f.kind == FrameKind::Record).unwrap();
-    // Damages the last record of lane 1. The incarnation before holds the same bytes, in earlier files.
+    // Damages the last record of lane 1. The incarnation before holds the same bytes, in earlier
+    // files.
     let mut damaged = false;
     for path in files(dir.path()).into_iter().rev() {
         let mut bytes = fs::read(&path).unwrap();

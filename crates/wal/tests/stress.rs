@@ -14,9 +14,9 @@ fn options(dir: &std::path::Path) -> LogOptions {
     options
 }
 
-/// Four writers, two streams, buffers that are full all the time: every record comes back once, in its
-/// writer's order, and every compressed vector comes back between itself and its join with what was
-/// durable.
+/// Four writers, two streams, buffers that are full all the time: every record comes back once, in
+/// its writer's order, and every compressed vector comes back between itself and its join with what
+/// was durable.
 #[test]
 fn every_record_of_every_writer_comes_back() {
     const RECORDS: u32 = 4000;

@@ -1,7 +1,7 @@
 //! A device that forgets, at a power cut, whatever was not synced.
 //!
-//! Everything written since a file's last sync lives only in this process's memory, and so does every
-//! name made, changed or removed since its directory's last sync. Killing the process, or
+//! Everything written since a file's last sync lives only in this process's memory, and so does
+//! every name made, changed or removed since its directory's last sync. Killing the process, or
 //! [`PowerCutDevice::cut`], therefore does what a loss of power does at its worst. Reads see the
 //! unsynced state, as the page cache would show it. Directories themselves are made at once.
 
@@ -183,8 +183,8 @@ impl PowerCutDevice {
         }))
     }
 
-    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new device
-    /// over the same directories sees what was left.
+    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new
+    /// device over the same directories sees what was left.
     pub fn cut(&self) {
         self.0.off.store(true, Ordering::SeqCst);
         let names = locked(&self.0.names);
