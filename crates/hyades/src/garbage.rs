@@ -89,6 +89,34 @@ impl Garbage {
         }
     }
 
+    /// Clears away all that can be, where nobody else is at work on it: replay. What is left has to wait
+    /// for something that is yet to come; its rows are handed to `keep`.
+    pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        mut keep: impl FnMut(u32, KeyBytes),
+    ) {
+        let guard = crossbeam_epoch::pin();
+        loop {
+            let before = self.items.len();
+            for _ in 0..before {
+                let item = self.items.pop_front().expect("counted");
+                if let Swept::NotYet = sweep_item::<C, P>(engine, stamp, &item, &guard) {
+                    self.items.push_back(item);
+                }
+            }
+            if self.items.is_empty() || self.items.len() == before {
+                break;
+            }
+        }
+        for item in self.items.drain(..) {
+            if let Item::Row { table, key } = item {
+                keep(table, key);
+            }
+        }
+    }
+
     /// Clears away some of what is ripe. The session is between transactions.
     pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
         &mut self,

@@ -27,8 +27,8 @@ impl Watermark {
         self.value.load(Ordering::Acquire)
     }
 
-    /// The current value, ordered in the total order of SeqCst operations; for callers that announce
-    /// themselves elsewhere before they look (Dekker).
+    /// The current value, ordered in the total order of SeqCst operations; for callers that
+    /// announce themselves elsewhere before they look (Dekker).
     #[inline]
     pub fn get_ordered(&self) -> u64 {
         self.value.load(Ordering::SeqCst)
@@ -49,8 +49,8 @@ impl Watermark {
         self.event.notify();
     }
 
-    /// Sleeps until the value is at least `value`: true; or until `stop` says so: false. `stop` must
-    /// read with SeqCst what the one who [pokes](Self::poke) wrote.
+    /// Sleeps until the value is at least `value`: true; or until `stop` says so: false. `stop`
+    /// must read with SeqCst what the one who [pokes](Self::poke) wrote.
     pub fn wait_at_least(&self, value: u64, stop: impl Fn() -> bool) -> bool {
         for _ in 0..SPINS {
             if self.get() >= value {

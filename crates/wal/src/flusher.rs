@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers that
-/// wait for room.
+/// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers
+/// that wait for room.
 const MAX_BATCH: u64 = 2 << 20;
 /// The longest the flusher lets work collect on a device that needs no waiting for.
 const MAX_NAP: Duration = Duration::from_micros(200);
@@ -185,7 +185,8 @@ impl Flusher {
     fn wait_for_work(&mut self, durable: Lsn) {
         let stream = &self.shared.streams[self.lane];
         if stream.order.log_lsn() != durable {
-            // Somebody is copying a frame. It takes well under a microsecond, unless it was descheduled.
+            // Somebody is copying a frame. It takes well under a microsecond, unless it was
+            // descheduled.
             self.idle_since_work = self.idle_since_work.saturating_add(1);
             match self.idle_since_work {
                 0..20 => sync::spin_hint(),
@@ -206,7 +207,8 @@ impl Flusher {
         }
     }
 
-    /// Under a flush interval: sleeps a little if it is not over yet. True if the flush is to wait on.
+    /// Under a flush interval: sleeps a little if it is not over yet. True if the flush is to wait
+    /// on.
     fn collect(&self, durable: Lsn, interval: Duration) -> bool {
         let stream = self.stream();
         let backlog = stream.order.log_lsn() - durable;
@@ -242,9 +244,9 @@ impl Flusher {
         let written = self.write(durable, to)?;
         let path = &self.current.segment.path;
         self.current.segment.file.sync_data().map_err(Error::io(path, "sync"))?;
-        // A writer leaves a place unfilled only once it saw that the log is stopped. If the cut went past
-        // such a place, it saw what the writer did after that; so the stop is visible here, and a
-        // batch with a hole never counts.
+        // A writer leaves a place unfilled only once it saw that the log is stopped. If the cut
+        // went past such a place, it saw what the writer did after that; so the stop is visible
+        // here, and a batch with a hole never counts.
         if let Some(poisoned) = self.shared.frontier.poisoned() {
             return Err(poisoned.into());
         }
@@ -326,8 +328,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// One vectored write of the segment header if it is due, the batch header, the frames where they
-    /// lie in the ring, and the padding. Returns the bytes written.
+    /// One vectored write of the segment header if it is due, the batch header, the frames where
+    /// they lie in the ring, and the padding. Returns the bytes written.
     fn write(&mut self, from: Lsn, to: Lsn) -> Result<u64, Error> {
         let block = self.shared.options.block_bytes;
         let stream = &self.shared.streams[self.lane];

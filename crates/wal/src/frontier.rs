@@ -13,8 +13,8 @@ use std::task::Waker;
 /// Whether the log has stopped, and why. Set once.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
-    /// Written once, by whoever poisons, after `cause`; read by everyone with SeqCst, because waiters
-    /// look at it after they announced themselves.
+    /// Written once, by whoever poisons, after `cause`; read by everyone with SeqCst, because
+    /// waiters look at it after they announced themselves.
     set: AtomicBool,
     cause: OnceLock<Arc<str>>,
 }
@@ -45,8 +45,8 @@ struct Lane {
     durable: Watermark,
     /// The highest durable heartbeat's mark, raised by the flusher after `durable`.
     mark: AtomicU64,
-    /// The lowest position that a waker is parked at, `u64::MAX` if none. Written under the lock; read
-    /// by the flusher without it.
+    /// The lowest position that a waker is parked at, `u64::MAX` if none. Written under the lock;
+    /// read by the flusher without it.
     lowest: AtomicU64,
     parked: Mutex<Parked>,
 }
@@ -94,8 +94,8 @@ impl Frontier {
         self.lanes[stream].mark.load(Ordering::Acquire)
     }
 
-    /// Copies the vector. Lane by lane, not at one moment: each lane only grows, and every rule over a
-    /// frontier is monotone, so an older lane can only make it answer "not yet".
+    /// Copies the vector. Lane by lane, not at one moment: each lane only grows, and every rule
+    /// over a frontier is monotone, so an older lane can only make it answer "not yet".
     #[inline]
     pub fn load_into(&self, out: &mut [Lsn]) {
         for (lane, out) in self.lanes.iter().zip(out) {
@@ -131,8 +131,8 @@ impl Frontier {
         }
     }
 
-    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. It may be woken early,
-    /// and is woken at once if there is nothing to wait for: look again when it is.
+    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. It may be woken
+    /// early, and is woken at once if there is nothing to wait for: look again when it is.
     pub fn register(&self, stream: usize, lsn: Lsn, waker: Waker) {
         let lane = &self.lanes[stream];
         {
@@ -140,7 +140,8 @@ impl Frontier {
             let number = parked.next;
             parked.next += 1;
             parked.by_lsn.insert((lsn, number), waker);
-            // Announce, then look (Dekker with `raise` and `stop`, which do it the other way round).
+            // Announce, then look (Dekker with `raise` and `stop`, which do it the other way
+            // round).
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
         }
         if lane.durable.get_ordered() >= lsn {

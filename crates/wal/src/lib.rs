@@ -1,8 +1,8 @@
 //! Parallel log streams, and LSN vectors over them.
 //!
-//! A [`Log`] is a set of streams of frames, each with a buffer, a thread that flushes it, and files of
-//! its own; there is no global sequence number. A [`Writer`] [reserves](Writer::reserve) a place in
-//! a stream, which gives the frame its [`Lsn`], and fills it. The [`Frontier`] says how far each
+//! A [`Log`] is a set of streams of frames, each with a buffer, a thread that flushes it, and files
+//! of its own; there is no global sequence number. A [`Writer`] [reserves](Writer::reserve) a place
+//! in a stream, which gives the frame its [`Lsn`], and fills it. The [`Frontier`] says how far each
 //! stream is durable. After a crash, [`open`] finds the log, [`StreamReader`]s read each stream's
 //! valid prefix in parallel, and [`Recovering::verdict`] tells a torn tail from damage.
 //!
@@ -72,6 +72,6 @@ pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;
 pub use writer::{Reservation, Writer};
 
-/// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is never
-/// reset.
+/// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is
+/// never reset.
 pub type Lsn = u64;

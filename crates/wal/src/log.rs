@@ -78,7 +78,8 @@ struct Running {
     locks: Vec<DirectoryLock>,
 }
 
-/// A log that is being written: N streams, each with its flusher. Clones are handles to the same log.
+/// A log that is being written: N streams, each with its flusher. Clones are handles to the same
+/// log.
 ///
 /// Dropping the last handle without [`close`](Log::close) stops the flushers as a crash would: what
 /// is not durable is lost, and whoever waits for it sees [`Poisoned`].
@@ -145,8 +146,8 @@ impl Log {
         self.handle.shared.max_payload
     }
 
-    /// A lane of the stream's published anchor, for [`compress::encode`](crate::compress::encode). Load
-    /// it before the place is reserved: then the anchor lies before the frame.
+    /// A lane of the stream's published anchor, for [`compress::encode`](crate::compress::encode).
+    /// Load it before the place is reserved: then the anchor lies before the frame.
     #[inline]
     pub fn anchor(&self, stream: usize, lane: usize) -> u64 {
         // Acquire; see `Stream::published`.
@@ -195,11 +196,13 @@ impl Log {
         self.handle.shared.streams[stream].counters.get()
     }
 
-    /// Asks for a heartbeat frame that states `mark`. The caller knows that no frame that the stream
-    /// gets from now on has a lower one. Once it is durable, [`Frontier::mark`] is at least `mark`.
+    /// Asks for a heartbeat frame that states `mark`. The caller knows that no frame that the
+    /// stream gets from now on has a lower one. Once it is durable, [`Frontier::mark`] is at least
+    /// `mark`.
     pub fn heartbeat(&self, stream: usize, mark: u64) {
         let stream = &self.handle.shared.streams[stream];
-        // SeqCst: raised before the look for a sleeping flusher, which looks at it after announcing.
+        // SeqCst: raised before the look for a sleeping flusher, which looks at it after
+        // announcing.
         stream.heartbeat.fetch_max(mark.saturating_add(1), Ordering::SeqCst);
         stream.notify();
     }
@@ -223,8 +226,8 @@ impl Log {
     }
 
     /// Gives up the frames of a lane's stream below `up_to`, segment by segment, including those of
-    /// earlier incarnations. The manifest says so, durably, before a file is reused. Returns from where
-    /// on frames are kept.
+    /// earlier incarnations. The manifest says so, durably, before a file is reused. Returns from
+    /// where on frames are kept.
     ///
     /// # Errors
     /// The manifest could not be written; nothing is given up then.
@@ -240,9 +243,9 @@ impl Log {
         self.handle.retire_past()
     }
 
-    /// Makes everything reserved so far durable, records the clean end, and releases the directories. All
-    /// other handles and writers are useless from then on. A reservation that is never filled holds
-    /// this up.
+    /// Makes everything reserved so far durable, records the clean end, and releases the
+    /// directories. All other handles and writers are useless from then on. A reservation that is
+    /// never filled holds this up.
     ///
     /// # Errors
     /// The log had stopped before, or the manifest could not be written.
@@ -297,7 +300,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Waits for the threads to end; the log is stopped already. Hands back what they were started with.
+    /// Waits for the threads to end; the log is stopped already. Hands back what they were started
+    /// with.
     fn join(&self) -> Running {
         for stream in &self.shared.streams {
             stream.wake.notify();

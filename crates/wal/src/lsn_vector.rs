@@ -104,7 +104,7 @@ mod wide {
     }
 }
 
-/// `dst[i] = max(dst[i], src[i])` for every lane. Both have the same number of lanes; the lanes that
+/// `dst[i] = max(dst[i], src[i])` for every lane. Both have the same number of lanes; lanes that
 /// only one of them has are left as they are.
 #[inline]
 pub fn join(dst: &mut [u64], src: &[u64]) {

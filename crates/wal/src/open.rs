@@ -1,8 +1,8 @@
 //! Opening a log: what is there, whether it is whole, and the typestate between the two.
 //!
-//! No recovery, no log: [`open`] gives a [`Recovering`], whose readers are read to their ends, whose
-//! [`verdict`](Recovering::verdict) says that nothing durable is missing, and only that verdict
-//! starts a [`Log`](crate::Log).
+//! No recovery, no log: [`open`] gives a [`Recovering`], whose readers are read to their ends,
+//! whose [`verdict`](Recovering::verdict) says that nothing durable is missing, and only that
+//! verdict starts a [`Log`](crate::Log).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -154,15 +154,16 @@ fn places(
     Ok(places)
 }
 
-/// A segment of an incarnation that the manifest does not know shows that the manifest is an old one.
+/// A segment of an incarnation that the manifest does not know shows that the manifest is an old
+/// one.
 fn check_incarnations(manifest: &Manifest, chain: &Chain) -> Result<(), Error> {
     for segment in &chain.segments {
         if let Some(header) = &segment.header
             && header.incarnation >= manifest.next_incarnation
         {
             let message = format!(
-                "it belongs to incarnation {}, which the {MANIFEST} does not know; restore the {MANIFEST} \
-                 that belongs to these files",
+                "it belongs to incarnation {}, which the {MANIFEST} does not know; restore the \
+                 {MANIFEST} that belongs to these files",
                 header.incarnation
             );
             return Err(Error::corrupt(&segment.path, 36, message));
@@ -227,7 +228,8 @@ impl Recovering {
                 let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
                 lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
                     Error::Invalid(format!(
-                        "the reader of incarnation {number}, stream {dimension} was not read to its end"
+                        "the reader of incarnation {number}, stream {dimension} was not read to \
+                         its end"
                     ))
                 })?);
             }
@@ -267,8 +269,8 @@ fn judge(
         path,
         *offset,
         format!(
-            "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that it was \
-             durable up to Lsn {}; restore the files from a copy",
+            "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that it \
+             was durable up to Lsn {}; restore the files from a copy",
             lane.stream,
             lane.valid_to,
             best.path.display(),

@@ -51,8 +51,8 @@ impl LogOptions {
         }
     }
 
-    /// The largest payload of a frame under these options: a quarter of the buffer or of a segment, at
-    /// most 1 MiB.
+    /// The largest payload of a frame under these options: a quarter of the buffer or of a segment,
+    /// at most 1 MiB.
     pub fn max_payload(&self) -> usize {
         (self.buffer_bytes / 4).min(self.segment_bytes as usize / 4).min(MAX_PAYLOAD)
     }

@@ -4,15 +4,16 @@
 //!
 //! A writer owns a slot. It stores `allocated` = a position it has seen, advances `log_lsn` by the
 //! length of its frame (that is its place), copies the frame, and stores `filled` = the frame's
-//! end. The flusher loads `log_lsn` *first*, then the slots, each `allocated` before `filled`; a slot
-//! with `filled <= allocated` is at work, and nothing at or above its `allocated` may be flushed.
+//! end. The flusher loads `log_lsn` *first*, then the slots, each `allocated` before `filled`; a
+//! slot with `filled <= allocated` is at work, and nothing at or above its `allocated` may be
+//! flushed.
 //!
-//! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` that the flusher loaded.
-//! The load read the writer's addition, or a later one of the same release sequence, so the
+//! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` that the flusher
+//! loaded. The load read the writer's addition, or a later one of the same release sequence, so the
 //! store of `allocated` = a before it (a <= s) happened before the flusher's loads of the slot.
-//! - The flusher reads this a. If it then reads `filled` > a, the frame is filled (`filled` exceeds a
-//!   only by e or by later ends), and the Acquire load makes its bytes visible. Otherwise the cut is
-//!   at most a <= s.
+//! - The flusher reads this a. If it then reads `filled` > a, the frame is filled (`filled` exceeds
+//!   a only by e or by later ends), and the Acquire load makes its bytes visible. Otherwise the cut
+//!   is at most a <= s.
 //! - The flusher reads a later `allocated`. That store (Release) follows the filling of [s, e), so
 //!   the bytes are visible. The later reservation is judged in the same way.
 //!
@@ -162,7 +163,11 @@ mod loom_tests {
     /// sees no race between its writer and the flusher.
     #[test]
     fn everything_below_the_cut_is_visible() {
-        loom::model(|| {
+        let mut model = loom::model::Builder::new();
+        // Three preemptions find the classic mistake of loading `log_lsn` last, and end within
+        // seconds.
+        model.preemption_bound = Some(3);
+        model.check(|| {
             let shared = Arc::new((Order::new(0, 2), [0, 0, 0].map(|n: u8| UnsafeCell::new(n))));
             let writer = |slot: usize, frames: usize| {
                 let shared = Arc::clone(&shared);

@@ -35,8 +35,8 @@ impl Chunk {
         self.start + self.bytes.len() as u64
     }
 
-    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until the
-    /// first anchor frame in the chunk.
+    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until
+    /// the first anchor frame in the chunk.
     pub fn anchor(&self) -> &[Lsn] {
         &self.anchor
     }
@@ -144,8 +144,8 @@ struct Open {
     limit: Lsn,
 }
 
-/// Reads one stream of one incarnation. Readers are independent of each other, and each may be read on
-/// a thread of its own.
+/// Reads one stream of one incarnation. Readers are independent of each other, and each may be read
+/// on a thread of its own.
 #[derive(Debug)]
 pub struct StreamReader {
     /// The incarnation.
@@ -237,8 +237,8 @@ impl StreamReader {
         self.start
     }
 
-    /// Hands out only frames that end above `lsn`, and reads only the segments that can have such. For
-    /// before the first chunk.
+    /// Hands out only frames that end above `lsn`, and reads only the segments that can have such.
+    /// For before the first chunk.
     pub fn skip_to(&mut self, lsn: Lsn) {
         self.skip_to = self.skip_to.max(lsn);
         let at = self.segments.iter().rposition(|s| start_of(s) <= lsn);
@@ -261,7 +261,8 @@ impl StreamReader {
         self.position
     }
 
-    /// What was found; for [`Recovering::verdict`](crate::Recovering::verdict), after the last chunk.
+    /// What was found; for [`Recovering::verdict`](crate::Recovering::verdict), after the last
+    /// chunk.
     pub fn end(&self) -> ReaderEnd {
         ReaderEnd {
             incarnation: self.incarnation,

@@ -42,8 +42,9 @@ impl Ring {
         assert!(from.len() <= size);
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
-        // SAFETY: offset + first <= size and from.len() - first <= offset, so both copies stay inside;
-        // nobody else touches these bytes (contract); UnsafeCell allows writing through &self.
+        // SAFETY: offset + first <= size and from.len() - first <= offset, so both copies stay
+        // inside; nobody else touches these bytes (contract); UnsafeCell allows writing through
+        // &self.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(offset), first);
             let rest = from.len() - first;
@@ -54,8 +55,8 @@ impl Ring {
     /// The bytes [from, to), in one or two pieces.
     ///
     /// # Safety
-    /// They are filled and visible to the caller, and stay untouched while the slices live: `to` is at
-    /// most a cut, and `from` is not yet reported durable.
+    /// They are filled and visible to the caller, and stay untouched while the slices live: `to` is
+    /// at most a cut, and `from` is not yet reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let size = self.bytes.len();
         let length = (to - from) as usize;

@@ -29,8 +29,9 @@ pub(crate) struct Lane {
 }
 
 impl Recovering {
-    /// Begins a new incarnation. What was recovered is made durable first; then the manifest records the
-    /// ends of the last incarnation and the beginning of this one; then the flushers start.
+    /// Begins a new incarnation. What was recovered is made durable first; then the manifest
+    /// records the ends of the last incarnation and the beginning of this one; then the flushers
+    /// start.
     ///
     /// `epoch` is a floor: all epochs up to it count as used.
     ///
@@ -87,7 +88,8 @@ impl Recovering {
     fn claim_directories(&mut self) -> Result<(), Error> {
         let device = &*self.options.device;
         if self.manifest.incarnations.is_empty() {
-            // The manifest goes first: a marker without a manifest means that the manifest was lost.
+            // The manifest goes first: a marker without a manifest means that the manifest was
+            // lost.
             self.manifest.write(device, &self.manifest_dir)?;
         }
         for dir in &self.options.dirs {
@@ -113,8 +115,8 @@ impl Recovering {
             .ok_or_else(|| Error::Invalid(format!("log stream {stream} has no directory")))
     }
 
-    /// Copies what the newest incarnation has beyond its proven ends to segments that take over, and
-    /// records its ends. Returns which streams got such a segment: (sequence, start).
+    /// Copies what the newest incarnation has beyond its proven ends to segments that take over,
+    /// and records its ends. Returns which streams got such a segment: (sequence, start).
     fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<u32, (u64, Lsn)>, Error> {
         let mut tails = BTreeMap::new();
         let (Some(newest), Some(end)) = (self.manifest.incarnations.last(), verdict.ends().last())
@@ -223,7 +225,8 @@ impl Recovering {
     fn forget_empty_incarnations(&mut self) {
         let kept: BTreeMap<u32, Lsn> =
             self.manifest.streams.iter().map(|s| (s.id, s.kept_from)).collect();
-        // The streams of the newest stay known by `choose_streams`, which runs on what is left here.
+        // The streams of the newest stay known by `choose_streams`, which runs on what is left
+        // here.
         let active: BTreeSet<u32> = self.newest_streams().collect();
         self.manifest.incarnations.retain(|incarnation| {
             incarnation.dims.iter().any(|dim| {
@@ -238,8 +241,8 @@ impl Recovering {
         self.manifest.newest().into_iter().flat_map(|i| i.dims.iter().map(|d| d.stream))
     }
 
-    /// The stream and the directory for each lane: those of the newest incarnation go on where a lane
-    /// is placed in their directory, and new ones are made for the other lanes.
+    /// The stream and the directory for each lane: those of the newest incarnation go on where a
+    /// lane is placed in their directory, and new ones are made for the other lanes.
     fn choose_streams(&mut self) -> Vec<(u32, PathBuf)> {
         let mut chosen: Vec<(u32, PathBuf)> = Vec::new();
         for lane in 0..self.options.streams {

@@ -64,16 +64,17 @@ pub(crate) struct Stream {
     pub(crate) ring: Ring,
     /// See `frame::seed`.
     pub(crate) seed: u32,
-    /// Where the flusher sleeps while there is nothing to flush. A writer's addition to `log_lsn` and
-    /// the flusher's load of it are SeqCst, so that a writer's look for sleepers after it is one load.
+    /// Where the flusher sleeps while there is nothing to flush. A writer's addition to `log_lsn`
+    /// and the flusher's load of it are SeqCst, so that a writer's look for sleepers after it is
+    /// one load.
     pub(crate) wake: Event,
     /// Where the flusher naps while it lets work collect; woken only by those in a hurry.
     pub(crate) hurry: Event,
-    /// The published anchor, lane by lane. Written by the flusher (Release) after the anchor frame got
-    /// its place, read by writers (Acquire) before theirs: a writer that sees a lane's value gets a
-    /// place behind an anchor with at least this value. Each lane is compared on its own when a
-    /// vector is compressed, and only grows, so a mixture of two anchors is as good as either; no
-    /// sequence lock is needed.
+    /// The published anchor, lane by lane. Written by the flusher (Release) after the anchor frame
+    /// got its place, read by writers (Acquire) before theirs: a writer that sees a lane's value
+    /// gets a place behind an anchor with at least this value. Each lane is compared on its own
+    /// when a vector is compressed, and only grows, so a mixture of two anchors is as good as
+    /// either; no sequence lock is needed.
     pub(crate) published: Box<[AtomicU64]>,
     /// Anchors that the flusher still has to know, each with the end of its frame: it writes the one in
     /// effect into segment headers. Whoever places an anchor holds this meanwhile, so that anchors only
@@ -88,8 +89,8 @@ impl Stream {
     /// Copies a frame to its reserved place. The payload's length is the one reserved.
     ///
     /// # Safety
-    /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it, and
-    /// everything one ring size before its end is durable.
+    /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it,
+    /// and everything one ring size before its end is durable.
     #[inline]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: &[u8]) {
         let head = frame::head(self.seed, start, kind, payload);

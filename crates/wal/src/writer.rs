@@ -54,8 +54,8 @@ impl Writer {
     }
 
     /// Takes a place for a frame with a payload of this length: this is the order point, and the
-    /// frame's Lsn is known from here on. Takes no lock, allocates nothing, and never waits. Fill it
-    /// soon: until then nothing behind it in the stream becomes durable.
+    /// frame's Lsn is known from here on. Takes no lock, allocates nothing, and never waits. Fill
+    /// it soon: until then nothing behind it in the stream becomes durable.
     ///
     /// Panics if the payload is longer than [`max_payload`](Self::max_payload) or there is no such
     /// stream.
@@ -104,8 +104,8 @@ impl Reservation<'_> {
         self.end
     }
 
-    /// Copies the frame to its place. Waits for the device only if the stream's buffer is full; once
-    /// the log has stopped it does nothing, since nothing becomes durable any more.
+    /// Copies the frame to its place. Waits for the device only if the stream's buffer is full;
+    /// once the log has stopped it does nothing, since nothing becomes durable any more.
     ///
     /// Panics if the payload has not the length that was reserved (the place is voided then).
     #[inline]
@@ -132,7 +132,8 @@ impl Reservation<'_> {
                 return;
             }
         }
-        // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size before
+        // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size
+        // before
         // `end` is durable, so its bytes are free.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);

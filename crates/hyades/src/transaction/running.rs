@@ -47,8 +47,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     ) -> Result<T, Abort> {
         let state = &mut *self.state.borrow_mut();
         let result = run(state);
-        if matches!(result, Err(Abort::Conflict)) {
-            state.conflict = true;
+        match &result {
+            Err(Abort::Conflict) => state.conflict = true,
+            // A failed operation may have put a record or an entry in place that no write will fill.
+            Err(_) => state.rolled_back = true,
+            Ok(_) => {}
         }
         result
     }

@@ -73,7 +73,7 @@ impl DeviceFile for PlainFile {
     }
 }
 
-pub(super) fn create_zeroed(path: &Path, len: u64) -> io::Result<File> {
+fn create_zeroed(path: &Path, len: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
     let zeros = vec![0; ZERO_CHUNK.min(len as usize)];

@@ -27,8 +27,9 @@ pub trait Device: Send + Sync + Debug {
     fn durable(&self) -> bool;
     /// Creates a directory and its parents, durably; fine if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Creates a file of `len` zero bytes, or empties an existing one. The bytes are written, not
-    /// merely promised, so that overwriting them later changes no metadata; they are not synced.
+    /// Creates a file of `len` zero bytes, or empties an existing one. Where it matters the bytes
+    /// are written, not merely promised, so that overwriting them later changes no metadata; they
+    /// are not synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
@@ -46,8 +47,8 @@ pub trait Device: Send + Sync + Debug {
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
     /// Whether something has this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Takes the directory for this opener alone, until the lock is dropped. A lock held elsewhere, by
-    /// this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
+    /// Takes the directory for this opener alone, until the lock is dropped. A lock held elsewhere,
+    /// by this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
 }
 

@@ -1,7 +1,7 @@
 //! A device that forgets, at a power cut, whatever was not synced.
 //!
-//! Everything written since a file's last sync lives only in this process's memory, and so does every
-//! name made, changed or removed since its directory's last sync. Killing the process, or
+//! Everything written since a file's last sync lives only in this process's memory, and so does
+//! every name made, changed or removed since its directory's last sync. Killing the process, or
 //! [`PowerCutDevice::cut`], therefore does what a loss of power does at its worst. Reads see the
 //! unsynced state, as the page cache would show it. Directories themselves are made at once.
 
@@ -42,6 +42,8 @@ struct State {
     random: Mutex<Random>,
     /// Set once by `cut`, read by every operation. SeqCst: once, and never hot.
     off: AtomicBool,
+    /// How many more changes (writes, syncs, names) succeed; counted down by each.
+    changes_left: AtomicU64,
     hidden: AtomicU64,
     names: Mutex<Names>,
 }
@@ -99,6 +101,14 @@ impl State {
             return Err(io::Error::other("the power is off"));
         }
         Ok(())
+    }
+
+    /// Like `alive`, for an operation that changes something.
+    fn change(&self) -> io::Result<()> {
+        if self.changes_left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.off.store(true, Ordering::SeqCst);
+        }
+        self.alive()
     }
 }
 
@@ -167,19 +177,25 @@ impl PowerCutDevice {
             options,
             random: Mutex::new(Random::seeded(options.seed)),
             off: AtomicBool::new(false),
+            changes_left: AtomicU64::new(u64::MAX),
             hidden: AtomicU64::new(0),
             names: Mutex::new(Names::default()),
         }))
     }
 
-    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new device
-    /// over the same directories sees what was left.
+    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new
+    /// device over the same directories sees what was left.
     pub fn cut(&self) {
         self.0.off.store(true, Ordering::SeqCst);
         let names = locked(&self.0.names);
         for body in names.files.values() {
             locked(&body.unsynced).clear();
         }
+    }
+
+    /// Cuts the power when `changes` more writes, syncs and changes of names have succeeded.
+    pub fn cut_after(&self, changes: u64) {
+        self.0.changes_left.store(changes, Ordering::SeqCst);
     }
 
     fn file(&self, names: &mut Names, physical: PathBuf) -> io::Result<Arc<dyn DeviceFile>> {
@@ -219,7 +235,7 @@ type Sector = io::Result<Box<[u8; SECTOR]>>;
 
 impl DeviceFile for PowerCutFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.state.alive()?;
+        self.state.change()?;
         let mut unsynced = locked(&self.body.unsynced);
         let mut position = offset;
         for slice in slices {
@@ -274,7 +290,7 @@ impl DeviceFile for PowerCutFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.state.alive()?;
+        self.state.change()?;
         if self.state.options.lying_sync {
             return Ok(());
         }
@@ -308,12 +324,12 @@ impl Device for PowerCutDevice {
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.alive()?;
+        self.0.change()?;
         fs::create_dir_all(dir)
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        self.0.alive()?;
+        self.0.change()?;
         let (dir, name) = split(path)?;
         let mut names = locked(&self.0.names);
         let number = self.0.hidden.fetch_add(1, Ordering::Relaxed);
@@ -336,7 +352,7 @@ impl Device for PowerCutDevice {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.alive()?;
+        self.0.change()?;
         let ((dir, old), (to_dir, new)) = (split(from)?, split(to)?);
         if dir != to_dir {
             return Err(io::Error::other("a power-cut device renames within a directory only"));
@@ -350,7 +366,7 @@ impl Device for PowerCutDevice {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.alive()?;
+        self.0.change()?;
         let (dir, name) = split(path)?;
         let mut names = locked(&self.0.names);
         let directory = names.directory(&dir)?;
@@ -365,7 +381,7 @@ impl Device for PowerCutDevice {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.alive()?;
+        self.0.change()?;
         locked(&self.0.names).sync(dir)
     }
 

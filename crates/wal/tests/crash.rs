@@ -1,0 +1,141 @@
+//! Random histories: append, flush, lose power anywhere (also while recovering), open again.
+
+mod common;
+use common::{Read, append, read_all, small};
+use hyades_platform::device::{FileDevice, PowerCutDevice, PowerCutOptions};
+use hyades_platform::random::Random;
+use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, open};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What must be there: by (incarnation, lane), the records appended, and how far acknowledged.
+#[derive(Default)]
+struct Model {
+    lanes: BTreeMap<(u32, usize), Lane>,
+}
+
+#[derive(Default)]
+struct Lane {
+    appended: Vec<(Lsn, Vec<u8>)>,
+    acknowledged: Lsn,
+    /// Once an incarnation's end is recorded, it reads the same for ever.
+    fixed: bool,
+}
+
+impl Model {
+    fn check(&self, frames: &[Read]) {
+        for (&(incarnation, number), lane) in &self.lanes {
+            let read: Vec<_> = frames
+                .iter()
+                .filter(|f| f.incarnation == incarnation && f.lane == number)
+                .filter(|f| f.kind == FrameKind::Record)
+                .map(|f| (f.end, f.payload.clone()))
+                .collect();
+            assert!(read.len() <= lane.appended.len());
+            assert_eq!(read, lane.appended[..read.len()], "only what was appended");
+            let end = read.last().map_or(0, |(end, _)| *end);
+            let acknowledged =
+                lane.appended.iter().filter(|(e, _)| *e <= lane.acknowledged).count();
+            assert!(read.len() >= acknowledged, "lane {number}: ends at {end}");
+            assert!(!lane.fixed || read.len() == lane.appended.len(), "the past has changed");
+        }
+    }
+
+    /// The newest incarnation's end was recorded: what was read is what it holds.
+    fn fix(&mut self, frames: &[Read]) {
+        for (&(incarnation, number), lane) in &mut self.lanes {
+            let of_lane = |f: &&Read| f.incarnation == incarnation && f.lane == number;
+            let records = frames.iter().filter(of_lane).filter(|f| f.kind == FrameKind::Record);
+            lane.appended.truncate(records.count());
+            lane.fixed = true;
+        }
+    }
+}
+
+fn options(dir: &std::path::Path, random: &mut Random, device: PowerCutDevice) -> LogOptions {
+    let mut options = small(dir, 1 + random.below(3) as usize, Arc::new(device));
+    options.segment_bytes = 1024 * (16 + random.below(32));
+    options.buffer_bytes = 4096 << random.below(3);
+    options.anchor_interval_bytes = 512 << random.below(4);
+    options
+}
+
+/// One history of several openings; returns how many records survived, so that the test can tell
+/// that it tested something.
+fn history(seed: u64, lying_sync: bool) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random::seeded(seed);
+    let mut model = Model::default();
+    for round in 0..8 {
+        let early_sectors = [0.0, 0.5, 0.9][random.below(3) as usize];
+        let cut = PowerCutOptions { seed: random.next_u64(), early_sectors, lying_sync };
+        let device = PowerCutDevice::new(cut);
+        if round < 7 {
+            device.cut_after(random.below(150));
+        }
+        let options = options(dir.path(), &mut random, device.clone());
+        // Damage is an error that the cut explains, or a test failure.
+        let result = one_opening(options, &mut model, &mut random);
+        match result {
+            Err(hyades_wal::Error::Io { .. } | hyades_wal::Error::Poisoned(_)) => {}
+            Err(error) => panic!("seed {seed}, round {round}: {error}"),
+            Ok(()) => {}
+        }
+        device.cut();
+    }
+    let recovering = open(small(dir.path(), 1, FileDevice::shared())).unwrap();
+    let (frames, _) = read_all(&recovering).unwrap();
+    model.check(&frames);
+    frames.len()
+}
+
+fn one_opening(
+    options: LogOptions,
+    model: &mut Model,
+    random: &mut Random,
+) -> Result<(), hyades_wal::Error> {
+    let streams = options.streams;
+    let recovering = open(options)?;
+    let (frames, verdict) = read_all(&recovering)?;
+    model.check(&frames);
+    let log = recovering.start(IncarnationSettings::default(), &verdict, 1)?;
+    model.fix(&frames);
+    let incarnation = log.incarnation();
+    for number in 0..streams {
+        model.lanes.insert((incarnation, number), Lane::default());
+    }
+    let mut writer = log.writer()?;
+    for _ in 0..random.below(200) {
+        let number = random.below(streams as u64) as usize;
+        let mut payload = vec![0; random.below(1000) as usize];
+        random.fill(&mut payload);
+        // A stopped log still hands out places; they mean nothing.
+        let end = append(&mut writer, number, &payload);
+        if let Some(lane) = model.lanes.get_mut(&(incarnation, number)) {
+            lane.appended.push((end, payload));
+            if random.chance(0.2) && log.frontier().wait(number, end).is_ok() {
+                lane.acknowledged = end;
+            }
+        }
+        if random.chance(0.02) {
+            log.heartbeat(number, random.below(100));
+        }
+    }
+    if random.chance(0.3) { log.close() } else { Ok(()) }
+}
+
+#[test]
+fn acknowledged_is_recovered_wherever_the_power_goes() {
+    let survived: usize = (0..120).map(|seed| history(seed, false)).sum();
+    assert!(survived > 1000, "only {survived} records survived: the test tests too little");
+}
+
+#[test]
+fn a_device_that_lies_is_found_out() {
+    // The same check, on a device that breaks its promise, must fail for some seed.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let caught = (0..20).any(|seed| std::panic::catch_unwind(|| history(seed, true)).is_err());
+    std::panic::set_hook(hook);
+    assert!(caught);
+}
