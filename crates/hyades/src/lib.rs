@@ -8,6 +8,8 @@ mod storage;
 mod transaction;
 
 pub use error::{Abort, Error};
+#[doc(hidden)]
+pub use storage::for_tests;
 pub use storage::row::Row;
 pub use storage::schema::{Column, Columns, MAX_COLUMNS, MAX_ROW_BYTES, PrimaryKind, Schema, Set};
 pub use storage::value::{ColumnType, Type, Value};
