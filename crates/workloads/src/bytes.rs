@@ -37,7 +37,7 @@ pub fn letters(rng: &mut Rng, out: &mut [u8]) {
     for chunk in out.chunks_mut(4) {
         let mut bits = rng.u64(..);
         for byte in chunk {
-            *byte = ALPHANUMERIC[((bits & 0xFFFF) * 62 >> 16) as usize];
+            *byte = ALPHANUMERIC[(((bits & 0xFFFF) * 62) >> 16) as usize];
             bits >>= 16;
         }
     }

@@ -152,6 +152,16 @@ impl Oracle {
         columns.iter().map(|&c| row[c as usize].clone()).collect()
     }
 
+    /// The key of a row, checked as the engine checks it.
+    fn checked_key(&self, table: usize, key: &[Value<'_>]) -> Result<Tuple, Abort> {
+        let shape = &self.shapes[table];
+        assert_eq!(key.len(), shape.key().len().max(1), "the key's columns");
+        for (column, value) in shape.key().iter().zip(key) {
+            shape.check(*column, value)?;
+        }
+        Ok(owned(key))
+    }
+
     /// Puts a row (or its absence) in place, indexes included, and returns the old one.
     fn put(&self, table: usize, key: &Tuple, row: Option<Tuple>) -> Option<Tuple> {
         let mut all = self.contents.borrow_mut();
@@ -210,8 +220,8 @@ impl Access for Oracle {
         key: &[Value<'_>],
         columns: Columns,
     ) -> Result<Option<Row<'a>>, Abort> {
-        let (table, key) = (table_number(table), owned(key));
-        assert_eq!(key.len(), self.shapes[table].key().len().max(1), "the key's columns");
+        let table = table_number(table);
+        let key = self.checked_key(table, key)?;
         let row = self.contents.borrow()[table].rows.get(&key).cloned();
         Ok(row.map(|row| self.hand_out(table, &key, &row, columns)))
     }
@@ -236,7 +246,8 @@ impl Access for Oracle {
     }
 
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort> {
-        let (table, key) = (table_number(table), owned(key));
+        let table = table_number(table);
+        let key = self.checked_key(table, key)?;
         let Some(mut row) = self.contents.borrow()[table].rows.get(&key).cloned() else {
             return Ok(false);
         };
@@ -259,7 +270,9 @@ impl Access for Oracle {
     }
 
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
-        Ok(self.change(table_number(table), &owned(key), None))
+        let table = table_number(table);
+        let key = self.checked_key(table, key)?;
+        Ok(self.change(table, &key, None))
     }
 
     fn scan<'a>(
@@ -331,7 +344,7 @@ impl Access for Oracle {
     }
 }
 
-impl crate::tpcc::Reader for Oracle {
+impl crate::Reader for Oracle {
     fn read<T>(
         &self,
         body: impl Fn(&Transaction<'_>) -> Result<T, Abort>,

@@ -27,9 +27,10 @@ pub use order_status::{OrderStatus, OrderStatusResult, order_status};
 pub use payment::{Payment, payment};
 pub use population::{Part, Populate, parts, populate};
 pub use random::{Constants, last_name, non_uniform};
-pub use snapshot::{Reader, Snapshot};
+pub use snapshot::{Customer, District, Lines, Order, Snapshot};
 pub use stock_level::{StockLevel, stock_level};
 
+use crate::MISSING_ROW;
 use hyades::{Abort, Columns, Transaction, Value};
 use schema::{CUSTOMER_BY_NAME, Tables, customer};
 use serde::{Deserialize, Serialize};
@@ -62,10 +63,6 @@ impl Scale {
         self.customers * 7 / 10
     }
 }
-
-/// A transaction ends with this [`Abort::User`] if a row is missing that must be there: the
-/// database was not populated, or at another scale.
-pub const MISSING_ROW: i64 = -1;
 
 fn found<T>(row: Option<T>) -> Result<T, Abort> {
     row.ok_or(Abort::User(MISSING_ROW))

@@ -3,14 +3,9 @@
 
 use super::schema::*;
 use super::{Scale, found};
+use crate::Reader;
 use hyades::{Abort, Columns, Error, Transaction, Value};
 use std::collections::HashMap;
-
-/// Runs a closure in a read-only transaction: a database, or a test's oracle.
-pub trait Reader {
-    /// Runs `body`; an abort other than a conflict becomes an error.
-    fn read<T>(&self, body: impl Fn(&Transaction<'_>) -> Result<T, Abort>) -> Result<T, Error>;
-}
 
 /// An order.
 #[derive(Clone, Copy, Debug, PartialEq)]
