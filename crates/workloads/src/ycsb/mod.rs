@@ -289,7 +289,9 @@ impl Inputs {
     fn accesses(&self, rng: &mut Rng, into: &mut Input) {
         let rows = &mut into.given.accesses.rows;
         rows.clear();
-        into.drawn.clear();
+        if self.config.accesses > MANY {
+            into.drawn.clear();
+        }
         while rows.len() < self.config.accesses {
             let id = self.row(rng);
             if self.config.distinct {
