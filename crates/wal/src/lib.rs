@@ -1,13 +1,77 @@
 //! Parallel log streams, and LSN vectors over them.
+//!
+//! A [`Log`] is a set of streams of frames, each with a buffer, a thread that flushes it, and files of
+//! its own; there is no global sequence number. A [`Writer`] [reserves](Writer::reserve) a place in
+//! a stream, which gives the frame its [`Lsn`], and fills it. The [`Frontier`] says how far each
+//! stream is durable. After a crash, [`open`] finds the log, [`StreamReader`]s read each stream's
+//! valid prefix in parallel, and [`Recovering::verdict`] tells a torn tail from damage.
+//!
+//! This crate knows no row, no transaction and no protocol. The bytes are specified in
+//! `docs/format.md`; the scheme follows Taurus (Xia et al., VLDB 2020) where a comment says so.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, open};
+//! let options = LogOptions::new(vec![dir.path().to_owned()], 2);
+//!
+//! let recovering = open(options.clone())?;
+//! let verdict = recovering.verdict(&[])?; // a fresh log has nothing to read
+//! let log = recovering.start(IncarnationSettings::default(), &verdict, 1)?;
+//! let mut writer = log.writer()?;
+//! let reservation = writer.reserve(0, 5);
+//! let lsn = reservation.end();
+//! reservation.fill(FrameKind::Record, b"hello");
+//! log.frontier().wait(0, lsn)?;
+//! log.close()?;
+//!
+//! let recovering = open(options)?;
+//! let mut ends = Vec::new();
+//! for mut reader in recovering.readers() {
+//!     while let Some(chunk) = reader.next_chunk()? {
+//!         for frame in chunk.frames() {
+//!             assert_eq!((frame.end, frame.payload), (lsn, &b"hello"[..]));
+//!         }
+//!     }
+//!     ends.push(reader.end());
+//! }
+//! let verdict = recovering.verdict(&ends)?;
+//! assert_eq!(verdict.ends()[0].ends[0], lsn);
+//! # Ok(()) }
+//! ```
 
-/// What went wrong in the log, in one sentence.
-#[derive(Debug)]
-pub struct Error(String);
+pub mod compress;
+mod error;
+mod flusher;
+mod format;
+mod frame;
+mod frontier;
+mod log;
+pub mod lsn_vector;
+mod manifest;
+mod open;
+mod options;
+mod order;
+mod reader;
+mod ring;
+mod segment;
+mod start;
+mod stream;
+mod varint;
+mod writer;
 
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+pub use error::{Error, Poisoned};
+pub use frame::{Frame, FrameKind, MAX_PAYLOAD, read_anchor, read_heartbeat};
+pub use frontier::Frontier;
+pub use log::Log;
+pub use lsn_vector::{LsnVector, MAX_LANES};
+pub use manifest::{Dimension, Incarnation, IncarnationSettings, Manifest, StreamEntry};
+pub use open::{IncarnationEnd, Recovering, Verdict, open};
+pub use options::LogOptions;
+pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};
+pub use stream::StreamStats;
+pub use writer::{Reservation, Writer};
 
-impl std::error::Error for Error {}
+/// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is never
+/// reset.
+pub type Lsn = u64;

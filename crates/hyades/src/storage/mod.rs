@@ -1,7 +1,12 @@
 //! Tables, rows and the indexes over them.
 
 pub mod for_tests;
+pub mod hash_index;
 pub(crate) mod key;
+pub mod ordered_index;
+mod prefetch;
+pub(crate) mod record;
 pub(crate) mod row;
 pub(crate) mod schema;
+pub(crate) mod table;
 pub(crate) mod value;

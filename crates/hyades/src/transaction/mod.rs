@@ -2,3 +2,5 @@
 
 pub(crate) mod access;
 pub(crate) mod procedure;
+pub(crate) mod running;
+pub(crate) mod state;

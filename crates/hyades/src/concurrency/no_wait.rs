@@ -1,0 +1,194 @@
+//! Two-phase locking that aborts instead of waiting (Yu, Bezerra, Pavlo, Devadas, Stonebraker:
+//! "Staring into the Abyss", VLDB 2014, NO_WAIT), with the logging of Taurus, algorithm 1. Writes
+//! are buffered and installed at commit, under the locks taken when they were made. Gaps are not
+//! locked: they are validated, as under optimistic concurrency control.
+
+use super::ConcurrencyControl;
+use super::steps::{self, Appender};
+use crate::engine::Engine;
+use crate::error::Abort;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::record::{Record, WRITER, word};
+use crate::transaction::state::State;
+use std::sync::atomic::Ordering;
+
+pub(crate) struct NoWait;
+
+impl NoWait {
+    /// The place of a lock that the transaction holds.
+    #[inline]
+    fn held<P: LoggingProtocol>(
+        state: &State<'_, P>,
+        record: &Record<P::RowStamp>,
+    ) -> Option<usize> {
+        if !state.may_know(record) {
+            return None;
+        }
+        state.held.iter().position(|(held, _)| std::ptr::eq(*held, record))
+    }
+
+    #[inline]
+    fn version<S>(record: &Record<S>) -> Result<u64, Abort> {
+        let version = record.word.load(Ordering::Acquire);
+        if version & word::DEAD != 0 { Err(Abort::Conflict) } else { Ok(version) }
+    }
+
+    fn release<P: LoggingProtocol>(state: &mut State<'_, P>) {
+        for (record, writer) in state.held.drain(..) {
+            if writer {
+                record.lock.store(0, Ordering::Release);
+            } else {
+                record.lock.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+
+    fn end_read_only<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'_, P>,
+    ) -> Result<Needs, Abort> {
+        let valid = state.gaps_are_current();
+        let needs = steps::read_only_needs(engine, state, valid);
+        Self::release(state);
+        needs
+    }
+}
+
+impl ConcurrencyControl for NoWait {
+    const PLACED_WORD: u64 = word::ABSENT;
+    const PLACED_LOCK: u32 = WRITER;
+
+    #[inline]
+    fn read<'s, P: LoggingProtocol, T>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<Option<T>, Abort> {
+        if Self::held(state, record).is_none() {
+            let readers = record.lock.load(Ordering::Relaxed);
+            // A reader that loses a race against another reader tries once more; against a writer it
+            // gives up.
+            let shared =
+                |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
+            if readers & WRITER != 0
+                || record.lock.fetch_update(Ordering::Acquire, Ordering::Relaxed, shared).is_err()
+            {
+                return Err(Abort::Conflict);
+            }
+            state.held.push((record, false));
+            state.note(record);
+            engine.protocol.observe_read(&record.stamp, state.stamp);
+        }
+        let version = Self::version(record)?;
+        state.max_tid = state.max_tid.max(word::tid(version));
+        Ok(if version & word::ABSENT == 0 { Some(copy()) } else { None })
+    }
+
+    #[inline]
+    fn intend<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
+        // SeqCst: the lock comes before the load of the read stamp that follows (E4).
+        let take = |from| {
+            record
+                .lock
+                .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
+                .map_err(|_| Abort::Conflict)
+        };
+        match Self::held(state, record) {
+            Some(at) if state.held[at].1 => {}
+            // An upgrade: this must be the only reader. Readers' stamps are folded now.
+            Some(at) => {
+                take(1)?;
+                state.held[at].1 = true;
+            }
+            None => {
+                take(0)?;
+                state.held.push((record, true));
+                state.note(record);
+            }
+        }
+        engine.protocol.observe_write(&record.stamp, state.stamp);
+        let version = Self::version(record)?;
+        state.max_tid = state.max_tid.max(word::tid(version));
+        Ok(version & word::ABSENT == 0)
+    }
+
+    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
+        state.held.push((record, true));
+        state.note(record);
+    }
+
+    fn commit<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        appender: &mut Appender<'_>,
+    ) -> Result<Needs, Abort> {
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state);
+        }
+        // The write set is locked and its stamps are folded since it was made.
+        for write in state.writes.iter_mut() {
+            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
+        }
+        let tid = steps::next_tid(engine, state);
+        let command = steps::as_command(engine, state, appender);
+
+        // Only gaps can fail: a command that saw some is reserved first, as under Silo.
+        let early = command && !state.gaps.is_empty();
+        if !early && !state.gaps_are_current() {
+            return Err(Abort::Conflict);
+        }
+        let reserved = steps::reserve(engine, state, appender, tid, command);
+        if command {
+            steps::publish_reads(engine, state);
+        }
+        if early && !state.gaps_are_current() {
+            reserved.void();
+            return Err(Abort::Conflict);
+        }
+        let own = reserved.own();
+        reserved.fill();
+
+        // Install, publish, release: all locks at the end, in any order.
+        steps::install(engine, state, tid, |record, version| {
+            record.word.store(version, Ordering::Release)
+        });
+        let needs = engine.protocol.needs(state.stamp, own);
+        Self::release(state);
+        Ok(needs)
+    }
+
+    fn abandon<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+    ) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn abort<P: LoggingProtocol>(state: &mut State<'_, P>) {
+        Self::release(state);
+    }
+
+    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
+        record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        Some(record.word.load(Ordering::Acquire))
+    }
+
+    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
+        if dead {
+            // Whoever comes later finds it dead, or fails on the lock, which stays.
+            record.word.store(version | word::DEAD, Ordering::Release);
+        } else {
+            record.lock.store(0, Ordering::Release);
+        }
+    }
+
+    fn revive_alone<S>(record: &Record<S>, version: u64) {
+        record.word.store(version, Ordering::Release);
+        record.lock.store(0, Ordering::Release);
+    }
+}

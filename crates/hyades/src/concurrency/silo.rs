@@ -1,0 +1,194 @@
+//! Optimistic concurrency control in the manner of Silo (Tu, Zheng, Kohler, Liskov, Madden: "Speedy
+//! Transactions in Multicore In-Memory Databases", SOSP 2013), with the logging of Taurus,
+//! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
+
+use super::ConcurrencyControl;
+use super::steps::{self, Appender};
+use crate::engine::Engine;
+use crate::error::Abort;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::record::{Record, word};
+use crate::transaction::state::State;
+use bumpalo::collections::Vec as ArenaVec;
+use std::sync::atomic::{Ordering, fence};
+
+pub(crate) struct Silo;
+
+/// A row that stays locked this many looks is taken as a conflict.
+const PATIENCE: u32 = 64;
+
+/// Reads the version word of a row that nobody is writing.
+#[inline]
+fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
+    for _ in 0..PATIENCE {
+        let seen = record.word.load(Ordering::Acquire);
+        if seen & word::DEAD != 0 {
+            return Err(Abort::Conflict);
+        }
+        if seen & word::LOCKED == 0 {
+            return Ok(seen);
+        }
+        std::hint::spin_loop();
+    }
+    Err(Abort::Conflict)
+}
+
+impl Silo {
+    /// Whether every row read still has its version and every gap is as it was. `locked` are the
+    /// rows locked by this transaction, by address.
+    fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: &[&Record<P::RowStamp>]) -> bool {
+        let own = |record: &Record<P::RowStamp>| {
+            let address = std::ptr::from_ref(record) as usize;
+            locked.binary_search_by_key(&address, |r| std::ptr::from_ref(*r) as usize).is_ok()
+        };
+        state.reads.iter().all(|(record, seen)| {
+            let now = record.word.load(Ordering::SeqCst);
+            now == *seen || (now == *seen | word::LOCKED && own(record))
+        }) && state.gaps_are_current()
+    }
+
+    fn unlock<S>(locked: &[&Record<S>]) {
+        for record in locked {
+            record.word.fetch_and(!word::LOCKED, Ordering::Release);
+        }
+    }
+
+    /// Phase 1: locks the write set in one global order, by address.
+    fn lock<'s, P: LoggingProtocol>(
+        state: &mut State<'s, P>,
+    ) -> Result<ArenaVec<'s, &'s Record<P::RowStamp>>, Abort> {
+        let mut locked = ArenaVec::with_capacity_in(state.writes.len(), state.arena);
+        let mut order = ArenaVec::with_capacity_in(state.writes.len(), state.arena);
+        order.extend((0..state.writes.len()).filter(|&i| !state.writes[i].superseded));
+        if order.len() > 1 {
+            order.sort_unstable_by_key(|&i| std::ptr::from_ref(state.writes[i].record) as usize);
+        }
+        for at in order {
+            let write = &mut state.writes[at];
+            let version = stable_word(write.record);
+            match version {
+                Ok(version) if write.record.try_lock(version) => {
+                    write.base = word::tid(version);
+                    state.max_tid = state.max_tid.max(write.base);
+                    locked.push(write.record);
+                }
+                _ => {
+                    Self::unlock(&locked);
+                    return Err(Abort::Conflict);
+                }
+            }
+        }
+        Ok(locked)
+    }
+}
+
+impl ConcurrencyControl for Silo {
+    // Locked until it has inherited its gap's stamp.
+    const PLACED_WORD: u64 = word::ABSENT | word::LOCKED;
+    const PLACED_LOCK: u32 = 0;
+
+    #[inline]
+    fn read<'s, P: LoggingProtocol, T>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<Option<T>, Abort> {
+        for _ in 0..PATIENCE {
+            let seen = stable_word(record)?;
+            let copied = if seen & word::ABSENT == 0 { Some(copy()) } else { None };
+            engine.protocol.observe_read(&record.stamp, state.stamp);
+            // The copy comes before the second look.
+            fence(Ordering::Acquire);
+            if record.word.load(Ordering::Relaxed) == seen {
+                state.reads.push((record, seen));
+                state.max_tid = state.max_tid.max(word::tid(seen));
+                return Ok(copied);
+            }
+        }
+        Err(Abort::Conflict)
+    }
+
+    #[inline]
+    fn intend<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
+        Ok(Self::read(engine, state, record, || ())?.is_some())
+    }
+
+    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
+        record.word.store(word::ABSENT, Ordering::Release);
+        state.reads.push((record, word::ABSENT));
+    }
+
+    fn commit<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        appender: &mut Appender<'_>,
+    ) -> Result<Needs, Abort> {
+        if state.writes.is_empty() {
+            let valid = Self::validate(state, &[]);
+            return steps::read_only_needs(engine, state, valid);
+        }
+        // Phase 1. Lock, and fold the stamps of what is overwritten (E4, i).
+        let locked = Self::lock(state)?;
+        for record in &locked {
+            engine.protocol.observe_write(&record.stamp, state.stamp);
+        }
+        let tid = steps::next_tid(engine, state);
+        let command = steps::as_command(engine, state, appender);
+
+        // Phase 2. A command takes its place in the log and leaves its mark on what it read before
+        // it looks whether that is unchanged (E4, ii); a data record need not.
+        let reserved = if command {
+            let reserved = steps::reserve(engine, state, appender, tid, true);
+            steps::publish_reads(engine, state);
+            if !Self::validate(state, &locked) {
+                reserved.void();
+                Self::unlock(&locked);
+                return Err(Abort::Conflict);
+            }
+            reserved
+        } else {
+            if !Self::validate(state, &locked) {
+                Self::unlock(&locked);
+                return Err(Abort::Conflict);
+            }
+            steps::reserve(engine, state, appender, tid, false)
+        };
+        let own = reserved.own();
+        reserved.fill();
+
+        // Phase 3. Install, publish, release.
+        steps::install(engine, state, tid, |record, version| {
+            record.word.store(version, Ordering::Release)
+        });
+        Ok(engine.protocol.needs(state.stamp, own))
+    }
+
+    fn abandon<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+    ) -> Result<Needs, Abort> {
+        let valid = Self::validate(state, &[]);
+        steps::read_only_needs(engine, state, valid)
+    }
+
+    fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}
+
+    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
+        let version = record.word.load(Ordering::Acquire);
+        (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
+    }
+
+    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
+        let dead = if dead { word::DEAD } else { 0 };
+        record.word.store(version | dead, Ordering::Release);
+    }
+
+    fn revive_alone<S>(record: &Record<S>, version: u64) {
+        record.word.store(version, Ordering::Release);
+    }
+}

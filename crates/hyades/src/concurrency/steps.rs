@@ -1,0 +1,224 @@
+//! The steps that commits have in common.
+
+use crate::engine::Engine;
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::{Head, Tid, push_change};
+use crate::storage::record::word;
+use crate::storage::row::push_varint;
+use crate::transaction::procedure::Record as Kind;
+use crate::transaction::state::{Pending, State, Write};
+use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
+
+/// The call of a procedure, as a command record repeats it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The number that stands for the procedure in the log.
+    pub log_id: u32,
+    pub arguments: &'a [u8],
+}
+
+/// Where a session's transactions go.
+pub(crate) struct Appender<'a> {
+    /// None where there is no log.
+    pub writer: Option<&'a mut Writer>,
+    pub stream: usize,
+    pub kind: Kind,
+    pub call: Option<Call<'a>>,
+    /// Working memory for the record.
+    pub payload: &'a mut Vec<u8>,
+    /// Bytes of frames appended by the transaction.
+    pub appended: u64,
+    /// The version that a replayed transaction installs.
+    pub replayed_tid: u64,
+}
+
+/// Transactions deeper than this in chains of commands are logged as data under
+/// [`Kind::Adaptive`]: replay can begin there without what came before.
+const ADAPTIVE_DEPTH: u32 = 48;
+
+/// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
+/// command: data needs no execution at replay.
+const ADAPTIVE_SLACK_BYTES: usize = 32;
+
+/// The next version: above all that was read or is overwritten, in the current epoch. Called while
+/// the write set is protected.
+#[inline]
+pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_, P>) -> u64 {
+    let epoch = engine.epoch.current();
+    let above = Tid(state.max_tid + 1);
+    if above.epoch() >= epoch {
+        // More than 2^27 versions of one row in an epoch carry into the next number, and the epoch is
+        // pulled along.
+        while engine.epoch.current() < above.epoch() {
+            engine.epoch.advance();
+        }
+        above.0
+    } else {
+        Tid::new(epoch, 0).0
+    }
+}
+
+/// Whether the transaction goes to the log as a command.
+pub(crate) fn as_command<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &State<'_, P>,
+    appender: &Appender<'_>,
+) -> bool {
+    let Some(call) = appender.call else { return false };
+    match appender.kind {
+        Kind::Data => false,
+        Kind::Command => true,
+        Kind::Adaptive => {
+            let data: usize = state
+                .final_writes()
+                .map(|w| match w.pending {
+                    Pending::Put(row) => row.len() + 4,
+                    Pending::Delta(_, delta) => delta.len() + w.record.key().len() + 6,
+                    Pending::Delete => w.record.key().len() + 2,
+                })
+                .sum();
+            engine.protocol.depth(state.stamp) < ADAPTIVE_DEPTH
+                && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
+        }
+    }
+}
+
+/// Builds the record, writes what does not fit a frame ahead of it, and reserves the last frame: the
+/// order point.
+pub(crate) fn reserve<'w, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    appender: &'w mut Appender<'_>,
+    tid: u64,
+    command: bool,
+) -> Reserved<'w> {
+    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved { frame: None } };
+    let (stream, payload) = (appender.stream, &mut *appender.payload);
+    let mut head = Head { command, tid, ..Head::default() };
+    if command {
+        head.time_us = state.determinism.time_us;
+        head.seed = state.determinism.seed;
+        head.row_ids.extend_from_slice(&state.row_ids_used);
+    }
+    payload.clear();
+    let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
+        head.encode(out);
+        engine.protocol.encode(stamp, stream, command, out);
+    };
+    encode(&head, state.stamp, payload);
+    let body_at = payload.len();
+    match appender.call.filter(|_| command) {
+        Some(call) => {
+            push_varint(payload, u64::from(call.log_id));
+            payload.extend_from_slice(call.arguments);
+        }
+        None => state.final_writes().for_each(|write| encode_write(engine, write, payload)),
+    }
+    if payload.len() > writer.max_payload() {
+        head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
+        payload.clear();
+        encode(&head, state.stamp, payload);
+    }
+    let reservation = writer.reserve(stream, payload.len());
+    engine.protocol.place(state.stamp, stream, reservation.end());
+    appender.appended = reservation.end() - reservation.start();
+    let own = (stream, reservation.end());
+    Reserved { frame: Some((reservation, own, payload)) }
+}
+
+fn encode_write<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    write: &Write<'_, P::RowStamp>,
+    out: &mut Vec<u8>,
+) {
+    let table = &engine.tables[write.table as usize];
+    let (keyless, fixed) = (table.keyless, table.key_bytes.is_some());
+    push_change(out, table.log_id, keyless, fixed, write.record.key(), write.change());
+}
+
+/// Writes a body that is too long for one frame as Part frames: each starts with the start of the
+/// first one, which names the chain. Returns that start.
+fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
+    let mut first = None;
+    let mut frame = Vec::with_capacity(writer.max_payload());
+    for chunk in body.chunks(writer.max_payload() - 8) {
+        let reservation = writer.reserve(stream, chunk.len() + 8);
+        let first = *first.get_or_insert(reservation.start());
+        frame.clear();
+        frame.extend_from_slice(&first.to_le_bytes());
+        frame.extend_from_slice(chunk);
+        reservation.fill(FrameKind::Part, &frame);
+    }
+    first.expect("a body that is too long is not empty")
+}
+
+/// A reserved frame, or nothing where there is no log.
+pub(crate) struct Reserved<'w> {
+    frame: Option<(Reservation<'w>, (usize, Lsn), &'w [u8])>,
+}
+
+impl Reserved<'_> {
+    /// The stream and end of the frame.
+    pub fn own(&self) -> Option<(usize, Lsn)> {
+        self.frame.as_ref().map(|(_, own, _)| *own)
+    }
+
+    /// Publishes the record.
+    pub fn fill(self) {
+        if let Some((reservation, _, payload)) = self.frame {
+            reservation.fill(FrameKind::Record, payload);
+        }
+    }
+
+    /// The transaction failed its validation: the frame keeps its place and says nothing.
+    pub fn void(self) {
+        if let Some((reservation, ..)) = self.frame {
+            reservation.void();
+        }
+    }
+}
+
+/// Raises the read stamps of everything that a command read, before it validates.
+pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
+    for (record, _) in &state.reads {
+        engine.protocol.publish_read(&record.stamp, state.stamp);
+    }
+    for (record, writer) in &state.held {
+        if !writer {
+            engine.protocol.publish_read(&record.stamp, state.stamp);
+        }
+    }
+    for gap in &state.gaps {
+        engine.protocol.publish_read(gap.stamp(), state.stamp);
+    }
+    // The raises come before the loads of the validation that follows, in the one order that a
+    // writer's lock and its later load of the stamps are also in.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Installs and publishes the writes; the version word that each row then gets is handed to
+/// `release`, which stores it and ends the row's protection.
+pub(crate) fn install<'s, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'s, P>,
+    tid: u64,
+    release: impl Fn(&crate::storage::record::Record<P::RowStamp>, u64),
+) {
+    for write in state.writes.iter().filter(|w| !w.superseded) {
+        let layout = &engine.tables[write.table as usize].layout;
+        let there = write.install(layout, state.guard, state.scratch);
+        engine.protocol.publish_write(&write.record.stamp, state.stamp);
+        let absent = if there { 0 } else { word::ABSENT };
+        release(write.record, tid << word::TID_SHIFT | absent);
+    }
+}
+
+/// What a transaction that wrote nothing, or whose writes are given up, has to wait for.
+pub(crate) fn read_only_needs<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    valid: bool,
+) -> Result<crate::logging::Needs, Abort> {
+    if valid { Ok(engine.protocol.needs(state.stamp, None)) } else { Err(Abort::Conflict) }
+}

@@ -1,0 +1,45 @@
+//! A digest of a database's logical content, to compare two states.
+
+use crate::storage::hash_index::hash_key;
+use crate::storage::ordered_index::Keyed;
+use crate::storage::record::word;
+use crate::storage::table::Table;
+use std::sync::atomic::Ordering;
+
+/// Adds up a hash of every row and of every secondary index entry that describes its row, by the
+/// numbers that stand for tables in the log: the order in which they came does not matter.
+pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) -> u64 {
+    let guard = crossbeam_epoch::pin();
+    let mut sum = 0u64;
+    let mut bytes = Vec::new();
+    for table in tables {
+        table.for_each(&guard, |record| {
+            if record.word.load(Ordering::Acquire) & word::ABSENT == 0 {
+                bytes.clear();
+                bytes.extend_from_slice(&table.log_id.to_le_bytes());
+                bytes.extend_from_slice(record.key());
+                record.read_row(&mut bytes);
+                sum = sum.wrapping_add(hash_key(&bytes));
+            }
+        });
+        for (at, secondary) in table.secondaries.iter().enumerate() {
+            let mut row = Vec::new();
+            secondary.tree.for_each(&guard, |entry| {
+                let record = entry.record();
+                if record.word.load(Ordering::Acquire) & word::ABSENT != 0 {
+                    return;
+                }
+                row.clear();
+                record.read_row(&mut row);
+                if table.secondary_key(at, &row, record.key())[..] == *entry.key() {
+                    bytes.clear();
+                    bytes.extend_from_slice(&table.log_id.to_le_bytes());
+                    bytes.extend_from_slice(&(at as u32 + 1).to_le_bytes());
+                    bytes.extend_from_slice(entry.key());
+                    sum = sum.wrapping_add(hash_key(&bytes));
+                }
+            });
+        }
+    }
+    sum
+}

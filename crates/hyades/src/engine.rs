@@ -1,0 +1,57 @@
+//! What all sessions of a database share.
+
+use crate::logging::LoggingProtocol;
+use crate::storage::table::Table;
+use crate::transaction::state::RowIdBlock;
+use hyades_platform::clock;
+use hyades_platform::epoch::Epoch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Epochs are this long while the database is busy.
+pub(crate) const EPOCH: Duration = Duration::from_millis(10);
+
+/// A session takes so many row ids at a time.
+const ROW_ID_BLOCK: u64 = 1024;
+
+pub(crate) struct Engine<P: LoggingProtocol> {
+    pub tables: Arc<Vec<Table<P::RowStamp>>>,
+    pub protocol: P,
+    pub epoch: Arc<Epoch>,
+    /// The next hidden row id that no session has. Taken from by sessions, raised by recovery.
+    pub row_ids: Arc<AtomicU64>,
+    /// Mixed into the seeds of transactions.
+    seed: AtomicU64,
+}
+
+impl<P: LoggingProtocol> Engine<P> {
+    pub fn new(
+        tables: Arc<Vec<Table<P::RowStamp>>>,
+        protocol: P,
+        epoch: Arc<Epoch>,
+        row_ids: Arc<AtomicU64>,
+    ) -> Self {
+        let seed = AtomicU64::new(hyades_platform::random::Random::from_entropy().next_u64());
+        Engine { tables, protocol, epoch, row_ids, seed }
+    }
+
+    pub fn next_row_id(&self, block: &mut RowIdBlock) -> u64 {
+        if block.next == block.end {
+            // Relaxed: the ids are only to be different.
+            block.next = self.row_ids.fetch_add(ROW_ID_BLOCK, Ordering::Relaxed);
+            block.end = block.next + ROW_ID_BLOCK;
+        }
+        block.next += 1;
+        block.next - 1
+    }
+
+    pub fn wall_clock_us(&self) -> i64 {
+        clock::wall_us() as i64
+    }
+
+    pub fn fresh_seed(&self) -> u64 {
+        // Relaxed: any two transactions get different numbers.
+        self.seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,198 @@
+//! Tombstones and stale index entries, taken out once nobody can need what they remember.
+//!
+//! A deleted row stays in its index as a tombstone, because its version and stamps order what comes
+//! after it. It may go when both are below what an absent entry means: the stamp at or below the cold
+//! vector, the version of an epoch that has passed. The gap that it leaves is raised by its stamp.
+
+use crate::concurrency::ConcurrencyControl;
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::Tid;
+use crate::storage::key::KeyBytes;
+use crate::storage::ordered_index::Keyed;
+use crate::storage::record::{Record, word};
+use crate::storage::table::{Inherit, Lookup, Table};
+use crate::transaction::state::{Pending, State};
+use crossbeam_epoch::Guard;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
+
+enum Item {
+    /// A row that may be absent, by primary key.
+    Row { table: u32, key: KeyBytes },
+    /// An index entry that may no longer describe its row, by its key.
+    Entry { table: u32, index: u16, key: KeyBytes },
+}
+
+/// What a session has still to clear away, oldest first.
+#[derive(Default)]
+pub(crate) struct Garbage {
+    items: VecDeque<Item>,
+    /// Transactions until the next look.
+    pause: u32,
+}
+
+/// After a look that found the oldest item still needed, this many transactions go by.
+const PAUSE: u32 = 32;
+
+/// So many items are looked at in one go.
+const BATCH: usize = 8;
+
+enum Swept {
+    Done,
+    NotYet,
+}
+
+impl Garbage {
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Notes a row that may be absent.
+    pub fn add_row(&mut self, table: u32, key: KeyBytes) {
+        self.items.push_back(Item::Row { table, key });
+    }
+
+    /// Notes what a transaction that has ended leaves behind.
+    pub fn collect_from<P: LoggingProtocol>(
+        &mut self,
+        tables: &[Table<P::RowStamp>],
+        state: &State<'_, P>,
+        committed: bool,
+    ) {
+        debug_assert!(tables.len() <= u32::MAX as usize);
+        for link in &state.links {
+            link.entry.unpin();
+            if !committed || state.rolled_back {
+                let key = KeyBytes::from_slice(link.entry.key());
+                self.items.push_back(Item::Entry { table: link.table, index: link.index, key });
+            }
+        }
+        if committed {
+            for stale in &state.stale {
+                let key = KeyBytes::from_slice(stale.key);
+                self.items.push_back(Item::Entry { table: stale.table, index: stale.index, key });
+            }
+            for write in state.final_writes() {
+                if matches!(write.pending, Pending::Delete) {
+                    let key = KeyBytes::from_slice(write.record.key());
+                    self.items.push_back(Item::Row { table: write.table, key });
+                }
+            }
+        }
+        if !committed || state.rolled_back {
+            for (table, record) in &state.placed {
+                let key = KeyBytes::from_slice(record.key());
+                self.items.push_back(Item::Row { table: *table, key });
+            }
+        }
+    }
+
+    /// Clears away some of what is ripe. The session is between transactions.
+    pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+    ) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        let guard = crossbeam_epoch::pin();
+        for _ in 0..BATCH.min(self.items.len()) {
+            let item = self.items.pop_front().expect("counted");
+            match sweep_item::<C, P>(engine, stamp, &item, &guard) {
+                Swept::Done => {}
+                Swept::NotYet => {
+                    // Later ones are likely unripe too; this one goes to the back, as it may be held up
+                    // by another that stands behind it.
+                    self.items.push_back(item);
+                    self.pause = PAUSE;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whether nobody can need the row's version and stamp any more.
+fn is_ripe<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    record: &Record<P::RowStamp>,
+    version: u64,
+) -> bool {
+    Tid(word::tid(version)).epoch() < engine.epoch.current()
+        && engine.protocol.is_forgotten(&record.stamp)
+}
+
+fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    stamp: &mut P::TxnStamp,
+    item: &Item,
+    guard: &Guard,
+) -> Swept {
+    let stamp = RefCell::new(stamp);
+    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
+        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    };
+    let hooks = Inherit(inherit);
+    match item {
+        Item::Row { table, key } => {
+            let table = &engine.tables[*table as usize];
+            let Lookup::Found(record) = table.find(key, guard) else { return Swept::Done };
+            let seen = record.word.load(Ordering::Acquire);
+            if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
+                return Swept::Done;
+            }
+            if record.entries.load(Ordering::Acquire) != 0 || !is_ripe(engine, record, seen) {
+                return Swept::NotYet;
+            }
+            let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+            let gone = version & word::ABSENT != 0
+                && version & word::DEAD == 0
+                && record.entries.load(Ordering::Acquire) == 0
+                && is_ripe(engine, record, version);
+            if !gone {
+                C::unlock_alone(record, version, false);
+                return Swept::NotYet;
+            }
+            // Dead before it leaves: who still holds it fails, and looks again. A transaction that links
+            // an entry to it counts the entry first and then looks whether it is dead.
+            C::unlock_alone(record, version, true);
+            fence(Ordering::SeqCst);
+            if record.entries.load(Ordering::SeqCst) != 0 {
+                C::revive_alone(record, version);
+                return Swept::NotYet;
+            }
+            table.unlink(record, &hooks, |gap| inherit(gap, &record.stamp), guard);
+            Swept::Done
+        }
+        Item::Entry { table, index, key } => {
+            let table = &engine.tables[*table as usize];
+            let at = *index as usize;
+            let Some(entry) = table.secondaries[at].tree.find(key, guard) else {
+                return Swept::Done;
+            };
+            let record = entry.record();
+            let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+            let mut row = Vec::new();
+            let there = version & word::ABSENT == 0;
+            if there {
+                record.read_row(&mut row);
+            }
+            let true_entry = there && table.secondary_key(at, &row, record.key()) == *key;
+            let swept = if true_entry {
+                Swept::Done
+            } else if is_ripe(engine, record, version)
+                && table.unlink_entry(at, entry, &hooks, |gap| inherit(gap, &record.stamp), guard)
+            {
+                Swept::Done
+            } else {
+                Swept::NotYet
+            };
+            C::unlock_alone(record, version, false);
+            swept
+        }
+    }
+}

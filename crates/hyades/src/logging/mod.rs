@@ -1,0 +1,86 @@
+//! Logging protocols: what rows and transactions remember, and when a transaction may be answered.
+//!
+//! The three hooks keep one discipline, which the concurrency control enforces: *observe under
+//! protection; append before publish; publish before release.*
+//!
+//! A transaction is **pre-committed** once its writes are installed and its locks released,
+//! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
+
+pub(crate) mod lsn_vector_table;
+pub(crate) mod none;
+pub(crate) mod record;
+pub(crate) mod serial;
+pub(crate) mod supported;
+pub(crate) mod taurus;
+pub(crate) mod unstamped;
+
+use hyades_wal::{Lsn, Writer};
+use smallvec::SmallVec;
+
+/// What the frontier has to reach before a transaction may be answered: positions by lane, each lane
+/// at most once.
+pub(crate) type Needs = SmallVec<[(u16, Lsn); 4]>;
+
+/// **The rule.** A transaction that needs these positions is acknowledged by a running database,
+/// and is part of the recovered state of a crashed one, iff the frontier has reached them all.
+///
+/// At run time the frontier is what the device has confirmed; at recovery it is the end of each
+/// stream's valid prefix, which is never less. The rule is monotone in the frontier, hence
+/// *acknowledged implies recovered*.
+#[inline]
+pub(crate) fn admits(
+    frontier: impl Fn(usize) -> Lsn,
+    needs: impl IntoIterator<Item = (usize, Lsn)>,
+) -> bool {
+    needs.into_iter().all(|(lane, lsn)| lsn <= frontier(lane))
+}
+
+/// What a protocol adds to reading, writing and committing.
+pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
+    /// What a row, or a gap between rows, remembers.
+    type RowStamp: Default + Send + Sync + 'static;
+    /// What a transaction accumulates; kept by the session and used again.
+    type TxnStamp: Send;
+
+    /// A session's stamp.
+    fn txn_stamp(&self) -> Self::TxnStamp;
+    /// Takes a session's stamp back when the session ends.
+    fn end_session(&self, txn: Self::TxnStamp) {
+        drop(txn);
+    }
+    /// A session is about to append to this stream; it holds nothing.
+    fn enter_stream(&self, writer: &mut Writer, stream: usize) {
+        let _ = (writer, stream);
+    }
+    /// Called now and then by busy sessions, which hold nothing then.
+    fn keep_house(&self) {}
+    /// A transaction begins.
+    fn begin(&self, txn: &mut Self::TxnStamp);
+
+    /// The transaction reads this row or gap, which is protected or will be validated.
+    fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    /// The transaction overwrites this row or fills this gap; it holds the write protection.
+    fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+
+    /// How long a chain of commands would be replayed before this transaction could be.
+    fn depth(&self, txn: &Self::TxnStamp) -> u32;
+    /// Appends the stamp as it stands in a frame of `stream`. From here on the transaction is logged
+    /// as a command, or as data.
+    fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>);
+    /// The order point: the transaction's own frame ends at `end` in `stream`.
+    fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn);
+
+    /// The row or gap remembers this reader, a command. Before validation, or under a lock.
+    fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    /// The row remembers this writer. Before its write protection ends.
+    fn publish_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    /// `to` must be at least what `from` is: a leaf was split or merged, a key was put into a gap, a
+    /// tombstone left one.
+    fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    /// Whether the row remembers no more than an absent entry means.
+    fn is_forgotten(&self, row: &Self::RowStamp) -> bool;
+
+    /// What must be durable before the transaction is answered: its own frame, if it has one, and
+    /// all that it depends on.
+    fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>) -> Needs;
+}

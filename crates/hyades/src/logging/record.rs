@@ -1,0 +1,252 @@
+//! The transaction record: what a Record frame's payload holds. docs/format.md, "Transaction
+//! records", is the specification; this file writes and reads it.
+
+use crate::storage::row::{check_delta, push_varint, take, take_varint};
+use crate::storage::schema::Layout;
+
+/// A transaction's identity and version: an epoch above a sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tid(pub u64);
+
+impl Tid {
+    /// Bits of the sequence number.
+    pub const SEQUENCE_BITS: u32 = 27;
+    /// Bits of a whole TID: it stands above three flags in a version word.
+    pub const BITS: u32 = 61;
+
+    pub fn new(epoch: u64, sequence: u64) -> Tid {
+        Tid(epoch << Self::SEQUENCE_BITS | sequence)
+    }
+
+    pub fn epoch(self) -> u64 {
+        self.0 >> Self::SEQUENCE_BITS
+    }
+
+    pub fn sequence(self) -> u64 {
+        self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
+    }
+}
+
+/// Flags in a record's first byte.
+mod flag {
+    pub const COMMAND: u8 = 1;
+    /// The transaction's time follows.
+    pub const TIME: u8 = 2;
+    /// The seed of its random numbers follows.
+    pub const SEED: u8 = 4;
+    /// The hidden row ids that it gave out follow.
+    pub const ROW_IDS: u8 = 8;
+    /// The body began in Part frames; the first one's start follows.
+    pub const CONTINUED: u8 = 16;
+    pub const ALL: u8 = 31;
+}
+
+/// What a record says of its transaction before its vectors and its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub command: bool,
+    pub tid: u64,
+    pub time_us: Option<i64>,
+    pub seed: Option<u64>,
+    pub row_ids: Vec<u64>,
+    /// The start of the first Part frame, in the same stream.
+    pub continued: Option<u64>,
+}
+
+impl Head {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut flags = if self.command { flag::COMMAND } else { 0 };
+        flags |= if self.time_us.is_some() { flag::TIME } else { 0 };
+        flags |= if self.seed.is_some() { flag::SEED } else { 0 };
+        flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
+        flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
+        out.push(flags);
+        push_tid(out, Tid(self.tid));
+        if let Some(time) = self.time_us {
+            out.extend_from_slice(&time.to_le_bytes());
+        }
+        if let Some(seed) = self.seed {
+            out.extend_from_slice(&seed.to_le_bytes());
+        }
+        if !self.row_ids.is_empty() {
+            push_varint(out, self.row_ids.len() as u64);
+            self.row_ids.iter().for_each(|id| push_varint(out, *id));
+        }
+        if let Some(first) = self.continued {
+            push_varint(out, first);
+        }
+    }
+
+    /// Reads the head and leaves `bytes` at what follows it.
+    pub fn decode(bytes: &mut &[u8]) -> Option<Head> {
+        let flags = take(bytes, 1)?[0];
+        if flags & !flag::ALL != 0 {
+            return None;
+        }
+        let tid = take_tid(bytes)?.0;
+        let mut head = Head { command: flags & flag::COMMAND != 0, tid, ..Head::default() };
+        if flags & flag::TIME != 0 {
+            head.time_us = Some(i64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
+        }
+        if flags & flag::SEED != 0 {
+            head.seed = Some(u64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
+        }
+        if flags & flag::ROW_IDS != 0 {
+            let n = take_varint(bytes)?;
+            if n > bytes.len() as u64 {
+                return None;
+            }
+            head.row_ids = (0..n).map(|_| take_varint(bytes)).collect::<Option<_>>()?;
+        }
+        if flags & flag::CONTINUED != 0 {
+            head.continued = Some(take_varint(bytes)?);
+        }
+        Some(head)
+    }
+}
+
+fn push_tid(out: &mut Vec<u8>, tid: Tid) {
+    push_varint(out, tid.epoch());
+    push_varint(out, tid.sequence());
+}
+
+fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
+    let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
+    let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
+    let sequence_fits = sequence < 1 << Tid::SEQUENCE_BITS;
+    (epoch_fits && sequence_fits).then(|| Tid::new(epoch, sequence))
+}
+
+/// One row's change in a data record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// The whole row.
+    Put(&'a [u8]),
+    /// Changed columns, and the version of the row that they follow.
+    Delta { base: u64, delta: &'a [u8] },
+    /// The row is gone.
+    Delete,
+}
+
+const PUT: u64 = 0;
+const DELTA: u64 = 1;
+const DELETE: u64 = 2;
+
+/// Appends a row's change. `key` is the encoded primary key, or the row id's eight bytes.
+pub(crate) fn push_change(
+    out: &mut Vec<u8>,
+    table: u32,
+    keyless: bool,
+    fixed_key: bool,
+    key: &[u8],
+    change: Change<'_>,
+) {
+    let tag = match change {
+        Change::Put(_) => PUT,
+        Change::Delta { .. } => DELTA,
+        Change::Delete => DELETE,
+    };
+    push_varint(out, u64::from(table) << 2 | tag);
+    let with_key = !matches!(change, Change::Put(_)) || keyless;
+    if with_key {
+        if !fixed_key {
+            push_varint(out, key.len() as u64);
+        }
+        out.extend_from_slice(key);
+    }
+    match change {
+        Change::Put(row) => {
+            push_varint(out, row.len() as u64);
+            out.extend_from_slice(row);
+        }
+        Change::Delta { base, delta } => {
+            push_tid(out, Tid(base));
+            out.extend_from_slice(delta);
+        }
+        Change::Delete => {}
+    }
+}
+
+/// What reading a data record needs to know of a table.
+pub(crate) struct TableShape<'t> {
+    pub layout: &'t Layout,
+    pub keyless: bool,
+    /// The length of every encoded key, if it is always the same.
+    pub key_bytes: Option<usize>,
+}
+
+/// Takes the next row's change off a data record: the table's number in the log, the key where it
+/// stands apart from the row, the change. `None` if the bytes are not one.
+pub(crate) fn take_change<'a, 't>(
+    bytes: &mut &'a [u8],
+    shape: impl FnOnce(u64) -> Option<TableShape<'t>>,
+) -> Option<(u64, Option<&'a [u8]>, Change<'a>)> {
+    let tag = take_varint(bytes)?;
+    let table = tag >> 2;
+    let shape = shape(table)?;
+    let kind = tag & 3;
+    let key = if kind != PUT || shape.keyless {
+        let len = match shape.key_bytes {
+            Some(len) => len,
+            None => take_varint(bytes)? as usize,
+        };
+        Some(take(bytes, len)?)
+    } else {
+        None
+    };
+    let change = match kind {
+        PUT => {
+            let len = take_varint(bytes)? as usize;
+            let row = take(bytes, len)?;
+            if !shape.layout.is_valid(row) {
+                return None;
+            }
+            Change::Put(row)
+        }
+        DELTA => {
+            let base = take_tid(bytes)?.0;
+            let rest = check_delta(shape.layout, bytes)?;
+            let delta = &bytes[..bytes.len() - rest.len()];
+            *bytes = rest;
+            Change::Delta { base, delta }
+        }
+        DELETE => Change::Delete,
+        _ => return None,
+    };
+    Some((table, key, change))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_head_reads_back(
+            command: bool, epoch in 0u64..1 << 34, sequence in 0u64..1 << 27,
+            time_us: Option<i64>, seed: Option<u64>, row_ids: Vec<u64>, continued: Option<u64>,
+        ) {
+            let tid = Tid::new(epoch, sequence).0;
+            let head = Head { command, tid, time_us, seed, row_ids, continued };
+            let mut out = Vec::new();
+            head.encode(&mut out);
+            out.push(77);
+            let mut rest = &out[..];
+            prop_assert_eq!(Head::decode(&mut rest), Some(head));
+            prop_assert_eq!(rest, &[77][..]);
+        }
+
+        #[test]
+        fn a_head_from_random_bytes_never_panics(bytes: Vec<u8>) {
+            let _ = Head::decode(&mut &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn the_head_of_an_early_transaction_is_short() {
+        let mut out = Vec::new();
+        Head { tid: Tid::new(9, 100).0, ..Head::default() }.encode(&mut out);
+        assert_eq!(out.len(), 3);
+    }
+}

@@ -1,0 +1,41 @@
+//! Serial logging: one stream, whose order is an order that the transactions can be replayed in
+//! (Taurus, section 2.1).
+//!
+//! Rows remember nothing. A transaction reserves its frame while it holds what it wrote, and as a
+//! command before it validates what it read, so conflicting transactions stand in the stream in
+//! their serialization order. A reader saw only transactions whose frames were reserved before it
+//! ended: it needs the stream up to the place where it ended.
+
+use super::{LoggingProtocol, Needs};
+use hyades_wal::{Log, Lsn};
+
+pub(crate) struct Serial {
+    pub log: Log,
+}
+
+impl LoggingProtocol for Serial {
+    type RowStamp = ();
+    type TxnStamp = ();
+
+    fn txn_stamp(&self) {}
+    fn begin(&self, _: &mut ()) {}
+    fn observe_read(&self, _: &(), _: &mut ()) {}
+    fn observe_write(&self, _: &(), _: &mut ()) {}
+    /// Replay is serial: every chain is as long as the log.
+    fn depth(&self, _: &()) -> u32 {
+        0
+    }
+    fn encode(&self, _: &mut (), _: usize, _: bool, _: &mut Vec<u8>) {}
+    fn place(&self, _: &mut (), _: usize, _: Lsn) {}
+    fn publish_read(&self, _: &(), _: &mut ()) {}
+    fn publish_write(&self, _: &(), _: &mut ()) {}
+    fn inherit(&self, _: &(), _: &(), _: &mut ()) {}
+    fn is_forgotten(&self, _: &()) -> bool {
+        true
+    }
+
+    fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
+        let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
+        Needs::from_slice(&[(0, lsn)])
+    }
+}

@@ -1,0 +1,235 @@
+//! Taurus: parallel logging with LSN vectors (Xia, Yu, Pavlo, Devadas: "Taurus: Lightweight
+//! Parallel Logging for In-Memory Database Management Systems", VLDB 2020), sections 3.2, 4.1 and
+//! 4.3. Step numbers are those of algorithms 1, 5 and 6. Where we depart from the paper,
+//! docs/protocols.md says why.
+//!
+//! A vector's lane i says: everything in stream i up to this position. A transaction gathers two:
+//! *validity*, what it depends on being durable: the writers of all it read or overwrote; and
+//! *order*, what must be replayed before it: writers and readers of all it overwrites. As a
+//! command it logs the join of both, and needs all of it to be valid and in order. As data it logs
+//! them apart: it is valid by the first and, where commands are in the log, ordered by the
+//! second. In a log of data records alone there is no order vector, and readers are not remembered.
+
+use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
+use super::{LoggingProtocol, Needs};
+use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct Taurus {
+    log: Log,
+    lanes: usize,
+    /// Whether command records may stand in this incarnation of the log.
+    commands: bool,
+    table: LsnVectorTable,
+    delta_bytes: u64,
+    anchor_interval_bytes: u64,
+    /// The last durable vector that was made an anchor, and the sum of its lanes.
+    anchor: Mutex<(Vec<u64>, u64)>,
+    /// Counts anchors. Written under `anchor`; read by sessions to see that there is a new one.
+    generation: AtomicU64,
+    /// The number of the anchor last written to each stream. Raised by whoever writes one.
+    anchored: Box<[AtomicU64]>,
+}
+
+/// What a session's transaction has gathered.
+pub(crate) struct Gathered {
+    validity: Vec<u64>,
+    order: Vec<u64>,
+    /// Some row was cold: both vectors are at least the cold vector, which is joined late.
+    cold: bool,
+    /// The vectors are all zero, but for what `cold` says.
+    untouched: bool,
+    depth: u32,
+    /// Whether it was encoded as a command.
+    command: bool,
+    ring: Ring,
+}
+
+impl Taurus {
+    pub fn new(log: Log, commands: bool, delta_bytes: u64, anchor_interval_bytes: u64) -> Self {
+        let lanes = log.streams();
+        let mut durable = vec![0; lanes];
+        log.frontier().load_into(&mut durable);
+        let table = LsnVectorTable::new(lanes);
+        // After recovery all stamps are bottom: everything on disk now precedes everything to come.
+        // An incarnation is a barrier, so lanes begin at zero.
+        let sum = durable.iter().sum();
+        Taurus {
+            log,
+            lanes,
+            commands,
+            table,
+            delta_bytes,
+            anchor_interval_bytes,
+            anchor: Mutex::new((durable, sum)),
+            generation: AtomicU64::new(0),
+            anchored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl Gathered {
+    fn fold_cold(&mut self, table: &LsnVectorTable, commands: bool) {
+        if std::mem::take(&mut self.cold) {
+            table.join_cold(&mut self.validity);
+            if commands {
+                table.join_cold(&mut self.order);
+            }
+            self.untouched = false;
+        }
+    }
+}
+
+impl LoggingProtocol for Taurus {
+    type RowStamp = Reference;
+    type TxnStamp = Gathered;
+
+    fn txn_stamp(&self) -> Gathered {
+        Gathered {
+            validity: vec![0; self.lanes],
+            order: vec![0; self.lanes],
+            cold: false,
+            untouched: true,
+            depth: 0,
+            command: false,
+            ring: self.table.ring(),
+        }
+    }
+
+    /// A stream gets the newest anchor before the next record that may be compressed against it, and
+    /// only then: an idle stream gets none.
+    #[inline]
+    fn enter_stream(&self, writer: &mut Writer, stream: usize) {
+        let newest = self.generation.load(Ordering::Acquire);
+        if self.anchored[stream].load(Ordering::Relaxed) == newest {
+            return;
+        }
+        let vector = self.anchor.lock().expect("no holder panics").0.clone();
+        writer.append_anchor(stream, &vector);
+        self.anchored[stream].fetch_max(newest, Ordering::Relaxed);
+    }
+
+    /// Algorithm 5, FlushPLV, once in a while: what is durable now becomes the anchor that each stream
+    /// gets before its next record; the cold vector follows delta bytes behind.
+    fn keep_house(&self) {
+        let Ok(mut anchor) = self.anchor.try_lock() else { return };
+        let mut durable = vec![0; self.lanes];
+        self.log.frontier().load_into(&mut durable);
+        let sum: u64 = durable.iter().sum();
+        if sum < anchor.1 + self.anchor_interval_bytes {
+            return;
+        }
+        let cold: Vec<u64> =
+            durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
+        *anchor = (durable, sum);
+        self.table.raise_cold(&cold);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    #[inline]
+    fn begin(&self, txn: &mut Gathered) {
+        if !txn.untouched {
+            txn.validity.fill(0);
+            txn.order.fill(0);
+            txn.untouched = true;
+        }
+        txn.cold = false;
+        txn.depth = 0;
+        txn.command = false;
+    }
+
+    /// Algorithm 1, line 3.
+    #[inline]
+    fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
+        match self.table.fold(row, &mut txn.validity, None) {
+            Some(depth) => {
+                txn.depth = txn.depth.max(depth);
+                txn.untouched = false;
+            }
+            None => txn.cold = true,
+        }
+    }
+
+    /// Algorithm 1, lines 3 to 5.
+    #[inline]
+    fn observe_write(&self, row: &Reference, txn: &mut Gathered) {
+        let both = if self.commands { Some(&mut txn.order[..]) } else { None };
+        match self.table.fold(row, &mut txn.validity, both) {
+            Some(depth) => {
+                txn.depth = txn.depth.max(depth);
+                txn.untouched = false;
+            }
+            None => txn.cold = true,
+        }
+    }
+
+    fn depth(&self, txn: &Gathered) -> u32 {
+        txn.depth
+    }
+
+    /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
+    /// left out. The anchor is loaded before the frame is reserved.
+    fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
+        txn.fold_cold(&self.table, self.commands);
+        txn.command = command;
+        if command {
+            join(&mut txn.validity, &txn.order);
+        }
+        let anchor = |lane| self.log.anchor(stream, lane);
+        compress::encode(out, &txn.validity, anchor);
+        if self.commands && !command {
+            compress::encode(out, &txn.order, anchor);
+        }
+    }
+
+    /// Algorithm 1, line 11: in memory the transaction's vector takes its own LSN.
+    #[inline]
+    fn place(&self, txn: &mut Gathered, stream: usize, end: Lsn) {
+        debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
+        txn.validity[stream] = end;
+        txn.untouched = false;
+        // A data record is replayed without its predecessors: chains of commands end at it.
+        txn.depth = if txn.command { txn.depth + 1 } else { 0 };
+    }
+
+    /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
+    #[inline]
+    fn publish_read(&self, row: &Reference, txn: &mut Gathered) {
+        self.table.raise_read(row, &txn.validity, txn.depth, &mut txn.ring);
+    }
+
+    /// Algorithm 1, line 16; algorithm 6, line 16.
+    #[inline]
+    fn publish_write(&self, row: &Reference, txn: &mut Gathered) {
+        self.table.set_write(row, &txn.validity, txn.depth, &mut txn.ring);
+    }
+
+    fn inherit(&self, to: &Reference, from: &Reference, txn: &mut Gathered) {
+        self.table.inherit(to, from, &mut txn.ring);
+    }
+
+    fn end_session(&self, txn: Gathered) {
+        self.table.give_back(txn.ring);
+    }
+
+    fn is_forgotten(&self, row: &Reference) -> bool {
+        self.table.is_forgotten(row)
+    }
+
+    /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
+    /// so cold rows add nothing.
+    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
+        let mut needs = Needs::new();
+        if !txn.untouched {
+            let frontier = self.log.frontier();
+            for (lane, &lsn) in txn.validity.iter().enumerate() {
+                if lsn > 0 && lsn > frontier.durable(lane) {
+                    needs.push((lane as u16, lsn));
+                }
+            }
+        }
+        debug_assert!(own.is_none_or(|(stream, end)| txn.validity[stream] == end));
+        needs
+    }
+}

@@ -1,0 +1,273 @@
+//! Data records: installed by row version, whatever the order they come in.
+//!
+//! Every row carries the TID of its last writer, and an image goes in only if it is newer. A delta
+//! names the version that it follows; it is held until that version is there, or something newer.
+
+use super::Replay;
+use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::replaying::Replaying;
+use crate::error::Error;
+use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
+use crate::storage::key::KeyBytes;
+use crate::storage::ordered_index::{Keyed, NoHooks};
+use crate::storage::record::{Record, word};
+use crate::storage::row::Assignments;
+use crate::storage::table::{Lookup, Placed, Table};
+use crate::transaction::state::install_delta;
+use crossbeam_epoch::Guard;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct HeldDelta {
+    base: u64,
+    tid: u64,
+    delta: Vec<u8>,
+}
+
+/// Deltas whose row is not yet at the version that they follow.
+#[derive(Default)]
+pub(crate) struct HeldDeltas {
+    /// Zero says quickly that there are none. Changed under the row's lock of the delta concerned,
+    /// which orders it for everyone who looks for that row's deltas.
+    count: AtomicUsize,
+    rows: Mutex<HashMap<(usize, KeyBytes), Vec<HeldDelta>>>,
+}
+
+impl HeldDeltas {
+    fn hold(&self, table: usize, key: &[u8], base: u64, tid: u64, delta: &[u8]) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        let held = HeldDelta { base, tid, delta: delta.to_vec() };
+        let mut rows = self.rows.lock().expect("no holder panics");
+        rows.entry((table, KeyBytes::from_slice(key))).or_default().push(held);
+    }
+
+    /// Takes the delta that follows version `base` of the row, and forgets those that are older.
+    fn take(&self, table: usize, key: &[u8], base: u64) -> Option<HeldDelta> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut rows = self.rows.lock().expect("no holder panics");
+        let row = (table, KeyBytes::from_slice(key));
+        let held = rows.get_mut(&row)?;
+        let before = held.len();
+        held.retain(|delta| delta.tid > base);
+        let next = held.iter().position(|d| d.base == base).map(|at| held.swap_remove(at));
+        self.count.fetch_sub(before - held.len(), Ordering::AcqRel);
+        if held.is_empty() {
+            rows.remove(&row);
+        }
+        next
+    }
+
+    /// Some row that still waits for a version, with that version.
+    pub fn any(&self) -> Option<(usize, u64, u64)> {
+        let rows = self.rows.lock().expect("no holder panics");
+        let ((table, _), held) = rows.iter().next()?;
+        held.first().map(|delta| (*table, delta.base, delta.tid))
+    }
+}
+
+/// One thread's means of applying data records.
+#[derive(Default)]
+pub(crate) struct Applier {
+    scratch: Vec<u8>,
+    old: Vec<u8>,
+    absent: Vec<(u32, KeyBytes)>,
+    pub images: u64,
+}
+
+impl Applier {
+    /// Applies a data record's body.
+    pub fn apply<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        head: &Head,
+        body: &[u8],
+        guard: &Guard,
+    ) -> Result<(), Error> {
+        let tables = &replay.engine.tables;
+        let mut rest = body;
+        while !rest.is_empty() {
+            let shape = |id| {
+                let table = &tables[replay.catalogue.table(id)?];
+                let (layout, keyless) = (&table.layout, table.keyless);
+                Some(TableShape { layout, keyless, key_bytes: table.key_bytes })
+            };
+            let Some((id, key, change)) = take_change(&mut rest, shape) else {
+                return Err(Error::Recovery(format!(
+                    "the data record of transaction {} does not fit the declared tables, though its checksum \
+                     is right",
+                    head.tid
+                )));
+            };
+            let at = replay.catalogue.table(id).expect("it had a shape");
+            let table = &tables[at];
+            let key = match (key, change) {
+                (Some(key), _) => KeyBytes::from_slice(key),
+                (None, Change::Put(row)) => {
+                    let mut key = KeyBytes::new();
+                    table.layout.primary_key(row, &mut key);
+                    key
+                }
+                (None, _) => unreachable!("only whole rows come without their key"),
+            };
+            if table.keyless
+                && let Ok(id) = <[u8; 8]>::try_from(&key[..])
+            {
+                replay.counts.max_row_id.fetch_max(u64::from_be_bytes(id), Ordering::Relaxed);
+            }
+            self.apply_change(replay, at, &key, head.tid, change, guard);
+            self.images += 1;
+        }
+        Ok(())
+    }
+
+    fn apply_change<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        at: usize,
+        key: &[u8],
+        tid: u64,
+        change: Change<'_>,
+        guard: &Guard,
+    ) {
+        let table = &replay.engine.tables[at];
+        let record = match table.find(key, guard) {
+            Lookup::Found(record) => record,
+            Lookup::Missing(_) => {
+                let row_bytes = if let Change::Put(row) = change { row.len() } else { 0 };
+                match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, guard) {
+                    Placed::New(record, _) | Placed::Exists(record) => record,
+                }
+            }
+        };
+        // Another thread may be applying another version of the same row.
+        let version = loop {
+            match Replaying::try_lock_alone(record) {
+                Some(version) => break version,
+                None => std::hint::spin_loop(),
+            }
+        };
+        let current = word::tid(version);
+        let now = match change {
+            _ if tid <= current => version,
+            Change::Delta { base, delta } if base != current => {
+                replay.held.hold(at, key, base, tid, delta);
+                version
+            }
+            change => self.install(table, record, version, tid, change, guard),
+        };
+        let now = self.follow(replay, at, record, now, guard);
+        if now & word::ABSENT != 0 && now != version {
+            self.absent.push((at as u32, KeyBytes::from_slice(key)));
+        }
+        Replaying::unlock_alone(record, now, false);
+    }
+
+    /// Applies the held deltas that follow the row's version, one after the other.
+    fn follow<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        at: usize,
+        record: &Record<S>,
+        mut version: u64,
+        guard: &Guard,
+    ) -> u64 {
+        let table = &replay.engine.tables[at];
+        while let Some(held) = replay.held.take(at, record.key(), word::tid(version)) {
+            let change = Change::Delta { base: held.base, delta: &held.delta };
+            version = self.install(table, record, version, held.tid, change, guard);
+        }
+        version
+    }
+
+    /// Installs a change over a row whose lock is held, keeps its index entries true, and returns the
+    /// new version word.
+    fn install<S: Default + Send + Sync + 'static>(
+        &mut self,
+        table: &Table<S>,
+        record: &Record<S>,
+        version: u64,
+        tid: u64,
+        change: Change<'_>,
+        guard: &Guard,
+    ) -> u64 {
+        let indexed = !table.secondaries.is_empty();
+        let there = version & word::ABSENT == 0;
+        self.old.clear();
+        if indexed && there {
+            record.read_row(&mut self.old);
+        }
+        let gone = matches!(change, Change::Delete);
+        let columns = match change {
+            Change::Put(row) => {
+                record.store_row(row, guard);
+                u64::MAX
+            }
+            Change::Delta { delta, .. } => {
+                let columns = Assignments::new(&table.layout, delta)
+                    .fold(0, |set, (column, _)| set | 1 << column);
+                install_delta(record, &table.layout, columns, delta, guard, &mut self.scratch);
+                columns
+            }
+            Change::Delete => u64::MAX,
+        };
+        if indexed && columns & table.indexed != 0 {
+            self.scratch.clear();
+            if !gone {
+                record.read_row(&mut self.scratch);
+            }
+            let old = there.then_some(&self.old[..]);
+            let new = (!gone).then_some(&self.scratch[..]);
+            reindex(table, record, old, new, guard);
+        }
+        tid << word::TID_SHIFT | if gone { word::ABSENT } else { 0 }
+    }
+
+    /// Hands over what is to be cleared away at the end.
+    pub fn finish<S: Default + Send + Sync + 'static>(self, replay: &Replay<S>) {
+        replay.absent.lock().expect("no holder panics").extend(self.absent);
+    }
+}
+
+/// Moves a row's entries in the secondary indexes. The caller holds the row's lock.
+fn reindex<S: Default + Send + Sync + 'static>(
+    table: &Table<S>,
+    record: &Record<S>,
+    old: Option<&[u8]>,
+    new: Option<&[u8]>,
+    guard: &Guard,
+) {
+    for at in 0..table.secondaries.len() {
+        let old_key = old.map(|row| table.secondary_key(at, row, record.key()));
+        let new_key = new.map(|row| table.secondary_key(at, row, record.key()));
+        if old_key == new_key {
+            continue;
+        }
+        if let Some(key) = new_key {
+            let (entry, _) = table
+                .link(at, &key, record, &NoHooks, guard)
+                .expect("a record is not dead while its lock is held");
+            entry.unpin();
+        }
+        if let Some(key) = old_key
+            && let Some(entry) = table.secondaries[at].tree.find(&key, guard)
+        {
+            debug_assert_eq!(entry.key(), &key[..]);
+            table.unlink_entry(at, entry, &NoHooks, |_| (), guard);
+        }
+    }
+}
+
+/// Raises the counters by what one record says.
+pub(crate) fn count<S: Default + Send + Sync + 'static>(replay: &Replay<S>, head: &Head) {
+    let counts = &replay.counts;
+    let epoch = Tid(head.tid).epoch();
+    if counts.max_epoch.load(Ordering::Relaxed) < epoch {
+        counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
+    }
+    if let Some(id) = head.row_ids.iter().max() {
+        counts.max_row_id.fetch_max(*id, Ordering::Relaxed);
+    }
+}

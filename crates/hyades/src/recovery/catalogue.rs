@@ -1,0 +1,153 @@
+//! The catalogue: tables and procedures as the log knows them, kept in its manifest.
+
+use crate::error::Error;
+use crate::storage::schema::Schema;
+use crate::transaction::procedure::Procedure;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Stored {
+    tables: Vec<StoredTable>,
+    procedures: Vec<StoredProcedure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredTable {
+    id: u32,
+    schema: Schema,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredProcedure {
+    id: u32,
+    name: String,
+    version: u32,
+}
+
+/// Numbers in the log, matched to what this process declares.
+pub(crate) struct Catalogue {
+    stored: Stored,
+    /// By declaration order.
+    pub table_ids: Vec<u32>,
+    pub procedure_ids: Vec<u32>,
+    tables: HashMap<u32, u32>,
+    procedures: HashMap<u32, Procedure>,
+}
+
+impl Catalogue {
+    /// Matches the manifest's catalogue to the declarations; new ones get new numbers.
+    pub fn join(
+        bytes: &[u8],
+        schemas: &[Schema],
+        procedures: &[Procedure],
+    ) -> Result<Catalogue, Error> {
+        let mut stored: Stored = if bytes.is_empty() {
+            Stored::default()
+        } else {
+            serde_json::from_slice(bytes).map_err(|error| {
+                Error::Mismatch(format!(
+                    "the catalogue in the log's manifest cannot be read ({error}): it was written by \
+                     another version of Hyades"
+                ))
+            })?
+        };
+        let mut table_ids = Vec::new();
+        for schema in schemas {
+            match stored.tables.iter().find(|t| t.schema.name == schema.name) {
+                Some(table) if table.schema == *schema => table_ids.push(table.id),
+                Some(table) => return Err(different(&table.schema, schema)),
+                None => {
+                    let id = stored.tables.iter().map(|t| t.id + 1).max().unwrap_or(0);
+                    stored.tables.push(StoredTable { id, schema: schema.clone() });
+                    table_ids.push(id);
+                }
+            }
+        }
+        if let Some(missing) = stored.tables.iter().find(|t| !table_ids.contains(&t.id)) {
+            return Err(Error::Mismatch(format!(
+                "the database has a table {:?} that was not declared: declare it as it was",
+                missing.schema.name
+            )));
+        }
+        let mut procedure_ids = Vec::new();
+        let mut known = HashMap::new();
+        for procedure in procedures {
+            let same =
+                |p: &&StoredProcedure| p.name == procedure.name && p.version == procedure.version;
+            let id = stored.procedures.iter().find(same).map(|p| p.id).unwrap_or_else(|| {
+                let id = stored.procedures.iter().map(|p| p.id + 1).max().unwrap_or(0);
+                let (name, version) = (procedure.name.clone(), procedure.version);
+                stored.procedures.push(StoredProcedure { id, name, version });
+                id
+            });
+            procedure_ids.push(id);
+            known.insert(id, procedure.clone());
+        }
+        let tables = table_ids.iter().enumerate().map(|(at, id)| (*id, at as u32)).collect();
+        Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures: known })
+    }
+
+    /// The catalogue as the manifest keeps it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.stored).expect("a catalogue is plain data")
+    }
+
+    /// The declared position of a table in the log.
+    #[inline]
+    pub fn table(&self, log_id: u64) -> Option<usize> {
+        self.tables.get(&u32::try_from(log_id).ok()?).map(|at| *at as usize)
+    }
+
+    /// The procedure with this number in the log.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    pub fn procedure(&self, log_id: u64) -> Result<&Procedure, String> {
+        let id = u32::try_from(log_id).map_err(|_| format!("there is no procedure {log_id}"))?;
+        if let Some(procedure) = self.procedures.get(&id) {
+            return Ok(procedure);
+        }
+        let Some(stored) = self.stored.procedures.iter().find(|p| p.id == id) else {
+            return Err(format!("the catalogue has no procedure number {id}"));
+        };
+        let (name, version) = (&stored.name, stored.version);
+        let others: Vec<String> = self
+            .procedures
+            .values()
+            .filter(|p| p.name == *name)
+            .map(|p| p.version.to_string())
+            .collect();
+        Err(if others.is_empty() {
+            format!("procedure {name:?} version {version} is not registered: register it")
+        } else {
+            format!(
+                "procedure {name:?} is registered in version {} but the log calls version {version}: \
+                 register that version as well",
+                others.join(", ")
+            )
+        })
+    }
+}
+
+fn different(stored: &Schema, declared: &Schema) -> Error {
+    let what = if stored.columns != declared.columns {
+        let of = |schema: &Schema| {
+            schema
+                .columns
+                .iter()
+                .map(|c| {
+                    let null = if c.nullable { " or null" } else { "" };
+                    format!("{} {:?}{null}", c.name, c.kind)
+                })
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        format!("has columns ({}) and is declared with ({})", of(stored), of(declared))
+    } else if stored.key != declared.key || stored.primary != declared.primary {
+        "is declared with another primary key".to_string()
+    } else {
+        "is declared with other secondary indexes".to_string()
+    };
+    Error::Mismatch(format!("table {:?} of the database {what}: declare it as it was", stored.name))
+}

@@ -1,0 +1,109 @@
+//! Command records: the procedure runs again, on the same code as a running transaction.
+
+use super::Replay;
+use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::replaying::Replaying;
+use crate::concurrency::steps::Appender;
+use crate::error::{Abort, Error};
+use crate::garbage::Garbage;
+use crate::logging::record::Head;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::row::take_varint;
+use crate::transaction::access::Transaction;
+use crate::transaction::procedure::Record;
+use crate::transaction::running::Running;
+use crate::transaction::state::{Determinism, RowIds, State};
+use bumpalo::Bump;
+use crossbeam_epoch::Guard;
+use hyades_wal::Lsn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// One thread's means of running commands.
+pub(crate) struct CommandRunner {
+    arena: Bump,
+    scratch: Vec<u8>,
+    payload: Vec<u8>,
+    result: Vec<u8>,
+    garbage: Garbage,
+}
+
+impl CommandRunner {
+    pub fn new() -> Self {
+        CommandRunner {
+            arena: Bump::with_capacity(1 << 14),
+            scratch: Vec::new(),
+            payload: Vec::new(),
+            result: Vec::new(),
+            garbage: Garbage::default(),
+        }
+    }
+
+    /// Runs the command of a record that everything it depends on precedes.
+    pub fn run<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        head: &Head,
+        mut body: &[u8],
+        (stream, lsn): (u32, Lsn),
+        guard: &Guard,
+    ) -> Result<(), Error> {
+        let at = || format!("replay stopped at Lsn {lsn} of log stream {stream}: ");
+        let stop =
+            |why: String| Err(Error::Recovery(at() + &why + "; nothing was changed on disk"));
+        let Some(id) = take_varint(&mut body) else {
+            return stop("the command record has no procedure".to_string());
+        };
+        let procedure = match replay.catalogue.procedure(id) {
+            Ok(procedure) => procedure,
+            Err(why) => return stop(why),
+        };
+        let name = || format!("procedure {:?} version {}", procedure.name, procedure.version);
+        let mut stamp = ();
+        let state = State::<Unstamped<S>>::new(
+            &self.arena,
+            guard,
+            &mut stamp,
+            &mut self.scratch,
+            RowIds::Recorded(head.row_ids.iter()),
+            Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 },
+        );
+        let running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
+        self.result.clear();
+        let run = || (procedure.body)(&Transaction::over(&running), body, &mut self.result);
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Err(_) => return stop(name() + " panicked"),
+            Ok(Err(Abort::BadArguments)) => {
+                return stop(name() + " does not understand its recorded arguments");
+            }
+            Ok(Err(abort)) => {
+                return stop(format!("{} committed when it ran, but now: {abort}", name()));
+            }
+            Ok(Ok(())) => {}
+        }
+        let mut state = running.into_state();
+        if state.row_ids_used.len() != head.row_ids.len() {
+            return stop(name() + " inserted another number of rows than when it ran");
+        }
+        let mut appender = Appender {
+            writer: None,
+            stream: 0,
+            kind: Record::Command,
+            call: None,
+            payload: &mut self.payload,
+            appended: 0,
+            replayed_tid: head.tid,
+        };
+        if Replaying::commit(&replay.engine, &mut state, &mut appender).is_err() {
+            return stop(name() + " met a conflict, which replay has none of");
+        }
+        // What it leaves behind goes at once: the next transaction on these rows may follow as soon as
+        // this one counts as replayed.
+        self.garbage.collect_from(&replay.engine.tables, &state, true);
+        drop(state);
+        while !self.garbage.is_empty() {
+            self.garbage.sweep::<Replaying, Unstamped<S>>(&replay.engine, &mut ());
+        }
+        self.arena.reset();
+        Ok(())
+    }
+}

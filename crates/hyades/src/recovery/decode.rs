@@ -1,0 +1,138 @@
+//! From frames to transactions: vectors decompressed against the anchor in effect, long bodies put
+//! together from their parts.
+
+use crate::error::Error;
+use crate::logging::record::Head;
+use hyades_wal::{Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// What an incarnation's records look like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Lanes of a vector; 0 where records carry none.
+    pub lanes: usize,
+    pub data_only: bool,
+}
+
+impl Shape {
+    pub fn of(incarnation: &Incarnation, streams: usize) -> Shape {
+        let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
+        Shape { lanes: if vectors { streams } else { 0 }, data_only: incarnation.data_only }
+    }
+
+    pub fn has_vectors(&self) -> bool {
+        self.lanes > 0
+    }
+}
+
+/// A transaction as it stands in the log. The vectors are the decoder's.
+pub(crate) struct Decoded<'a> {
+    pub head: Head,
+    pub body: Cow<'a, [u8]>,
+}
+
+/// Reads one stream's frames in order.
+pub(crate) struct Decoder {
+    shape: Shape,
+    stream: u32,
+    anchor: Vec<Lsn>,
+    /// The vectors of the record decoded last: what it needs to be live, what it must follow.
+    pub validity: Vec<Lsn>,
+    pub order: Vec<Lsn>,
+    /// Bodies begun in Part frames, by the start of the first.
+    parts: HashMap<Lsn, Vec<u8>>,
+}
+
+impl Decoder {
+    pub fn new(shape: Shape, stream: u32) -> Self {
+        Decoder {
+            shape,
+            stream,
+            anchor: vec![0; shape.lanes],
+            validity: vec![0; shape.lanes],
+            order: vec![0; shape.lanes],
+            parts: HashMap::new(),
+        }
+    }
+
+    /// A chunk begins.
+    pub fn enter(&mut self, chunk: &Chunk) {
+        if self.shape.has_vectors() && chunk.anchor().len() == self.anchor.len() {
+            self.anchor.copy_from_slice(chunk.anchor());
+        }
+    }
+
+    /// Continues from what another decoder of the stream left: its anchor.
+    pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: HashMap<Lsn, Vec<u8>>) {
+        self.enter(chunk);
+        self.parts = parts;
+    }
+
+    fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
+        Error::Recovery(format!(
+            "the record at Lsn {} of log stream {} is not one of this format ({what}), though its checksum \
+             is right: it was written by another version of Hyades",
+            frame.start, self.stream
+        ))
+    }
+
+    /// Decodes the frame if it is a transaction's record; notes anchors and parts on the way.
+    pub fn decode<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Decoded<'a>>, Error> {
+        match frame.kind {
+            FrameKind::Record => {}
+            FrameKind::Anchor => {
+                if self.shape.has_vectors()
+                    && read_anchor(frame.payload, &mut self.anchor).is_none()
+                {
+                    return Err(self.broken(frame, "an anchor of another number of streams"));
+                }
+                return Ok(None);
+            }
+            FrameKind::Part => {
+                let (first, part) = frame
+                    .payload
+                    .split_first_chunk::<8>()
+                    .ok_or_else(|| self.broken(frame, "a part without its beginning"))?;
+                let first = u64::from_le_bytes(*first);
+                self.parts.entry(first).or_default().extend_from_slice(part);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        }
+        let mut rest = frame.payload;
+        let Some(head) = Head::decode(&mut rest) else {
+            return Err(self.broken(frame, "its head"));
+        };
+        if self.shape.has_vectors() {
+            let used = compress::decode(rest, &self.anchor, &mut self.validity)
+                .map_err(|what| self.broken(frame, what))?;
+            rest = &rest[used..];
+            if !head.command && !self.shape.data_only {
+                let used = compress::decode(rest, &self.anchor, &mut self.order)
+                    .map_err(|what| self.broken(frame, what))?;
+                rest = &rest[used..];
+            } else {
+                self.order.copy_from_slice(&self.validity);
+            }
+        }
+        let body = match head.continued {
+            None => Cow::Borrowed(rest),
+            Some(first) => {
+                let Some(mut body) = self.parts.get(&first).cloned() else {
+                    return Err(self.broken(frame, "its parts are missing"));
+                };
+                body.extend_from_slice(rest);
+                Cow::Owned(body)
+            }
+        };
+        Ok(Some(Decoded { head, body }))
+    }
+
+    /// The record whose body began with these parts has been taken.
+    pub fn forget_parts(&mut self, first: Option<Lsn>) {
+        if let Some(first) = first {
+            self.parts.remove(&first);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is left to do when the log has been replayed: tombstones go, unique indexes are checked.
+
+use super::Replay;
+use crate::concurrency::replaying::Replaying;
+use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::ordered_index::Keyed;
+use std::sync::atomic::Ordering;
+
+pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
+    let tables = &replay.engine.tables;
+    if let Some((table, base, tid)) = replay.held.any() {
+        return Err(Error::Recovery(format!(
+            "a row of table {:?} is missing version {base}, which transaction {tid} changed: a stream of \
+             the log is incomplete; restore the log's files from a copy",
+            tables[table].layout.name
+        )));
+    }
+    let mut garbage = Garbage::default();
+    let absent = std::mem::take(&mut *replay.absent.lock().expect("no holder panics"));
+    for (table, key) in absent {
+        garbage.add_row(table, key);
+    }
+    while !garbage.is_empty() {
+        garbage.sweep::<Replaying, Unstamped<S>>(&replay.engine, &mut ());
+    }
+    let row_ids = &replay.engine.row_ids;
+    row_ids.fetch_max(replay.counts.max_row_id.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    check_unique(replay)
+}
+
+/// Unique indexes are not checked while rows come back in any order, but at the end.
+fn check_unique<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
+    let guard = crossbeam_epoch::pin();
+    for table in replay.engine.tables.iter() {
+        for (at, secondary) in table.secondaries.iter().enumerate().filter(|(_, s)| s.unique) {
+            let mut last = None;
+            let mut clash = false;
+            let mut row = Vec::new();
+            secondary.tree.for_each(&guard, |entry| {
+                row.clear();
+                entry.record().read_row(&mut row);
+                let (prefix, null) = table.secondary_prefix(at, &row);
+                debug_assert!(entry.key().starts_with(&prefix));
+                clash |= !null && last.as_ref() == Some(&prefix);
+                last = Some(prefix);
+            });
+            if clash {
+                return Err(Error::Recovery(format!(
+                    "two recovered rows of table {:?} share a key of a unique index: the log was not \
+                     written by the declared procedures",
+                    table.layout.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}

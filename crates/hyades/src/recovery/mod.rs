@@ -1,0 +1,245 @@
+//! Recovery: from the streams of a log back to the tables.
+//!
+//! Incarnations are replayed one after the other; within one, records of a data-only log are
+//! applied by row version in any order ([`last_writer_wins`]), and a log that holds commands is
+//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). What is replayed is decided
+//! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
+//! Nothing on disk changes.
+
+pub(crate) mod apply;
+pub(crate) mod catalogue;
+pub(crate) mod command;
+pub(crate) mod decode;
+pub(crate) mod finish;
+pub(crate) mod last_writer_wins;
+pub(crate) mod wavefront;
+
+use crate::config::Replay as ReplayKind;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::table::Table;
+use apply::HeldDeltas;
+use catalogue::Catalogue;
+use hyades_platform::clock;
+use hyades_platform::epoch::{Epoch, MAX_EPOCH};
+use hyades_wal::{ReaderEnd, Recovering, StreamReader};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How far recovery has come; given to the callback of [`crate::Builder::on_progress`].
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: &'static str,
+    /// Log bytes read so far.
+    pub bytes_done: u64,
+    /// Log bytes on disk; what is valid of them may end earlier.
+    pub bytes_total: u64,
+    /// Transactions replayed so far.
+    pub records_done: u64,
+    /// Streams of the incarnation being replayed.
+    pub streams: usize,
+    /// Seconds since recovery began.
+    pub seconds: f64,
+    /// Seconds still to go at the present rate, once there is one.
+    pub estimate_seconds: Option<f64>,
+}
+
+/// What was recovered of one incarnation of the log.
+#[derive(Clone, Debug, Default)]
+pub struct IncarnationReport {
+    /// Its number, counted from 1.
+    pub number: u32,
+    /// Live transactions replayed.
+    pub records: u64,
+    /// Records of transactions that depended on something that was lost: never acknowledged.
+    pub dead: u64,
+    /// Log bytes replayed.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Its streams.
+    pub streams: usize,
+}
+
+/// What opening a database found and did.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryReport {
+    /// Whether the directory held a log at all.
+    pub found: bool,
+    /// From the call of open until the database took transactions.
+    pub seconds: f64,
+    /// Replay threads used.
+    pub threads: usize,
+    /// Live transactions replayed.
+    pub records: u64,
+    /// Dead records passed over.
+    pub dead: u64,
+    /// Log bytes replayed.
+    pub bytes: u64,
+    /// By incarnation, oldest first.
+    pub incarnations: Vec<IncarnationReport>,
+}
+
+/// What the threads of a replay share.
+pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
+    pub engine: Engine<Unstamped<S>>,
+    pub catalogue: Arc<Catalogue>,
+    pub held: HeldDeltas,
+    pub counts: Counts,
+    /// The first error; everyone stops when there is one.
+    pub failure: Mutex<Option<Error>>,
+    pub failed: std::sync::atomic::AtomicBool,
+    /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
+    pub absent: Mutex<Vec<(u32, crate::storage::key::KeyBytes)>>,
+}
+
+/// Counters of the incarnation being replayed. Added to by every thread in batches, read for
+/// progress: Relaxed throughout.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub records: AtomicU64,
+    pub dead: AtomicU64,
+    pub bytes: AtomicU64,
+    pub max_epoch: AtomicU64,
+    pub max_row_id: AtomicU64,
+}
+
+impl<S: Default + Send + Sync + 'static> Replay<S> {
+    /// Remembers the first error and stops everyone.
+    pub fn fail(&self, error: Error) {
+        self.failure.lock().expect("no holder panics").get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// What recovery hands on.
+pub(crate) struct Recovered {
+    pub report: RecoveryReport,
+    pub ends: Vec<ReaderEnd>,
+    /// The highest epoch in the log.
+    pub max_epoch: u64,
+}
+
+/// How to recover.
+pub(crate) struct Plan<'p> {
+    pub threads: usize,
+    pub kind: ReplayKind,
+    pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
+    pub started_ns: u64,
+}
+
+/// Replays everything that `recovering` holds into `tables`.
+pub(crate) fn recover<S: Default + Send + Sync + 'static>(
+    recovering: &Recovering,
+    tables: Arc<Vec<Table<S>>>,
+    catalogue: Arc<Catalogue>,
+    row_ids: Arc<AtomicU64>,
+    plan: &Plan<'_>,
+) -> Result<Recovered, Error> {
+    // Everything is ripe for clearing away during replay: its epoch lies above all others.
+    let epoch = Arc::new(Epoch::new(MAX_EPOCH));
+    let replay = Replay {
+        engine: Engine::new(tables, Unstamped::<S>(PhantomData), epoch, row_ids),
+        catalogue,
+        held: HeldDeltas::default(),
+        counts: Counts::default(),
+        failure: Mutex::new(None),
+        failed: false.into(),
+        absent: Mutex::new(Vec::new()),
+    };
+    let mut readers = recovering.readers();
+    let bytes_total: u64 = readers.iter().map(StreamReader::bytes_total).sum();
+    let mut report = RecoveryReport {
+        found: !recovering.is_fresh(),
+        threads: plan.threads,
+        ..RecoveryReport::default()
+    };
+    let mut ends = Vec::new();
+    for incarnation in &recovering.manifest().incarnations {
+        let began = clock::monotonic_ns();
+        let lanes: Vec<StreamReader> =
+            readers.extract_if(.., |r| r.incarnation == incarnation.number).collect();
+        let streams = lanes.len();
+        let before = (report.records, report.bytes, report.dead);
+        let finished = std::sync::atomic::AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            if let Some(tell) = plan.progress {
+                scope.spawn(|| {
+                    report_progress(&replay.counts, tell, plan, bytes_total, streams, &finished);
+                });
+            }
+            let shape = decode::Shape::of(incarnation, streams);
+            let result = if incarnation.data_only {
+                last_writer_wins::replay(&replay, lanes, shape, plan.threads)
+            } else {
+                let serial = plan.kind == ReplayKind::Serial || plan.threads == 1;
+                let threads = if serial { 1 } else { plan.threads };
+                wavefront::replay(&replay, lanes, shape, threads)
+            };
+            finished.store(true, Ordering::Release);
+            result
+        });
+        if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
+            return Err(error);
+        }
+        ends.extend(result?);
+        let counts = &replay.counts;
+        report.records = counts.records.load(Ordering::Relaxed);
+        report.bytes = counts.bytes.load(Ordering::Relaxed);
+        report.dead = counts.dead.load(Ordering::Relaxed);
+        report.incarnations.push(IncarnationReport {
+            number: incarnation.number,
+            records: report.records - before.0,
+            bytes: report.bytes - before.1,
+            dead: report.dead - before.2,
+            seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
+            streams,
+        });
+    }
+    finish::finish(&replay)?;
+    let max_epoch = replay.counts.max_epoch.load(Ordering::Relaxed);
+    Ok(Recovered { report, ends, max_epoch })
+}
+
+/// Tells the caller how far recovery has come, until it has finished.
+fn report_progress(
+    counts: &Counts,
+    tell: &(dyn Fn(&Progress) + Send + Sync),
+    plan: &Plan<'_>,
+    bytes_total: u64,
+    streams: usize,
+    finished: &std::sync::atomic::AtomicBool,
+) {
+    loop {
+        let done = finished.load(Ordering::Acquire);
+        let seconds = (clock::monotonic_ns() - plan.started_ns) as f64 / 1e9;
+        let bytes_done = counts.bytes.load(Ordering::Relaxed);
+        let left = bytes_total.saturating_sub(bytes_done) as f64;
+        let estimate = (bytes_done > 0).then(|| left * seconds / bytes_done as f64);
+        tell(&Progress {
+            phase: "replaying the log",
+            bytes_done,
+            bytes_total,
+            records_done: counts.records.load(Ordering::Relaxed),
+            streams,
+            seconds,
+            estimate_seconds: if done { Some(0.0) } else { estimate },
+        });
+        if done {
+            return;
+        }
+        for _ in 0..20 {
+            if finished.load(Ordering::Acquire) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

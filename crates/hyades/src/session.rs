@@ -1,0 +1,218 @@
+//! A session: what one thread keeps between its transactions, and how it runs them.
+
+use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::steps::{Appender, Call};
+use crate::engine::{EPOCH, Engine};
+use crate::error::{Abort, Error};
+use crate::garbage::Garbage;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::transaction::access::Transaction;
+use crate::transaction::procedure::Record;
+use crate::transaction::running::Running;
+use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State};
+use bumpalo::Bump;
+use hyades_wal::{Log, Writer};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+/// What a transaction's body wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Commit,
+    /// Undo, but the caller sees the outcome.
+    Abandon,
+}
+
+/// What a session has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub attempts: u64,
+    pub conflicts: u64,
+}
+
+/// A session of some engine, as the public face uses it.
+pub(crate) trait AnySession: Send {
+    /// Runs `body` until it ends without a conflict. Returns what to wait for.
+    fn run(
+        &mut self,
+        call: Option<(Call<'_>, Record)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Result<Needs, Error>;
+    fn counters(&self) -> Counters;
+}
+
+pub(crate) struct Session<C, P: LoggingProtocol> {
+    engine: Arc<Engine<P>>,
+    log: Option<Log>,
+    writer: Option<Writer>,
+    stamp: Option<P::TxnStamp>,
+    arena: Bump,
+    payload: Vec<u8>,
+    scratch: Vec<u8>,
+    row_ids: RowIdBlock,
+    garbage: Garbage,
+    counters: Counters,
+    stream: usize,
+    /// Bytes appended since the stream was chosen.
+    streak_bytes: u64,
+    rng: fastrand::Rng,
+    concurrency: PhantomData<fn() -> C>,
+}
+
+/// A session stays on a stream for this many bytes, then looks for the least loaded one.
+const STREAK_BYTES: u64 = 64 << 10;
+
+/// Housekeeping after this many transactions.
+const HOUSEKEEPING: u64 = 64;
+
+impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
+    pub fn new(engine: Arc<Engine<P>>, log: Option<Log>) -> Result<Self, Error> {
+        let writer = log.as_ref().map(Log::writer).transpose()?;
+        let stamp = Some(engine.protocol.txn_stamp());
+        let stream = log.as_ref().map_or(0, Log::least_backlogged);
+        Ok(Session {
+            engine,
+            log,
+            writer,
+            stamp,
+            arena: Bump::with_capacity(1 << 14),
+            payload: Vec::new(),
+            scratch: Vec::new(),
+            row_ids: RowIdBlock::default(),
+            garbage: Garbage::default(),
+            counters: Counters::default(),
+            stream,
+            streak_bytes: 0,
+            rng: fastrand::Rng::new(),
+            concurrency: PhantomData,
+        })
+    }
+
+    /// One attempt. `Err(Conflict)` asks for another.
+    fn attempt(
+        &mut self,
+        call: Option<(Call<'_>, Record)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Result<Needs, Abort> {
+        let engine = &*self.engine;
+        let guard = crossbeam_epoch::pin();
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        engine.protocol.begin(stamp);
+        let state = State::new(
+            &self.arena,
+            &guard,
+            stamp,
+            &mut self.scratch,
+            RowIds::Fresh(&mut self.row_ids),
+            Determinism::default(),
+        );
+        let running = Running::<C, P>::new(engine, state);
+        // A body that panics must not leave its locks behind.
+        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
+        let mut state = running.into_state();
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(panic) => {
+                C::abort(&mut state);
+                self.garbage.collect_from(&engine.tables, &state, false);
+                resume_unwind(panic);
+            }
+        };
+        let mut appender = Appender {
+            writer: self.writer.as_mut(),
+            stream: self.stream,
+            kind: call.map_or(Record::Data, |(_, kind)| kind),
+            call: call.map(|(call, _)| call),
+            payload: &mut self.payload,
+            appended: 0,
+            replayed_tid: 0,
+        };
+        let result = if state.conflict {
+            Err(Abort::Conflict)
+        } else if verdict == Verdict::Commit {
+            C::commit(engine, &mut state, &mut appender)
+        } else {
+            C::abandon(engine, &mut state)
+        };
+        self.streak_bytes += appender.appended;
+        C::abort(&mut state);
+        let committed = result.is_ok() && verdict == Verdict::Commit;
+        self.garbage.collect_from(&engine.tables, &state, committed);
+        result
+    }
+
+    /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
+    fn prepare(&mut self) -> Result<(), Error> {
+        let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
+        if self.streak_bytes >= STREAK_BYTES {
+            self.streak_bytes = 0;
+            self.stream = log.least_backlogged();
+        }
+        self.engine.protocol.enter_stream(writer, self.stream);
+        writer.wait_for_room(self.stream);
+        match log.poisoned() {
+            Some(cause) => Err(Error::Poisoned(cause.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn keep_house(&mut self) {
+        self.engine.epoch.advance_if_older_than(EPOCH);
+        self.engine.protocol.keep_house();
+    }
+
+    /// Waits a little, longer and at random as attempts fail, so that those who conflict part.
+    fn back_off(&mut self, attempts: u32) {
+        if attempts < 3 {
+            std::hint::spin_loop();
+        } else if attempts < 16 {
+            (0..self.rng.u32(0..1 << attempts.min(10))).for_each(|_| std::hint::spin_loop());
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
+    fn run(
+        &mut self,
+        call: Option<(Call<'_>, Record)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Result<Needs, Error> {
+        let mut attempts = 0;
+        loop {
+            self.prepare()?;
+            let result = self.attempt(call, body);
+            self.arena.reset();
+            self.counters.attempts += 1;
+            if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
+                self.keep_house();
+            }
+            if !self.garbage.is_empty() {
+                let stamp = self.stamp.as_mut().expect("as above");
+                self.garbage.sweep::<C, P>(&self.engine, stamp);
+            }
+            match result {
+                Ok(needs) => return Ok(needs),
+                Err(_) => {
+                    self.counters.conflicts += 1;
+                    attempts += 1;
+                    self.back_off(attempts);
+                }
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl<C, P: LoggingProtocol> Drop for Session<C, P> {
+    fn drop(&mut self) {
+        if let Some(stamp) = self.stamp.take() {
+            self.engine.protocol.end_session(stamp);
+        }
+    }
+}

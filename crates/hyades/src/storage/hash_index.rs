@@ -1,0 +1,521 @@
+//! The hash index: an extendible hash table of entry pointers with lock-free reads.
+//!
+//! A directory, indexed by the top bits of the hash, points to segments of 512 buckets; a bucket
+//! is one cache line of seven tagged pointers and a link word (lock bit, frozen bit, overflow
+//! bucket). A segment that fills up is split in two, so growing never stops more than a few
+//! thousand entries; the directory doubles when a segment outgrows it. (Fagin, Nievergelt,
+//! Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
+//!
+//! Readers take no lock and check no version, because an entry never moves inside a bucket chain,
+//! and a split freezes the old segment as it was before the new ones are published. So a reader
+//! sees an entry that was linked all the time, and may miss, or still see, only what was linked
+//! or unlinked while it read.
+//!
+//! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
+
+#[cfg(test)]
+mod tests;
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam_epoch::Guard;
+
+use super::ordered_index::Backoff;
+pub use super::ordered_index::Keyed;
+use super::prefetch::prefetch;
+
+const SLOTS: usize = 7;
+const BUCKETS: usize = 512;
+const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
+/// A segment with this many entries is split: five of seven slots on average.
+const SEGMENT_FULL: u32 = 5 * BUCKETS as u32;
+/// Splitting stops where it would need a directory of more than this many pointers per segment:
+/// keys that share their hash are chained instead.
+const DIRECTORY_SLACK: usize = 64;
+
+const LOCKED: usize = 1;
+/// The segment has been split: look in the directory again.
+const FROZEN: usize = 2;
+const FLAGS: usize = 63;
+
+const TAG_SHIFT: u32 = 48;
+const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
+
+const _: () = assert!(usize::BITS == 64, "tags need the top 16 bits of 64-bit pointers");
+
+/// One cache line. Slots and link are written by whoever holds the home bucket's lock bit, and
+/// read by everyone. Slots are stored with Release and loaded with Acquire, so that a reader sees
+/// what the entry's maker wrote.
+#[repr(C, align(64))]
+struct Bucket<E> {
+    /// The next bucket of the chain, and in its low bits, in the home bucket only, the flags.
+    link: AtomicPtr<Bucket<E>>,
+    slots: [AtomicPtr<E>; SLOTS],
+}
+
+struct Segment<E> {
+    buckets: [Bucket<E>; BUCKETS],
+    /// How many of the hash's top bits all entries share; set before the segment is published.
+    depth: u32,
+    /// Entries linked, counted by writers; only a hint while they work.
+    entries: AtomicU32,
+}
+
+struct Directory<E> {
+    depth: u32,
+    /// Written under the growth lock, read by everyone.
+    segments: Box<[AtomicPtr<Segment<E>>]>,
+}
+
+/// A hash index over entries `E`.
+pub struct HashIndex<E> {
+    /// Written under the growth lock, read by everyone.
+    directory: AtomicPtr<Directory<E>>,
+    /// Held while a segment is split; holds the number of segments.
+    growth: Mutex<usize>,
+}
+
+// SAFETY: the index holds pointers to entries, and threads that share it get shared references.
+unsafe impl<E: Send + Sync> Send for HashIndex<E> {}
+// SAFETY: as above.
+unsafe impl<E: Send + Sync> Sync for HashIndex<E> {}
+
+fn tag_of(hash: u64) -> usize {
+    ((hash >> BUCKET_BITS) as usize) << TAG_SHIFT
+}
+
+impl<E> Bucket<E> {
+    fn new() -> Box<Self> {
+        Box::new(Bucket {
+            link: AtomicPtr::new(null_mut()),
+            slots: [const { AtomicPtr::new(null_mut()) }; SLOTS],
+        })
+    }
+
+    /// Locks the chain; false if the segment is frozen.
+    ///
+    /// Acquire: what the previous holder wrote is seen.
+    fn lock(&self) -> bool {
+        let mut backoff = Backoff::new();
+        loop {
+            let link = self.link.load(Ordering::Relaxed);
+            if link.addr() & FROZEN != 0 {
+                return false;
+            }
+            if link.addr() & LOCKED == 0 {
+                let locked = link.map_addr(|addr| addr | LOCKED);
+                let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+                if self.link.compare_exchange_weak(link, locked, success, failure).is_ok() {
+                    return true;
+                }
+            }
+            backoff.pause();
+        }
+    }
+
+    fn unlock(&self) {
+        let link = self.link.load(Ordering::Relaxed);
+        self.link.store(link.map_addr(|addr| addr & !LOCKED), Ordering::Release);
+    }
+
+    fn next(&self) -> *mut Bucket<E> {
+        self.link.load(Ordering::Acquire).map_addr(|addr| addr & !FLAGS)
+    }
+
+    /// Calls `visit` on the slots of the whole chain until it gives something.
+    ///
+    /// # Safety
+    /// The caller is pinned, or the only one to use the chain.
+    #[inline(always)]
+    unsafe fn find_slot<'s, T>(
+        &'s self,
+        mut visit: impl FnMut(&'s AtomicPtr<E>, *mut E) -> Option<T>,
+    ) -> Option<T> {
+        let mut bucket = self;
+        loop {
+            for slot in &bucket.slots {
+                let found = visit(slot, slot.load(Ordering::Acquire));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            let next = bucket.next();
+            // SAFETY: overflow buckets live as long as their segment, which is retired through
+            // the epoch.
+            bucket = unsafe { next.as_ref() }?;
+        }
+    }
+
+    /// The entry under `key` in this chain.
+    #[inline(always)]
+    fn find<'g>(&'g self, key: &[u8], hash: u64, _guard: &'g Guard) -> Option<&'g E>
+    where
+        E: Keyed + 'static,
+    {
+        let tag = tag_of(hash);
+        // SAFETY: the guard is pinned, and entries are retired through the epoch.
+        unsafe {
+            self.find_slot(|_, tagged| {
+                if tagged.addr() & !ADDRESS != tag {
+                    return None;
+                }
+                let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
+                (entry.key() == key).then_some(entry)
+            })
+        }
+    }
+
+    /// Puts a tagged pointer into a free slot, making one if need be. The chain is locked, or not
+    /// yet shared.
+    fn put(&self, tagged: *mut E) {
+        let mut bucket = self;
+        loop {
+            for slot in &bucket.slots {
+                if slot.load(Ordering::Relaxed).is_null() {
+                    return slot.store(tagged, Ordering::Release);
+                }
+            }
+            let link = bucket.link.load(Ordering::Relaxed);
+            let mut next = link.map_addr(|addr| addr & !FLAGS);
+            if next.is_null() {
+                next = Box::into_raw(Bucket::new());
+                let flags = link.addr() & FLAGS;
+                bucket.link.store(next.map_addr(|addr| addr | flags), Ordering::Release);
+            }
+            // SAFETY: overflow buckets live as long as their segment.
+            bucket = unsafe { &*next };
+        }
+    }
+}
+
+impl<E> Segment<E> {
+    fn new(depth: u32) -> *mut Self {
+        let layout = Layout::new::<Self>();
+        // SAFETY: the layout is not empty, and all zeros is a valid segment: null pointers,
+        // nothing counted.
+        unsafe {
+            let segment = alloc_zeroed(layout).cast::<Self>();
+            if segment.is_null() {
+                handle_alloc_error(layout);
+            }
+            (*segment).depth = depth;
+            segment
+        }
+    }
+
+    #[inline]
+    fn home(&self, hash: u64) -> &Bucket<E> {
+        &self.buckets[hash as usize % BUCKETS]
+    }
+
+    /// # Safety
+    /// Nobody can reach the segment any more; it came from [`Segment::new`].
+    unsafe fn free(segment: *mut Self) {
+        // SAFETY: `Segment::new` allocated with the layout that a box of it has; overflow buckets
+        // are boxes owned by the link before them.
+        unsafe {
+            let segment = Box::from_raw(segment);
+            for bucket in &segment.buckets {
+                let mut next = bucket.next();
+                while !next.is_null() {
+                    let bucket = Box::from_raw(next);
+                    next = bucket.next();
+                }
+            }
+        }
+    }
+}
+
+impl<E> Directory<E> {
+    #[inline]
+    fn slot(&self, hash: u64) -> &AtomicPtr<Segment<E>> {
+        // In two steps, because a directory of depth 0 uses no bit at all.
+        let index = (hash >> 1 >> (63 - self.depth)) as usize;
+        &self.segments[index]
+    }
+}
+
+impl<E: Keyed + 'static> HashIndex<E> {
+    /// An empty index with room for `expected` entries before it first grows.
+    pub fn new(expected: usize) -> Self {
+        let wanted = expected.div_ceil(SEGMENT_FULL as usize * 3 / 4).max(1);
+        let depth = wanted.next_power_of_two().trailing_zeros();
+        let count = 1 << depth;
+        let segments = (0..count).map(|_| AtomicPtr::new(Segment::new(depth))).collect();
+        let directory = Box::into_raw(Box::new(Directory { depth, segments }));
+        HashIndex { directory: AtomicPtr::new(directory), growth: Mutex::new(count) }
+    }
+
+    #[inline]
+    fn directory<'g>(&self, _guard: &'g Guard) -> &'g Directory<E> {
+        // SAFETY: a replaced directory is retired through the epoch.
+        unsafe { &*self.directory.load(Ordering::Acquire) }
+    }
+
+    #[inline]
+    fn segment<'g>(&self, hash: u64, guard: &'g Guard) -> &'g Segment<E> {
+        // SAFETY: a segment that has been split is retired through the epoch.
+        unsafe { &*self.directory(guard).slot(hash).load(Ordering::Acquire) }
+    }
+
+    /// Starts loading the bucket of `hash`, to overlap the cache misses of several lookups.
+    #[inline]
+    pub fn prefetch(&self, hash: u64, guard: &Guard) {
+        prefetch(self.segment(hash, guard).home(hash));
+    }
+
+    /// The entry under `key`. `hash` is [`hash_key`] of it, here and below.
+    #[inline]
+    pub fn get<'g>(&self, key: &[u8], hash: u64, guard: &'g Guard) -> Option<&'g E> {
+        debug_assert_eq!(hash, hash_key(key));
+        self.segment(hash, guard).home(hash).find(key, hash, guard)
+    }
+
+    /// Links `entry` under `key`, or gives the entry that has the key already.
+    ///
+    /// # Errors
+    /// The entry that holds the key; nothing was changed then.
+    ///
+    /// # Safety
+    /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
+    /// is unlinked by [`HashIndex::remove`] *and* has then been retired through
+    /// [`crossbeam_epoch`], or until the index is gone and so are all guards pinned before.
+    ///
+    /// # Panics
+    /// If the address has more than 48 bits, which no supported system hands out unasked.
+    pub unsafe fn insert<'g>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        entry: *const E,
+        guard: &'g Guard,
+    ) -> Result<(), &'g E> {
+        assert!(entry.addr() & !ADDRESS == 0, "an entry's address has more than 48 bits");
+        loop {
+            let segment = self.segment(hash, guard);
+            let home = segment.home(hash);
+            if !home.lock() {
+                std::thread::yield_now();
+                continue;
+            }
+            if let Some(existing) = home.find(key, hash, guard) {
+                home.unlock();
+                return Err(existing);
+            }
+            home.put(entry.cast_mut().map_addr(|addr| addr | tag_of(hash)));
+            // Relaxed: a hint for growing, and a sum for those who ask how many there are. Under
+            // the lock, so that no entry is taken off before it was counted.
+            let entries = segment.entries.fetch_add(1, Ordering::Relaxed) + 1;
+            home.unlock();
+            if entries >= SEGMENT_FULL {
+                self.split(hash, segment, guard);
+            }
+            return Ok(());
+        }
+    }
+
+    /// Unlinks `entry` if it is the one under `key`; says whether it was.
+    pub fn remove(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> bool {
+        debug_assert_eq!(hash, hash_key(key));
+        let tagged = entry.cast_mut().map_addr(|addr| addr | tag_of(hash));
+        loop {
+            let segment = self.segment(hash, guard);
+            let home = segment.home(hash);
+            if !home.lock() {
+                std::thread::yield_now();
+                continue;
+            }
+            // SAFETY: the guard is pinned.
+            let slot = unsafe { home.find_slot(|slot, found| (found == tagged).then_some(slot)) };
+            if let Some(slot) = slot {
+                slot.store(null_mut(), Ordering::Release);
+                segment.entries.fetch_sub(1, Ordering::Relaxed);
+            }
+            home.unlock();
+            return slot.is_some();
+        }
+    }
+
+    /// The number of entries; exact when nobody changes the index meanwhile.
+    pub fn len(&self, guard: &Guard) -> usize {
+        self.segments(guard).map(|s| s.entries.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self, guard: &Guard) -> bool {
+        self.len(guard) == 0
+    }
+
+    /// Calls `visit` for every entry, in no order. An entry linked all the while is seen exactly
+    /// once; entries linked or unlinked meanwhile may or may not be seen.
+    pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {
+        for segment in self.segments(guard) {
+            for bucket in &segment.buckets {
+                // SAFETY: the guard is pinned, and entries are retired through the epoch.
+                unsafe {
+                    bucket.find_slot::<()>(|_, tagged| {
+                        let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref();
+                        entry.into_iter().for_each(&mut visit);
+                        None
+                    });
+                }
+            }
+        }
+    }
+
+    /// The segments, each once. A segment that is split while the walk goes on is passed as it
+    /// was or as its two halves: a walk skips the whole part of the hash space that it has seen.
+    fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = &'g Segment<E>> {
+        let directory = self.directory(guard);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let slot = directory.segments.get(at)?;
+            // SAFETY: a segment that has been split is retired through the epoch.
+            let segment = unsafe { &*slot.load(Ordering::Acquire) };
+            at += 1 << (directory.depth - segment.depth.min(directory.depth));
+            Some(segment)
+        })
+    }
+}
+
+impl<E> Drop for HashIndex<E> {
+    fn drop(&mut self) {
+        let directory = *self.directory.get_mut();
+        let free = move || {
+            // SAFETY: the index is gone, and so are all guards pinned before.
+            unsafe {
+                let directory = Box::from_raw(directory);
+                let mut at = 0;
+                while let Some(slot) = directory.segments.get(at) {
+                    let segment = slot.load(Ordering::Acquire);
+                    at += 1 << (directory.depth - (*segment).depth);
+                    Segment::free(segment);
+                }
+            }
+        };
+        // SAFETY: nobody can reach the directory through the index any more.
+        unsafe { crossbeam_epoch::pin().defer_unchecked(free) };
+    }
+}
+
+impl<E: Keyed + 'static> HashIndex<E> {
+    /// Replaces a full segment by two.
+    #[cold]
+    fn split(&self, hash: u64, segment: &Segment<E>, guard: &Guard) {
+        let mut count = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directory = self.directory(guard);
+        let old = directory.slot(hash).load(Ordering::Acquire);
+        if !std::ptr::eq(old, segment) {
+            return;
+        }
+        let depth = segment.depth;
+        if depth == directory.depth {
+            if directory.segments.len() >= DIRECTORY_SLACK * *count {
+                return;
+            }
+            directory = self.double(directory, guard);
+        }
+        segment.buckets.iter().for_each(|bucket| assert!(bucket.lock(), "split only once"));
+        let halves = segment.divide(guard);
+        let from = ((hash >> 1 >> (63 - depth)) as usize) << (directory.depth - depth);
+        let length = 1 << (directory.depth - depth);
+        for (i, slot) in directory.segments[from..from + length].iter().enumerate() {
+            slot.store(halves[usize::from(i >= length / 2)], Ordering::Release);
+        }
+        *count += 1;
+        for bucket in &segment.buckets {
+            let link = bucket.link.load(Ordering::Relaxed);
+            bucket.link.store(link.map_addr(|addr| addr | FROZEN), Ordering::Release);
+        }
+        // SAFETY: unlinked just now, under the growth lock.
+        unsafe { guard.defer_unchecked(move || Segment::free(old)) };
+    }
+
+    /// Publishes a directory of twice the size. The growth lock is held.
+    fn double<'g>(&self, old: &'g Directory<E>, guard: &'g Guard) -> &'g Directory<E> {
+        let both = |slot: &AtomicPtr<Segment<E>>| {
+            let segment = slot.load(Ordering::Acquire);
+            [AtomicPtr::new(segment), AtomicPtr::new(segment)]
+        };
+        let segments = old.segments.iter().flat_map(both).collect();
+        let new = Box::into_raw(Box::new(Directory { depth: old.depth + 1, segments }));
+        let old = self.directory.swap(new, Ordering::AcqRel);
+        // SAFETY: the old directory was unlinked just now; the new one is retired no earlier
+        // than the guard is unpinned.
+        unsafe {
+            guard.defer_unchecked(move || drop(Box::from_raw(old)));
+            &*new
+        }
+    }
+}
+
+impl<E: Keyed + 'static> Segment<E> {
+    /// Two segments with the entries of this one, whose chains are all locked.
+    fn divide(&self, _guard: &Guard) -> [*mut Segment<E>; 2] {
+        let halves = [Segment::new(self.depth + 1), Segment::new(self.depth + 1)];
+        for (i, bucket) in self.buckets.iter().enumerate() {
+            // Hashing reads the key, so that of the bucket after next is fetched meanwhile.
+            for slot in self.buckets.get(i + 2).into_iter().flat_map(|b| &b.slots) {
+                prefetch(slot.load(Ordering::Relaxed).map_addr(|addr| addr & ADDRESS));
+            }
+            // SAFETY: the guard is pinned, and entries are retired through the epoch; the halves
+            // are not yet shared.
+            unsafe {
+                bucket.find_slot::<()>(|_, tagged| {
+                    let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
+                    let hash = hash_key(entry.key());
+                    let half = &*halves[(hash >> (63 - self.depth)) as usize & 1];
+                    half.home(hash).put(tagged);
+                    half.entries.fetch_add(1, Ordering::Relaxed);
+                    None
+                });
+            }
+        }
+        halves
+    }
+}
+
+/// The hash of a key: the same in every process and on every machine.
+///
+/// Folded 128-bit products, as in Wang Yi's wyhash. It has no secret, so keys chosen by an
+/// adversary can collide; the index then degrades to a search along chains, and stays correct.
+#[inline]
+pub fn hash_key(key: &[u8]) -> u64 {
+    const A: u64 = 0x9e37_79b9_7f4a_7c15;
+    const B: u64 = 0xd1b5_4a32_d192_ed03;
+    const C: u64 = 0x8cb9_2ba7_2f3d_8dd7;
+    #[inline(always)]
+    fn fold(a: u64, b: u64) -> u64 {
+        let product = u128::from(a) * u128::from(b);
+        product as u64 ^ (product >> 64) as u64
+    }
+    #[inline(always)]
+    fn end(a: u64, b: u64, seed: u64, length: usize) -> u64 {
+        fold(fold(a ^ A, b ^ seed) ^ length as u64, C)
+    }
+    let long = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+    let short =
+        |at: usize| u64::from(u32::from_le_bytes(key[at..at + 4].try_into().expect("four bytes")));
+    let n = key.len();
+    match n {
+        4 => end(short(0), 0, B, n),
+        8 => end(long(0), 0, B, n),
+        12 => end(long(0), short(8), B, n),
+        16 => end(long(0), long(8), B, n),
+        0..4 => end(key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0, B, n),
+        5..8 => end(short(0) << 32 | short(n - 4), 0, B, n),
+        9..16 => end(long(0), long(n - 8), B, n),
+        _ => {
+            let mut seed = B;
+            let mut at = 0;
+            while at + 16 < n {
+                seed = fold(long(at) ^ A, long(at + 8) ^ seed);
+                at += 16;
+            }
+            end(long(n - 16), long(n - 8), seed, n)
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Against a `HashMap`, alone and from several threads.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use crossbeam_epoch as epoch;
+use proptest::prelude::*;
+
+use super::*;
+
+struct Entry {
+    key: Vec<u8>,
+}
+
+impl Keyed for Entry {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+type Index = HashIndex<Entry>;
+
+fn retire(entry: *const Entry, guard: &Guard) {
+    // SAFETY: the tests retire an entry once, after it was unlinked.
+    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(entry.cast_mut()))) };
+}
+
+fn find<'g>(index: &Index, key: &[u8], guard: &'g Guard) -> Option<&'g Entry> {
+    index.get(key, hash_key(key), guard)
+}
+
+fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
+    let new = Box::into_raw(Box::new(Entry { key: key.to_vec() }));
+    // SAFETY: the entry has the key, and is retired only after it was unlinked.
+    let inserted = unsafe { index.insert(key, hash_key(key), new, guard) };
+    if let Err(existing) = inserted {
+        assert_eq!(existing.key, key);
+        retire(new, guard);
+    }
+    inserted.is_ok()
+}
+
+fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
+    let Some(found) = find(index, key, guard) else { return false };
+    let removed = index.remove(key, hash_key(key), found, guard);
+    if removed {
+        retire(found, guard);
+    }
+    removed
+}
+
+fn drain(index: &Index) {
+    let guard = epoch::pin();
+    let mut keys = Vec::new();
+    index.for_each(&guard, |e| keys.push(e.key.clone()));
+    assert_eq!(keys.len(), index.len(&guard));
+    keys.iter().for_each(|key| assert!(remove(index, key, &guard)));
+    assert!(index.is_empty(&guard));
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let length = prop::sample::select(&[0usize, 1, 3, 4, 7, 8, 9, 12, 16, 17, 40][..]);
+    (length, 0u32..9_000).prop_map(|(length, n)| {
+        let mut key = n.to_le_bytes().to_vec();
+        key.resize(length, 0x55);
+        key
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 1 } else { 24 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn agrees_with_a_hash_map(steps in prop::collection::vec((0u8..8, key()), 1..12_000)) {
+        let index = Index::new(0);
+        let mut oracle = HashSet::new();
+        for (step, key) in steps {
+            let guard = epoch::pin();
+            prop_assert_eq!(find(&index, &key, &guard).is_some(), oracle.contains(&key));
+            if step < 7 {
+                prop_assert_eq!(insert(&index, &key, &guard), oracle.insert(key));
+            } else {
+                prop_assert_eq!(remove(&index, &key, &guard), oracle.remove(&key));
+            }
+        }
+        let guard = epoch::pin();
+        let mut all = HashSet::new();
+        index.for_each(&guard, |e| assert!(all.insert(e.key.clone()), "each entry once"));
+        prop_assert_eq!(all, oracle);
+        drain(&index);
+    }
+}
+
+const MANY: u64 = if cfg!(miri) { 300 } else { 200_000 };
+
+#[test]
+fn nothing_is_lost_while_it_grows() {
+    for expected in [0, MANY as usize] {
+        let index = Index::new(expected);
+        let guard = epoch::pin();
+        (0..MANY).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
+        assert_eq!(index.len(&guard), MANY as usize);
+        assert!((0..MANY).all(|i| find(&index, &i.to_be_bytes(), &guard).is_some()));
+        assert!(find(&index, &MANY.to_be_bytes(), &guard).is_none());
+        drain(&index);
+    }
+}
+
+#[test]
+fn another_entry_of_the_same_key_is_not_removed() {
+    let index = Index::new(0);
+    let guard = epoch::pin();
+    assert!(insert(&index, b"key", &guard));
+    let other = Box::into_raw(Box::new(Entry { key: b"key".to_vec() }));
+    assert!(!index.remove(b"key", hash_key(b"key"), other, &guard));
+    assert!(find(&index, b"key", &guard).is_some());
+    retire(other, &guard);
+    drain(&index);
+}
+
+/// Far more equal hashes than a segment should hold: chains grow, the directory does not.
+#[test]
+fn colliding_keys_stay_correct_and_bounded() {
+    // Two words of eight bytes whose product is zero whatever the other is.
+    let stuck = 0x9e37_79b9_7f4a_7c15u64.to_le_bytes();
+    let count: u64 = if cfg!(miri) { 20 } else { 9_000 };
+    let keys: Vec<Vec<u8>> = (0..count).map(|i| [&stuck[..], &i.to_le_bytes()].concat()).collect();
+    assert!(keys.iter().all(|k| hash_key(k) == hash_key(&keys[0])), "these keys collide");
+    let index = Index::new(0);
+    let guard = epoch::pin();
+    keys.iter().for_each(|k| assert!(insert(&index, k, &guard)));
+    assert!(keys.iter().rev().step_by(100).all(|k| find(&index, k, &guard).is_some()));
+    assert!(index.directory(&guard).segments.len() <= 1 << 12);
+    assert_eq!(index.len(&guard), keys.len());
+    drain(&index);
+}
+
+#[test]
+fn hashes_spread_over_buckets_tags_and_segments() {
+    let lengths = [4usize, 8, 12, 16, 24];
+    for length in lengths {
+        let count = 1u32 << 16;
+        for (name, shift) in [("bucket", 0), ("tag", BUCKET_BITS + 7), ("segment", 55)] {
+            let mut loads = HashMap::new();
+            for i in 0..count {
+                let mut key = vec![0; length];
+                key[length - 4..].copy_from_slice(&i.to_be_bytes());
+                *loads.entry(hash_key(&key) >> shift & 511).or_insert(0u32) += 1;
+            }
+            let most = *loads.values().max().unwrap();
+            assert_eq!(loads.len(), 512, "{name} of {length} bytes");
+            // The mean is 128, its deviation about 11.
+            assert!(most < 200, "{name} of {length} bytes: {most}");
+        }
+    }
+}
+
+/// Each thread owns the keys of its residue class, and knows which of them are linked.
+#[test]
+fn threads_lose_no_key() {
+    let threads = 3u64;
+    let (rounds, space) = if cfg!(miri) { (80, 30) } else { (100_000, 20_000) };
+    let index = Index::new(0);
+    let stop = AtomicBool::new(false);
+    let expected: HashSet<Vec<u8>> = thread::scope(|scope| {
+        let work = |me: u64| {
+            let mut random = fastrand::Rng::with_seed(me);
+            let mut mine = HashSet::new();
+            for _ in 0..rounds {
+                let guard = epoch::pin();
+                let key = (random.u64(0..space) * threads + me).to_be_bytes();
+                if random.u8(0..4) > 0 {
+                    assert_eq!(insert(&index, &key, &guard), mine.insert(key.to_vec()));
+                } else {
+                    assert_eq!(remove(&index, &key, &guard), mine.remove(&key[..]));
+                }
+                let key = (random.u64(0..space) * threads + me).to_be_bytes();
+                assert_eq!(find(&index, &key, &guard).is_some(), mine.contains(&key[..]));
+            }
+            mine
+        };
+        let walker = scope.spawn(|| {
+            // Relaxed: only tells the walker to stop.
+            while !stop.load(Ordering::Relaxed) {
+                let guard = epoch::pin();
+                let mut seen = HashSet::new();
+                index.for_each(&guard, |e| {
+                    seen.insert(std::ptr::from_ref(e));
+                });
+                thread::yield_now();
+            }
+        });
+        let handles: Vec<_> = (0..threads).map(|me| scope.spawn(move || work(me))).collect();
+        let sets = handles.into_iter().flat_map(|h| h.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        walker.join().unwrap();
+        sets
+    });
+    let guard = epoch::pin();
+    let mut all = HashSet::new();
+    index.for_each(&guard, |e| assert!(all.insert(e.key.clone())));
+    assert_eq!(all, expected);
+    drain(&index);
+}
+
+#[test]
+fn only_one_of_many_inserts_of_a_key_succeeds() {
+    let index = Index::new(0);
+    let count: u64 = if cfg!(miri) { 40 } else { 30_000 };
+    let won: u64 = thread::scope(|scope| {
+        let work =
+            || (0..count).filter(|i| insert(&index, &i.to_be_bytes(), &epoch::pin())).count();
+        let handles: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().map(|h| h.join().unwrap() as u64).sum()
+    });
+    assert_eq!(won, count);
+    drain(&index);
+}

@@ -1,0 +1,121 @@
+//! Keys as the tree compares them: a few big-endian words inline, the whole string only on a tie.
+//!
+//! Zero padding keeps the order: where two padded prefixes differ, the strings differ in the same
+//! direction, because a string that ended earlier is the smaller one. Where they are equal, a key
+//! of fixed length that fits is equal too; any other key is compared in full.
+
+#![forbid(unsafe_code)]
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+/// The shape that all keys of one index share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyShape {
+    /// Every key has exactly this many bytes.
+    Fixed(usize),
+    /// Keys have any length.
+    Variable,
+}
+
+/// An entry that carries its own key.
+pub trait Keyed {
+    /// The key's bytes, in an encoding whose byte order is the key order. They never change while
+    /// the entry is linked into an index.
+    fn key(&self) -> &[u8];
+}
+
+/// A position between keys to search for.
+///
+/// With `full`, it is that key. Without, it is the smallest key with these words, which for a
+/// fixed-length key that fits the words is the key itself.
+#[derive(Clone, Copy)]
+pub(super) struct Probe<'k, const W: usize> {
+    pub words: [u64; W],
+    pub full: Option<&'k [u8]>,
+}
+
+impl<const W: usize> Probe<'_, W> {
+    /// Compares two positions. A position without its full key lies below all keys that share its
+    /// words.
+    #[inline]
+    pub fn cmp(&self, other: &Probe<'_, W>) -> Ordering {
+        self.words.cmp(&other.words).then_with(|| self.full.cmp(&other.full))
+    }
+}
+
+/// The first `8 * W` bytes of `key` as big-endian words, padded with zeros.
+#[inline]
+pub(super) fn words<const W: usize>(key: &[u8]) -> [u64; W] {
+    std::array::from_fn(|i| word(key, i * 8))
+}
+
+#[inline]
+fn word(key: &[u8], start: usize) -> u64 {
+    if let Some(bytes) = key.get(start..start + 8) {
+        u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
+    } else if key.len() <= start {
+        0
+    } else {
+        tail(key, start)
+    }
+}
+
+/// The last, partial word, read in one or two loads that may overlap what came before.
+#[inline]
+fn tail(key: &[u8], start: usize) -> u64 {
+    let missing_bits = 8 * (start + 8 - key.len()) as u32;
+    if let Some(last) = key.last_chunk::<8>() {
+        u64::from_be_bytes(*last) << missing_bits
+    } else if let (Some(head), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        let head = u64::from(u32::from_be_bytes(*head)) << 32;
+        head | u64::from(u32::from_be_bytes(*last)) << missing_bits
+    } else {
+        key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)) << missing_bits
+    }
+}
+
+/// Turns bounds of any length into bounds of exactly `length` bytes that admit the same keys of
+/// that length. The returned bytes are what the words of a fixed-length probe are made of: a
+/// shorter bound is padded by `words`, a longer one is cut here.
+pub(super) fn fit_lower(bound: Bound<&[u8]>, length: usize) -> Bound<&[u8]> {
+    match bound {
+        // A proper prefix lies below every key that starts with it.
+        Bound::Excluded(key) if key.len() < length => Bound::Included(key),
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > length => {
+            Bound::Excluded(&key[..length])
+        }
+        other => other,
+    }
+}
+
+/// As [`fit_lower`], for the upper end.
+pub(super) fn fit_upper(bound: Bound<&[u8]>, length: usize) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) if key.len() < length => Bound::Excluded(key),
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > length => {
+            Bound::Included(&key[..length])
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_keep_the_byte_order(a in prop::collection::vec(0u8..3, 0..40),
+                                     b in prop::collection::vec(0u8..3, 0..40)) {
+            let by_words = words::<4>(&a).cmp(&words::<4>(&b));
+            prop_assert!(by_words == Ordering::Equal || by_words == a.cmp(&b));
+            let mut padded = a.clone();
+            padded.resize(32, 0);
+            let expected: Vec<u64> = padded.chunks(8)
+                .map(|c| u64::from_be_bytes(c.try_into().unwrap())).collect();
+            prop_assert_eq!(&words::<4>(&a)[..], &expected[..]);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The ordered index: a B+tree with optimistic lock coupling whose leaves have versions, so that
+//! a transaction can tell later whether a key range that it saw is unchanged, and gap payloads,
+//! where a concurrency control keeps the stamps of what is *not* there.
+//!
+//! The index stores pointers to entries that the caller owns. It reads an entry's key only where
+//! the inline words do not decide. Everything read through it is bound to an epoch guard.
+//!
+//! # Phantoms
+//! A lookup that finds nothing and a scan report the leaves that they saw, with versions. As long
+//! as [`Leaf::is_current`] holds for all of them, the set of keys in the looked-up range is what it
+//! was. A transaction that inserts carries its own changes over into its set of observed leaves
+//! with what [`Insertion`] says. Entries that stand for deleted rows are the caller's business.
+
+mod key;
+mod node;
+mod scan;
+mod shrink;
+#[cfg(test)]
+mod stress;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod version;
+
+use std::ops::{Bound, ControlFlow};
+use std::ptr::NonNull;
+
+use crossbeam_epoch::Guard;
+
+pub use key::{KeyShape, Keyed};
+use key::{fit_lower, fit_upper};
+use node::LeafHead;
+use scan::Range;
+pub use scan::Visit;
+use tree::Tree;
+pub(super) use version::Backoff;
+
+/// What happens to gap payloads when leaves are split and joined.
+///
+/// Both leaves are locked during the call. A payload that threads also change without a lock must
+/// be changed by sequentially consistent operations followed by [`Leaf::is_current`]: if that
+/// holds, the change came before the call and is seen by it. The hooks must not panic, nor use
+/// the index.
+pub trait GapHooks<G> {
+    /// The upper part of `from`'s key range goes to a new leaf with payload `to`.
+    fn split(&self, from: &G, to: &G);
+    /// The whole key range of `from` goes to the leaf with payload `into`.
+    fn merge(&self, into: &G, from: &G);
+}
+
+/// For payloads that need no care, such as `()`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHooks;
+
+impl<G> GapHooks<G> for NoHooks {
+    fn split(&self, _from: &G, _to: &G) {}
+    fn merge(&self, _into: &G, _from: &G) {}
+}
+
+/// A leaf as it was observed. Valid while the guard is pinned, even if the leaf leaves the tree.
+pub struct Leaf<'g, G> {
+    head: &'g LeafHead<G>,
+    version: u64,
+}
+
+impl<G> Clone for Leaf<'_, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G> Copy for Leaf<'_, G> {}
+
+impl<'g, G> Leaf<'g, G> {
+    /// The gap payload of the leaf's key range.
+    pub fn gap(&self) -> &'g G {
+        &self.head.gap
+    }
+
+    /// The version at which the leaf was observed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The leaf's version word now, by a sequentially consistent load. It equals no observed
+    /// version while the leaf is locked, or after it has left the tree.
+    pub fn current(&self) -> u64 {
+        self.head.head.version.current()
+    }
+
+    /// Whether the leaf, with its key range, is as it was observed.
+    pub fn is_current(&self) -> bool {
+        self.current() == self.version
+    }
+
+    /// Identifies the leaf while the guard is pinned.
+    pub fn id(&self) -> usize {
+        self.as_raw().id()
+    }
+
+    /// The leaf without its lifetime, to be kept while the guard stays pinned.
+    pub fn as_raw(&self) -> RawLeaf<G> {
+        RawLeaf(NonNull::from(self.head))
+    }
+
+    /// The leaf again, as observed at `version`.
+    ///
+    /// # Safety
+    /// `raw` came from [`Leaf::as_raw`], and the guard of that leaf has been pinned ever since.
+    pub unsafe fn from_raw(raw: RawLeaf<G>, version: u64) -> Leaf<'g, G> {
+        // SAFETY: leaves are retired through the epoch, and the caller stayed pinned.
+        Leaf { head: unsafe { raw.0.as_ref() }, version }
+    }
+}
+
+/// A leaf without its lifetime, as a transaction keeps it in its set of observed leaves.
+pub struct RawLeaf<G>(NonNull<LeafHead<G>>);
+
+impl<G> Clone for RawLeaf<G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G> Copy for RawLeaf<G> {}
+
+impl<G> RawLeaf<G> {
+    /// As [`Leaf::id`].
+    pub fn id(&self) -> usize {
+        self.0.addr().get()
+    }
+}
+
+// SAFETY: the pointer by itself does nothing; to follow it is unsafe, and then gives no more than
+// a shared reference.
+unsafe impl<G: Send + Sync> Send for RawLeaf<G> {}
+// SAFETY: as above.
+unsafe impl<G: Send + Sync> Sync for RawLeaf<G> {}
+
+/// What an insertion did to the leaves.
+pub struct Insertion<'g, G> {
+    /// The leaf that held the key's place, at the version after this insertion.
+    pub leaf: Leaf<'g, G>,
+    /// Its version just before. Whoever observed exactly this version may replace it by the new
+    /// one, and must then observe the sibling as well.
+    pub version_before: u64,
+    /// The new leaf that took over the upper part of the key range, if the leaf was split.
+    pub sibling: Option<Leaf<'g, G>>,
+    /// Whether the new entry went to the sibling.
+    pub in_sibling: bool,
+}
+
+impl<'g, G> Insertion<'g, G> {
+    /// The leaf that holds the new entry.
+    pub fn holder(&self) -> Leaf<'g, G> {
+        self.sibling.filter(|_| self.in_sibling).unwrap_or(self.leaf)
+    }
+}
+
+/// The outcome of an insertion.
+pub enum Inserted<'g, E, G> {
+    /// The entry is linked.
+    New(Insertion<'g, G>),
+    /// The key is taken by this entry, in this leaf; nothing was changed.
+    Exists(&'g E, Leaf<'g, G>),
+}
+
+/// An ordered index of entries `E`, with a gap payload `G` per leaf.
+pub struct OrderedIndex<E, G>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    shape: KeyShape,
+    tree: Shaped<E, G>,
+}
+
+/// The tree for a key shape: inline words, entries a leaf, children an inner node, full keys.
+enum Shaped<E, G>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    One(Tree<E, G, 1, 32, 64, 0>),
+    Two(Tree<E, G, 2, 32, 32, 0>),
+    Four(Tree<E, G, 4, 32, 32, 0>),
+    Long(Tree<E, G, 4, 32, 32, 32>),
+}
+
+macro_rules! with_tree {
+    ($shaped:expr, $tree:ident => $body:expr) => {
+        match $shaped {
+            Shaped::One($tree) => $body,
+            Shaped::Two($tree) => $body,
+            Shaped::Four($tree) => $body,
+            Shaped::Long($tree) => $body,
+        }
+    };
+}
+
+// SAFETY: the index holds pointers to entries and owns payloads. Threads that share it get shared
+// references to both, and whichever thread collects a retired leaf drops its payload.
+unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Send
+    for OrderedIndex<E, G>
+{
+}
+// SAFETY: as above.
+unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Sync
+    for OrderedIndex<E, G>
+{
+}
+
+impl<E, G> OrderedIndex<E, G>
+where
+    E: Keyed + Send + Sync + 'static,
+    G: Default + Send + Sync + 'static,
+{
+    /// An empty index for keys of this shape.
+    pub fn new(shape: KeyShape) -> Self {
+        let tree = match shape {
+            KeyShape::Fixed(0..=8) => Shaped::One(Tree::new()),
+            KeyShape::Fixed(9..=16) => Shaped::Two(Tree::new()),
+            KeyShape::Fixed(17..=32) => Shaped::Four(Tree::new()),
+            KeyShape::Fixed(_) | KeyShape::Variable => Shaped::Long(Tree::new()),
+        };
+        OrderedIndex { shape, tree }
+    }
+
+    #[inline]
+    fn check(&self, key: &[u8]) {
+        if let KeyShape::Fixed(length) = self.shape {
+            assert!(key.len() == length, "a key of {} bytes where all have {length}", key.len());
+        }
+    }
+
+    /// The entry under `key`, if there is one, and the leaf that holds or would hold it.
+    ///
+    /// # Panics
+    /// If the key's length does not fit the index's shape, as all functions here that take a key.
+    #[inline]
+    pub fn get<'g>(&self, key: &[u8], guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
+        self.check(key);
+        with_tree!(&self.tree, tree => tree.get(&tree.probe(key), guard))
+    }
+
+    /// The entry under `key`, if there is one.
+    #[inline]
+    pub fn find<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<&'g E> {
+        self.get(key, guard).0
+    }
+
+    /// Links `entry` under `key` unless the key is taken.
+    ///
+    /// # Safety
+    /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
+    /// is unlinked by [`OrderedIndex::remove`] *and* has then been retired through
+    /// [`crossbeam_epoch`], or until the index is gone and so are all guards pinned before.
+    pub unsafe fn insert<'g>(
+        &self,
+        key: &[u8],
+        entry: *const E,
+        hooks: &impl GapHooks<G>,
+        guard: &'g Guard,
+    ) -> Inserted<'g, E, G> {
+        self.check(key);
+        // SAFETY: passed on to the caller.
+        with_tree!(&self.tree, tree => unsafe {
+            tree.insert(&tree.probe(key), entry, hooks, guard)
+        })
+    }
+
+    /// Unlinks `entry` if it is the one under `key`; says whether it was. The leaf's version
+    /// changes; a leaf that becomes empty is given back, its gap joined to its neighbour's.
+    pub fn remove(
+        &self,
+        key: &[u8],
+        entry: *const E,
+        hooks: &impl GapHooks<G>,
+        guard: &Guard,
+    ) -> bool {
+        self.remove_with(key, entry, hooks, |_| (), guard)
+    }
+
+    /// As [`OrderedIndex::remove`]. `leave` is called on the gap payload of the entry's leaf,
+    /// under its lock, just before the entry goes: it raises the gap to what the entry knew. It
+    /// must not panic, nor use the index.
+    pub fn remove_with(
+        &self,
+        key: &[u8],
+        entry: *const E,
+        hooks: &impl GapHooks<G>,
+        leave: impl FnOnce(&G),
+        guard: &Guard,
+    ) -> bool {
+        self.check(key);
+        with_tree!(&self.tree, tree => tree.remove(&tree.probe(key), entry, hooks, leave, guard))
+    }
+
+    /// Visits every leaf whose key range meets the range from `lower` to `upper`, even one with
+    /// no entry in it, in key order or, if `descending`, in the opposite order. `visit` gets the
+    /// leaf and those of its entries that lie in the range, in scan order: one consistent
+    /// snapshot of the leaf at its version. It may use the index.
+    ///
+    /// Every later insertion of a key inside the range (up to where `visit` broke off) changes
+    /// the version of at least one visited leaf. A leaf may be visited twice if the tree changes
+    /// during the scan; entries never are. Bounds may have any length.
+    pub fn scan<'g>(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        descending: bool,
+        guard: &'g Guard,
+        visit: Visit<'_, 'g, E, G>,
+    ) {
+        let (lower, upper) = match self.shape {
+            KeyShape::Fixed(length @ 0..=32) => {
+                (fit_lower(lower, length), fit_upper(upper, length))
+            }
+            _ => (lower, upper),
+        };
+        with_tree!(&self.tree, tree => {
+            let probe = |key| tree.probe(key);
+            let range = Range { lower: lower.map(probe), upper: upper.map(probe), descending };
+            tree.scan(range, guard, visit);
+        });
+    }
+
+    /// Calls `visit` for every entry in key order. Entries linked or unlinked meanwhile may or
+    /// may not be seen.
+    pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {
+        self.scan(Bound::Unbounded, Bound::Unbounded, false, guard, &mut |_, entries| {
+            entries.iter().for_each(|entry| visit(entry));
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The number of entries; exact when nobody changes the index meanwhile. Walks all leaves.
+    pub fn len_estimate(&self, guard: &Guard) -> usize {
+        let mut total = 0;
+        self.scan(Bound::Unbounded, Bound::Unbounded, false, guard, &mut |_, entries| {
+            total += entries.len();
+            ControlFlow::Continue(())
+        });
+        total
+    }
+}
+
+impl<E, G> Drop for OrderedIndex<E, G>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    fn drop(&mut self) {
+        with_tree!(&mut self.tree, tree => tree.retire());
+    }
+}

@@ -1,0 +1,366 @@
+//! The two kinds of nodes, made of atomic fields.
+//!
+//! Readers look at nodes that are being changed and find out afterwards; so every field that
+//! changes is an atomic. Words and counts are relaxed: the version word orders them. Pointers are
+//! stored with Release and loaded with Acquire, because a reader may follow one before it has
+//! validated the version. What makes that sound: a slot holds, at every moment, either null or a
+//! pointer that had not been retired when it was overwritten; vacated slots are set to null.
+
+use std::hint::select_unpredictable;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use super::key::{Keyed, Probe};
+use super::version::Version;
+
+/// What all nodes begin with. Counts are written under the node's lock and read by everyone.
+#[repr(C)]
+pub(super) struct Head {
+    pub version: Version,
+    count: AtomicU32,
+    /// Leaf: the slot of the newest entry, a hint for choosing where to split.
+    last: AtomicU32,
+    /// 0 for a leaf; never changes.
+    pub level: u32,
+}
+
+impl Head {
+    fn new(level: u32) -> Self {
+        Head { version: Version::new(), count: AtomicU32::new(0), last: AtomicU32::new(0), level }
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) as usize
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(count as u32, Ordering::Relaxed);
+    }
+}
+
+/// The part of a leaf that does not depend on the key shape: what a [`super::Leaf`] refers to.
+#[repr(C)]
+pub(super) struct LeafHead<G> {
+    pub head: Head,
+    pub gap: G,
+}
+
+/// A leaf: up to `L` entries in key order.
+#[repr(C, align(64))]
+pub(super) struct LeafNode<E, G, const W: usize, const L: usize> {
+    pub top: LeafHead<G>,
+    words: [[AtomicU64; W]; L],
+    entries: [AtomicPtr<E>; L],
+}
+
+impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
+    LeafNode<E, G, W, L>
+{
+    pub fn new() -> Box<Self> {
+        Box::new(LeafNode {
+            top: LeafHead { head: Head::new(0), gap: G::default() },
+            words: [const { [const { AtomicU64::new(0) }; W] }; L],
+            entries: [const { AtomicPtr::new(null_mut()) }; L],
+        })
+    }
+
+    #[inline]
+    pub fn version(&self) -> &Version {
+        &self.top.head.version
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.top.head.count().min(L)
+    }
+
+    #[inline]
+    pub fn entry(&self, slot: usize) -> *const E {
+        self.entries[slot].load(Ordering::Acquire)
+    }
+
+    pub fn words_at(&self, slot: usize) -> [u64; W] {
+        std::array::from_fn(|i| self.words[slot][i].load(Ordering::Relaxed))
+    }
+
+    /// Whether the newest entry stands just before `slot`: the mark of an ascending run.
+    pub fn continues_run(&self, slot: usize) -> bool {
+        self.top.head.last.load(Ordering::Relaxed) as usize + 1 == slot
+    }
+
+    /// The first slot whose key is at or above `probe`.
+    ///
+    /// # Safety
+    /// The caller is pinned, and entries are retired through the epoch after they are unlinked.
+    #[inline]
+    pub unsafe fn lower_bound(&self, probe: &Probe<'_, W>, count: usize) -> usize {
+        // SAFETY: passed on to the caller.
+        partition(count, |slot| unsafe { self.below(slot, probe) })
+    }
+
+    #[inline(always)]
+    unsafe fn below(&self, slot: usize, probe: &Probe<'_, W>) -> bool {
+        for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
+            let word = word.load(Ordering::Relaxed);
+            if W == 1 && probe.full.is_none() {
+                return word < wanted;
+            }
+            if word != wanted {
+                return word < wanted;
+            }
+        }
+        let Some(full) = probe.full else { return false };
+        // SAFETY: passed on to the caller.
+        unsafe { self.key_at(slot) }.is_some_and(|key| key < full)
+    }
+
+    /// Whether `slot` holds exactly the key of `probe`.
+    ///
+    /// # Safety
+    /// As for [`LeafNode::lower_bound`].
+    #[inline]
+    pub unsafe fn holds(&self, slot: usize, count: usize, probe: &Probe<'_, W>) -> bool {
+        if slot >= count || self.words_at(slot) != probe.words {
+            return false;
+        }
+        let Some(full) = probe.full else { return true };
+        // SAFETY: passed on to the caller.
+        unsafe { self.key_at(slot) }.is_some_and(|key| key == full)
+    }
+
+    /// # Safety
+    /// As for [`LeafNode::lower_bound`].
+    pub unsafe fn key_at<'g>(&self, slot: usize) -> Option<&'g [u8]>
+    where
+        E: 'g,
+    {
+        // SAFETY: a non-null slot held a linked entry when it was loaded, the caller's pin keeps
+        // that entry alive, and its key does not change.
+        unsafe { self.entry(slot).as_ref() }.map(Keyed::key)
+    }
+
+    fn put(&self, slot: usize, words: &[u64; W], entry: *mut E) {
+        for (field, &word) in self.words[slot].iter().zip(words) {
+            field.store(word, Ordering::Relaxed);
+        }
+        self.entries[slot].store(entry, Ordering::Release);
+    }
+
+    /// Inserts before `slot`. The lock is held, or the leaf is not yet linked.
+    pub fn insert_at(&self, slot: usize, words: &[u64; W], entry: *const E) {
+        let count = self.count();
+        for i in (slot..count).rev() {
+            self.put(i + 1, &self.words_at(i), self.entry(i).cast_mut());
+        }
+        self.put(slot, words, entry.cast_mut());
+        self.top.head.last.store(slot as u32, Ordering::Relaxed);
+        self.top.head.set_count(count + 1);
+    }
+
+    /// Takes the entry of `slot` out. The lock is held.
+    pub fn remove_at(&self, slot: usize) {
+        let count = self.count();
+        for i in slot + 1..count {
+            self.put(i - 1, &self.words_at(i), self.entry(i).cast_mut());
+        }
+        self.entries[count - 1].store(null_mut(), Ordering::Release);
+        self.top.head.set_count(count - 1);
+    }
+
+    /// Moves the entries from `cut` on into `right`, which is empty and not yet linked. The lock
+    /// is held.
+    pub fn move_tail(&self, cut: usize, right: &Self) {
+        let count = self.count();
+        for i in cut..count {
+            right.put(i - cut, &self.words_at(i), self.entry(i).cast_mut());
+        }
+        for slot in &self.entries[cut..count] {
+            slot.store(null_mut(), Ordering::Release);
+        }
+        right.top.head.set_count(count - cut);
+        self.top.head.set_count(cut);
+    }
+}
+
+/// A separator's full key, for the rare case that its words do not tell two neighbours apart.
+pub(super) type FullKey = Box<[u8]>;
+
+/// Owned by the inner node whose slot it stands in; retired through the epoch.
+#[derive(Clone, Copy)]
+pub(super) struct Separator<const W: usize> {
+    pub words: [u64; W],
+    pub full: *mut FullKey,
+}
+
+/// An inner node: up to `N` children, separator `i` between the children `i` and `i + 1`. `B` is
+/// `N` where separators can need their full key, and 0 where they cannot.
+#[repr(C, align(64))]
+pub(super) struct InnerNode<const W: usize, const N: usize, const B: usize> {
+    pub head: Head,
+    words: [[AtomicU64; W]; N],
+    full: [AtomicPtr<FullKey>; B],
+    children: [AtomicPtr<Head>; N],
+}
+
+impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
+    pub fn new(level: u32) -> Box<Self> {
+        Box::new(InnerNode {
+            head: Head::new(level),
+            words: [const { [const { AtomicU64::new(0) }; W] }; N],
+            full: [const { AtomicPtr::new(null_mut()) }; B],
+            children: [const { AtomicPtr::new(null_mut()) }; N],
+        })
+    }
+
+    /// A new root above two children.
+    pub fn above(
+        left: *mut Head,
+        separator: &Separator<W>,
+        right: *mut Head,
+        level: u32,
+    ) -> Box<Self> {
+        let node = Self::new(level);
+        node.children[0].store(left, Ordering::Relaxed);
+        node.put(0, separator, right);
+        node.head.set_count(2);
+        node
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.head.count().clamp(1, N)
+    }
+
+    #[inline]
+    pub fn child(&self, slot: usize) -> *mut Head {
+        self.children[slot].load(Ordering::Acquire)
+    }
+
+    fn full_at(&self, slot: usize) -> *mut FullKey {
+        if B == 0 { null_mut() } else { self.full[slot].load(Ordering::Acquire) }
+    }
+
+    pub fn separator(&self, slot: usize) -> Separator<W> {
+        let words = std::array::from_fn(|i| self.words[slot][i].load(Ordering::Relaxed));
+        Separator { words, full: self.full_at(slot) }
+    }
+
+    /// The separator as a position to search for.
+    ///
+    /// # Safety
+    /// The caller is pinned for `'g`.
+    pub unsafe fn fence<'g>(&self, slot: usize) -> Probe<'g, W> {
+        let Separator { words, full } = self.separator(slot);
+        // SAFETY: a full key that a slot held when it was loaded is retired through the epoch.
+        Probe { words, full: unsafe { full.as_ref() }.map(|key| &**key) }
+    }
+
+    /// The child whose range holds `probe`: as many as there are separators at or below it.
+    ///
+    /// # Safety
+    /// The caller is pinned.
+    #[inline]
+    pub unsafe fn route(&self, probe: &Probe<'_, W>, count: usize) -> usize {
+        if B == 0 {
+            return partition(count - 1, |slot| {
+                for (word, &wanted) in self.words[slot].iter().zip(&probe.words) {
+                    let word = word.load(Ordering::Relaxed);
+                    if W == 1 || word != wanted {
+                        return word <= wanted;
+                    }
+                }
+                true
+            });
+        }
+        // SAFETY: passed on to the caller.
+        partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_le())
+    }
+
+    /// The child whose range ends at or holds what lies just below `probe`.
+    ///
+    /// # Safety
+    /// The caller is pinned.
+    pub unsafe fn route_below(&self, probe: &Probe<'_, W>, count: usize) -> usize {
+        // SAFETY: passed on to the caller.
+        partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_lt())
+    }
+
+    /// Puts a separator and the child to its right.
+    fn put(&self, slot: usize, separator: &Separator<W>, right: *mut Head) {
+        for (field, &word) in self.words[slot].iter().zip(&separator.words) {
+            field.store(word, Ordering::Relaxed);
+        }
+        if B != 0 {
+            self.full[slot].store(separator.full, Ordering::Release);
+        }
+        self.children[slot + 1].store(right, Ordering::Release);
+    }
+
+    fn clear(&self, slot: usize) {
+        if B != 0 {
+            self.full[slot].store(null_mut(), Ordering::Release);
+        }
+        self.children[slot + 1].store(null_mut(), Ordering::Release);
+    }
+
+    /// Links `right` behind child `slot`. The lock is held and the node is not full.
+    pub fn insert_child(&self, slot: usize, separator: &Separator<W>, right: *mut Head) {
+        let count = self.count();
+        for i in (slot..count - 1).rev() {
+            self.put(i + 1, &self.separator(i), self.child(i + 1));
+        }
+        self.put(slot, separator, right);
+        self.head.set_count(count + 1);
+    }
+
+    /// Unlinks child `slot`, whose range goes to its left neighbour, or to its right one if it is
+    /// the first. Gives the separator's full key, which nobody owns then. The lock is held and
+    /// there are at least two children.
+    pub fn remove_child(&self, slot: usize) -> *mut FullKey {
+        let count = self.count();
+        let gone = slot.saturating_sub(1);
+        let full = self.full_at(gone);
+        if slot == 0 {
+            self.children[0].store(self.child(1), Ordering::Release);
+        }
+        for i in gone + 1..count - 1 {
+            self.put(i - 1, &self.separator(i), self.child(i + 1));
+        }
+        self.clear(count - 2);
+        self.head.set_count(count - 1);
+        full
+    }
+
+    /// Moves the children from `cut` on into `right`, which is new; gives the separator between
+    /// the halves, which nobody owns then. The lock is held and `0 < cut < count`.
+    pub fn move_tail(&self, cut: usize, right: &Self) -> Separator<W> {
+        let count = self.count();
+        let middle = self.separator(cut - 1);
+        right.children[0].store(self.child(cut), Ordering::Release);
+        for i in cut..count - 1 {
+            right.put(i - cut, &self.separator(i), self.child(i + 1));
+        }
+        for i in cut - 1..count - 1 {
+            self.clear(i);
+        }
+        right.head.set_count(count - cut);
+        self.head.set_count(cut);
+        middle
+    }
+}
+
+/// The first of `0..count` for which `below` is false; `below` is true up to there.
+///
+/// The loop's trip count depends on `count` only, and each step selects without a branch, since
+/// the outcome of a comparison is what a processor cannot predict here.
+#[inline(always)]
+fn partition(count: usize, below: impl Fn(usize) -> bool) -> usize {
+    let (mut base, mut size) = (0, count);
+    while size > 1 {
+        let half = size / 2;
+        base = select_unpredictable(below(base + half - 1), base + half, base);
+        size -= half;
+    }
+    base + usize::from(size == 1 && below(base))
+}

@@ -1,0 +1,260 @@
+//! Range scans, leaf by leaf.
+//!
+//! Each leaf is reported as one consistent snapshot. The scan goes on from the fence that bounded
+//! the leaf when it was read: since a leaf's key range changes only with its version, the ranges
+//! of the reported leaves, at the reported versions, leave no key of the scanned range uncovered.
+
+use std::ops::{Bound, ControlFlow};
+
+use crossbeam_epoch::Guard;
+use smallvec::SmallVec;
+
+use super::Leaf;
+use super::key::{Keyed, Probe};
+use super::node::{Head, InnerNode, LeafNode};
+use super::tree::{Arrival, Tree};
+
+/// What a scan calls for each leaf, with those of its entries that lie in the range; it may break
+/// off.
+pub type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
+
+/// The range that is still to be scanned, as positions to search for.
+pub(super) struct Range<'k, const W: usize> {
+    pub lower: Bound<Probe<'k, W>>,
+    pub upper: Bound<Probe<'k, W>>,
+    pub descending: bool,
+}
+
+/// Where the next leaf is.
+#[derive(Clone, Copy)]
+enum Cursor<'k, const W: usize> {
+    First,
+    Last,
+    Holding(Probe<'k, W>),
+    Below(Probe<'k, W>),
+}
+
+/// The leaf in hand and its surroundings.
+struct Place<'g, E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
+    leaf: &'g LeafNode<E, G, W, L>,
+    version: u64,
+    /// Its parent, with the parent's version, the leaf's index and the number of children.
+    parent: Option<(&'g InnerNode<W, N, B>, u64, usize, usize)>,
+    /// The parent's own fence on the far side, seen in the scan's direction.
+    outer: Option<Probe<'g, W>>,
+    /// The leaf's fence on the far side.
+    fence: Option<Probe<'g, W>>,
+}
+
+impl<'k, const W: usize> Range<'k, W> {
+    fn start(&self) -> Cursor<'k, W> {
+        match (self.descending, &self.lower, &self.upper) {
+            (false, Bound::Unbounded, _) => Cursor::First,
+            (false, Bound::Included(key) | Bound::Excluded(key), _) => Cursor::Holding(*key),
+            (true, _, Bound::Unbounded) => Cursor::Last,
+            (true, _, Bound::Included(key)) => Cursor::Holding(*key),
+            (true, _, Bound::Excluded(key)) => Cursor::Below(*key),
+        }
+    }
+
+    /// Leaves only what lies beyond `fence`.
+    fn advance(&mut self, fence: Probe<'k, W>) {
+        if self.descending {
+            self.upper = Bound::Excluded(fence);
+        } else {
+            self.lower = Bound::Included(fence);
+        }
+    }
+
+    /// Whether the range goes on beyond a leaf that ends at `fence`.
+    fn continues(&self, fence: &Probe<'_, W>) -> bool {
+        if self.descending {
+            match &self.lower {
+                Bound::Unbounded => true,
+                Bound::Included(key) | Bound::Excluded(key) => key.cmp(fence).is_lt(),
+            }
+        } else {
+            match &self.upper {
+                Bound::Unbounded => true,
+                Bound::Included(key) => key.cmp(fence).is_ge(),
+                Bound::Excluded(key) => key.cmp(fence).is_gt(),
+            }
+        }
+    }
+
+    /// The slots of `leaf` that lie in the range.
+    ///
+    /// # Safety
+    /// The caller is pinned.
+    unsafe fn slots<E: Keyed + 'static, G: Default + 'static, const L: usize>(
+        &self,
+        leaf: &LeafNode<E, G, W, L>,
+    ) -> (usize, usize) {
+        let count = leaf.count();
+        // SAFETY: the caller is pinned.
+        let at = |key: &Probe<'_, W>| unsafe { leaf.lower_bound(key, count) };
+        // SAFETY: the caller is pinned.
+        let behind = |key| at(key) + usize::from(unsafe { leaf.holds(at(key), count, key) });
+        let from = match &self.lower {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => at(key),
+            Bound::Excluded(key) => behind(key),
+        };
+        let to = match &self.upper {
+            Bound::Unbounded => count,
+            Bound::Included(key) => behind(key),
+            Bound::Excluded(key) => at(key),
+        };
+        (from, to.max(from))
+    }
+}
+
+impl<E, G, const W: usize, const L: usize, const N: usize, const B: usize> Tree<E, G, W, L, N, B>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    /// Visits every leaf whose key range meets `range`, in its direction.
+    pub fn scan<'g>(&self, range: Range<'_, W>, guard: &'g Guard, visit: Visit<'_, 'g, E, G>) {
+        // Its own binding, whose lifetime is short enough for the fences too.
+        let mut range = range;
+        let mut entries: SmallVec<[&'g E; 32]> = SmallVec::new();
+        'descend: loop {
+            let Some(mut place) = self.try_place(range.start(), range.descending, guard) else {
+                continue;
+            };
+            loop {
+                if !snapshot(&range, &place, &mut entries) {
+                    continue 'descend;
+                }
+                let leaf = Leaf { head: &place.leaf.top, version: place.version };
+                if visit(leaf, &entries).is_break() {
+                    return;
+                }
+                let Some(fence) = place.fence else { return };
+                if !range.continues(&fence) {
+                    return;
+                }
+                // What a changed tree moves behind the fence has been reported already.
+                range.advance(fence);
+                match place.next(range.descending) {
+                    Some(next) => place = next,
+                    None => continue 'descend,
+                }
+            }
+        }
+    }
+
+    /// One attempt to descend to `cursor`, noting the fences on the far side.
+    fn try_place<'g>(
+        &self,
+        cursor: Cursor<'_, W>,
+        descending: bool,
+        guard: &'g Guard,
+    ) -> Option<Place<'g, E, G, W, L, N, B>> {
+        let mut parent = None;
+        let mut outer = None;
+        let mut fence = None;
+        let Arrival { leaf, version, .. } = self.try_descend(guard, |inner, version, count| {
+            // SAFETY: the guard is pinned.
+            let index = unsafe {
+                match &cursor {
+                    Cursor::First => 0,
+                    Cursor::Last => count - 1,
+                    Cursor::Holding(probe) => inner.route(probe, count),
+                    Cursor::Below(probe) => inner.route_below(probe, count),
+                }
+            };
+            outer = fence;
+            // SAFETY: the guard is pinned.
+            fence = unsafe { fence_of(inner, index, count, descending) }.or(outer);
+            parent = Some((inner, version, index, count));
+            index
+        })?;
+        Some(Place { leaf, version, parent, outer, fence })
+    }
+}
+
+/// The separator on the far side of child `index`, if the node holds it.
+///
+/// # Safety
+/// The caller is pinned for `'g`.
+unsafe fn fence_of<'g, const W: usize, const N: usize, const B: usize>(
+    inner: &InnerNode<W, N, B>,
+    index: usize,
+    count: usize,
+    descending: bool,
+) -> Option<Probe<'g, W>> {
+    // SAFETY: passed on to the caller.
+    match (descending, index) {
+        (true, 0) => None,
+        (true, _) => Some(unsafe { inner.fence(index - 1) }),
+        (false, _) if index + 1 == count => None,
+        (false, _) => Some(unsafe { inner.fence(index) }),
+    }
+}
+
+/// Collects the entries of the leaf that lie in the range, in scan order; false if the leaf
+/// changed meanwhile.
+fn snapshot<
+    'g,
+    E: Keyed + 'static,
+    G: Default + 'static,
+    const W: usize,
+    const L: usize,
+    const N: usize,
+    const B: usize,
+>(
+    range: &Range<'_, W>,
+    place: &Place<'g, E, G, W, L, N, B>,
+    entries: &mut SmallVec<[&'g E; 32]>,
+) -> bool {
+    entries.clear();
+    let leaf = place.leaf;
+    // SAFETY: `'g` is the lifetime of a pinned guard.
+    let (from, to) = unsafe { range.slots(leaf) };
+    for slot in from..to {
+        // SAFETY: a non-null slot held a linked entry when it was loaded, and the guard is pinned.
+        match unsafe { leaf.entry(slot).as_ref() } {
+            Some(entry) => entries.push(entry),
+            None => return false,
+        }
+    }
+    if range.descending {
+        entries.reverse();
+    }
+    leaf.version().validate(place.version)
+}
+
+impl<'g, E, G, const W: usize, const L: usize, const N: usize, const B: usize>
+    Place<'g, E, G, W, L, N, B>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    /// The next leaf below the same parent, if there is one and the parent has not changed.
+    fn next(&self, descending: bool) -> Option<Self> {
+        let (inner, version, index, count) = self.parent?;
+        let index = if descending { index.checked_sub(1)? } else { index + 1 };
+        if index >= count {
+            return None;
+        }
+        let child = inner.child(index);
+        // SAFETY: a non-null child was linked when it was loaded, and `'g` is that of a guard.
+        let head: &Head = unsafe { child.as_ref() }?;
+        // SAFETY: `'g` is the lifetime of a pinned guard.
+        let fence = unsafe { fence_of(inner, index, count, descending) }.or(self.outer);
+        let leaf_version = head.version.read()?;
+        if !inner.head.version.validate(version) {
+            return None;
+        }
+        Some(Place {
+            // SAFETY: validated, so this is a child of the parent of leaves.
+            leaf: unsafe { &*child.cast() },
+            version: leaf_version,
+            parent: Some((inner, version, index, count)),
+            outer: self.outer,
+            fence,
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Removing entries, and giving back leaves that have become empty.
+
+use std::sync::atomic::Ordering;
+
+use crossbeam_epoch::Guard;
+use smallvec::SmallVec;
+
+use super::GapHooks;
+use super::key::{Keyed, Probe};
+use super::node::{FullKey, Head, InnerNode, LeafNode};
+use super::tree::{Arrival, Path, Step, Tree};
+use super::version::{Backoff, Version};
+
+/// How often to try to unlink an empty leaf while others change its surroundings. A leaf that
+/// stays costs memory only, and is unlinked when it next becomes empty.
+const RECLAIM_ATTEMPTS: u32 = 64;
+
+/// Locks held, released unchanged unless the change is completed.
+struct Locks<'g>(SmallVec<[(&'g Version, u64); 16]>);
+
+impl<'g> Locks<'g> {
+    fn take(&mut self, version: &'g Version, observed: u64) -> Option<()> {
+        version.try_lock(observed).then(|| self.0.push((version, observed)))
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        for (version, observed) in self.0.drain(..) {
+            version.unlock_unchanged(observed);
+        }
+    }
+}
+
+impl<E, G, const W: usize, const L: usize, const N: usize, const B: usize> Tree<E, G, W, L, N, B>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    /// Unlinks `entry` if it is what `probe` leads to.
+    pub fn remove(
+        &self,
+        probe: &Probe<'_, W>,
+        entry: *const E,
+        hooks: &impl GapHooks<G>,
+        leave: impl FnOnce(&G),
+        guard: &Guard,
+    ) -> bool {
+        loop {
+            let arrival = self.try_descend(guard, |inner, _, count| {
+                // SAFETY: the guard is pinned.
+                unsafe { inner.route(probe, count) }
+            });
+            let Some(Arrival { leaf, version, .. }) = arrival else { continue };
+            let count = leaf.count();
+            // SAFETY: the guard is pinned.
+            let slot = unsafe { leaf.lower_bound(probe, count) };
+            // SAFETY: the guard is pinned.
+            let found = unsafe { leaf.holds(slot, count, probe) } && leaf.entry(slot) == entry;
+            if !found {
+                if leaf.version().validate(version) {
+                    return false;
+                }
+            } else if leaf.version().try_lock(version) {
+                leave(&leaf.top.gap);
+                leaf.remove_at(slot);
+                leaf.version().unlock_changed(version);
+                if count == 1 {
+                    self.reclaim(probe, hooks, guard);
+                }
+                return true;
+            }
+        }
+    }
+
+    /// Unlinks the leaf that `probe` leads to, if it is empty and not the only one.
+    #[cold]
+    fn reclaim(&self, probe: &Probe<'_, W>, hooks: &impl GapHooks<G>, guard: &Guard) {
+        let mut backoff = Backoff::new();
+        for _ in 0..RECLAIM_ATTEMPTS {
+            if self.try_reclaim(probe, hooks, guard).is_some() {
+                return self.lower_root(guard);
+            }
+            backoff.pause();
+        }
+    }
+
+    /// One attempt; `None` when something changed on the way.
+    ///
+    /// The leaf goes with its chain of ancestors that have no other child, up to the first that
+    /// has one. Its key range goes to the neighbouring leaf below that ancestor's next child; the
+    /// nodes on the way to that neighbour are locked too, because their ranges grow as well.
+    fn try_reclaim(
+        &self,
+        probe: &Probe<'_, W>,
+        hooks: &impl GapHooks<G>,
+        guard: &Guard,
+    ) -> Option<()> {
+        let mut path: Path<'_, W, N, B> = SmallVec::new();
+        let Arrival { leaf, version, .. } = self.try_descend(guard, |inner, version, count| {
+            // SAFETY: the guard is pinned.
+            let index = unsafe { inner.route(probe, count) };
+            path.push(Step { inner, version, index, count });
+            index
+        })?;
+        let Some(fork) = path.iter().rposition(|step| step.count > 1) else { return Some(()) };
+        if leaf.count() > 0 {
+            return Some(());
+        }
+        let Step { inner: ancestor, version: ancestor_version, index, .. } = path[fork];
+        let mut gone = Locks(SmallVec::new());
+        let mut kept = Locks(SmallVec::new());
+        kept.take(&ancestor.head.version, ancestor_version)?;
+        for step in &path[fork + 1..] {
+            gone.take(&step.inner.head.version, step.version)?;
+        }
+        gone.take(leaf.version(), version)?;
+
+        // The rightmost leaf of what lies before, or the leftmost of what lies behind.
+        let mut near = ancestor.child(if index > 0 { index - 1 } else { 1 });
+        let neighbour = loop {
+            // SAFETY: the parent is locked, so the child is linked and alive.
+            let head: &Head = unsafe { &*near };
+            // Never wait with locks held.
+            kept.take(&head.version, head.version.read_now()?)?;
+            if head.level == 0 {
+                // SAFETY: a node of level 0 is a leaf of this tree.
+                break unsafe { &*near.cast::<LeafNode<E, G, W, L>>() };
+            }
+            // SAFETY: a node above level 0 is an inner node of this tree.
+            let inner = unsafe { &*near.cast::<InnerNode<W, N, B>>() };
+            near = inner.child(if index > 0 { inner.count() - 1 } else { 0 });
+        };
+
+        let subtree = ancestor.child(index);
+        hooks.merge(&neighbour.top.gap, &leaf.top.gap);
+        let full = ancestor.remove_child(index);
+        for (version, observed) in gone.0.drain(..) {
+            version.unlock_obsolete(observed);
+        }
+        for (version, observed) in kept.0.drain(..) {
+            version.unlock_changed(observed);
+        }
+        // SAFETY: the chain and the separator's key were unlinked just now, by this thread alone.
+        unsafe {
+            guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(subtree));
+            if !full.is_null() {
+                guard.defer_unchecked(move || drop(Box::from_raw(full)));
+            }
+        }
+        Some(())
+    }
+
+    /// Takes away a root that has only one child left. A hurry elsewhere makes it stay: it does
+    /// no harm.
+    fn lower_root(&self, guard: &Guard) {
+        while let Some(observed) = self.root_version.read_now() {
+            let root = self.root.load(Ordering::Acquire);
+            // SAFETY: the guard is pinned, and nodes are retired through the epoch.
+            let head: &Head = unsafe { &*root };
+            let Some(version) = head.version.read_now() else { return };
+            if head.level == 0 || head.count() > 1 {
+                return;
+            }
+            let mut locks = Locks(SmallVec::new());
+            if locks.take(&self.root_version, observed).is_none() {
+                return;
+            }
+            if locks.take(&head.version, version).is_none() {
+                return;
+            }
+            // SAFETY: a node above level 0 is an inner node of this tree.
+            let inner = unsafe { &*root.cast::<InnerNode<W, N, B>>() };
+            self.root.store(inner.child(0), Ordering::Release);
+            locks.0.clear();
+            head.version.unlock_obsolete(version);
+            self.root_version.unlock_changed(observed);
+            // SAFETY: unlinked just now by this thread alone; a single child has no separator.
+            unsafe {
+                guard.defer_unchecked(move || {
+                    drop(Box::from_raw(root.cast::<InnerNode<W, N, B>>()));
+                });
+            }
+        }
+    }
+}
+
+/// Frees a node and all below it.
+///
+/// # Safety
+/// Nobody can reach the subtree any more.
+pub(super) unsafe fn free_subtree<
+    E,
+    G,
+    const W: usize,
+    const L: usize,
+    const N: usize,
+    const B: usize,
+>(
+    node: *mut Head,
+) where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    // SAFETY: the caller gives the subtree away; every node was made by `Box::into_raw`.
+    unsafe {
+        if (*node).level == 0 {
+            return drop(Box::from_raw(node.cast::<LeafNode<E, G, W, L>>()));
+        }
+        let inner = Box::from_raw(node.cast::<InnerNode<W, N, B>>());
+        for slot in 0..inner.count() {
+            free_subtree::<E, G, W, L, N, B>(inner.child(slot));
+            if slot + 1 < inner.count() {
+                let full: *mut FullKey = inner.separator(slot).full;
+                if !full.is_null() {
+                    drop(Box::from_raw(full));
+                }
+            }
+        }
+    }
+}
+
+impl<E, G, const W: usize, const L: usize, const N: usize, const B: usize> Tree<E, G, W, L, N, B>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    /// Retires the whole tree: a thread that is still pinned may hold a leaf of it.
+    pub(super) fn retire(&mut self) {
+        let root = *self.root.get_mut();
+        let guard = crossbeam_epoch::pin();
+        // SAFETY: the tree is being dropped, so no new descent can begin.
+        unsafe { guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(root)) };
+    }
+}

@@ -1,0 +1,198 @@
+//! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
+
+use crate::error::Error;
+use crate::logging::{Needs, admits};
+use hyades_wal::{Log, Lsn};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The promise of a pre-committed transaction: it becomes *acknowledged* once its own record, and
+/// everything it depends on, is on disk.
+///
+/// Block on it with [`Ticket::wait`], await it, or look at it now and then. Dropping it loses nothing:
+/// the transaction is in the log all the same.
+#[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
+#[derive(Debug)]
+pub struct Ticket {
+    log: Option<Log>,
+    needs: Needs,
+}
+
+fn reached(log: &Log, needs: &Needs) -> bool {
+    let needs = needs.iter().map(|&(lane, lsn)| (usize::from(lane), lsn));
+    admits(|lane| log.frontier().durable(lane), needs)
+}
+
+impl Ticket {
+    pub(crate) fn new(log: Option<Log>, needs: Needs) -> Self {
+        Ticket { log, needs }
+    }
+
+    /// Whether the transaction is acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    pub fn is_acknowledged(&self) -> Result<bool, Error> {
+        let Some(log) = &self.log else { return Ok(true) };
+        if reached(log, &self.needs) {
+            return Ok(true);
+        }
+        // The failure comes after the last sync that succeeded: look once more behind it.
+        if log.poisoned().is_some() && !reached(log, &self.needs) {
+            return Err(Error::OutcomeUnknown);
+        }
+        Ok(false)
+    }
+
+    /// Blocks until the transaction is acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed before it was.
+    pub fn wait(self) -> Result<(), Error> {
+        if let Some(log) = &self.log {
+            for &(lane, lsn) in &self.needs {
+                let lane = usize::from(lane);
+                log.frontier().wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.is_acknowledged() {
+            Ok(false) => {
+                let log = self.log.as_ref().expect("without a log it is acknowledged");
+                let frontier = log.frontier();
+                let lacking = self.needs.iter().find(|n| n.1 > frontier.durable(n.0.into()));
+                match lacking {
+                    // Woken when this stream is far enough, to look at the next.
+                    Some(&(lane, lsn)) => {
+                        frontier.register(lane.into(), lsn, context.waker().clone());
+                    }
+                    None => context.waker().wake_by_ref(),
+                }
+                Poll::Pending
+            }
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+struct Parked<T> {
+    lsn: Lsn,
+    needs: Needs,
+    item: T,
+}
+
+impl<T> PartialEq for Parked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.lsn == other.lsn
+    }
+}
+impl<T> Eq for Parked<T> {}
+impl<T> PartialOrd for Parked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Parked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // A heap gives its greatest first; the lowest position is wanted.
+        other.lsn.cmp(&self.lsn)
+    }
+}
+
+/// Many transactions that wait for acknowledgement, each with something to give back when it comes.
+///
+/// A transaction is parked under one stream that it lacks, by position, and moves on when that is
+/// passed: none waits behind another.
+pub struct CommitQueue<T> {
+    log: Option<Log>,
+    lanes: Vec<BinaryHeap<Parked<T>>>,
+    /// Those that waited for nothing.
+    free: Vec<T>,
+    len: usize,
+}
+
+impl<T> CommitQueue<T> {
+    pub(crate) fn new(log: Option<Log>) -> Self {
+        let lanes = (0..log.as_ref().map_or(0, Log::streams)).map(|_| BinaryHeap::new()).collect();
+        CommitQueue { log, lanes, free: Vec::new(), len: 0 }
+    }
+
+    /// Adds a transaction.
+    pub fn push(&mut self, ticket: Ticket, item: T) {
+        self.len += 1;
+        self.park(ticket.needs, item);
+    }
+
+    fn park(&mut self, mut needs: Needs, item: T) {
+        if let Some(log) = &self.log {
+            while let Some((lane, lsn)) = needs.pop() {
+                if lsn > log.frontier().durable(lane.into()) {
+                    self.lanes[usize::from(lane)].push(Parked { lsn, needs, item });
+                    return;
+                }
+            }
+        }
+        self.free.push(item);
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Gives back every transaction that is acknowledged by now; returns how many.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed and some can never be acknowledged; those that
+    /// are have been given back.
+    pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
+        let poisoned = self.log.as_ref().is_some_and(|log| log.poisoned().is_some());
+        for lane in 0..self.lanes.len() {
+            let durable = self.log.as_ref().expect("there are lanes").frontier().durable(lane);
+            while self.lanes[lane].peek().is_some_and(|parked| parked.lsn <= durable) {
+                let parked = self.lanes[lane].pop().expect("it was there");
+                self.park(parked.needs, parked.item);
+            }
+        }
+        let done = self.free.len();
+        self.free.drain(..).for_each(&mut acknowledged);
+        self.len -= done;
+        if poisoned && self.len > 0 {
+            return Err(Error::OutcomeUnknown);
+        }
+        Ok(done)
+    }
+
+    /// Blocks until [`CommitQueue::drain`] would find something new; returns at once if nothing waits.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the log failed.
+    pub fn wait_for_one(&self) -> Result<(), Error> {
+        if !self.free.is_empty() {
+            return Ok(());
+        }
+        let Some(log) = &self.log else { return Ok(()) };
+        // The stream that the most wait for is the one that most likely moves first.
+        let fullest = (0..self.lanes.len()).max_by_key(|&lane| self.lanes[lane].len());
+        if let Some((lane, parked)) = fullest.and_then(|l| self.lanes[l].peek().map(|p| (l, p))) {
+            log.frontier().wait(lane, parked.lsn).map_err(|_| Error::OutcomeUnknown)?;
+        }
+        Ok(())
+    }
+}

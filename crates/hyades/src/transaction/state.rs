@@ -1,0 +1,293 @@
+//! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
+
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::Change;
+use crate::storage::record::Record;
+use crate::storage::row::{Assignments, apply_delta, push_varint};
+use crate::storage::schema::Layout;
+use crate::storage::table::{Entry, Gap, Table};
+use bumpalo::Bump;
+use bumpalo::collections::Vec as ArenaVec;
+use crossbeam_epoch::Guard;
+
+/// A row's pending change.
+#[derive(Clone, Copy)]
+pub(crate) enum Pending<'s> {
+    /// The whole row.
+    Put(&'s [u8]),
+    /// Changed columns: their set, and the delta.
+    Delta(u64, &'s [u8]),
+    Delete,
+}
+
+pub(crate) struct Write<'s, S> {
+    pub record: &'s Record<S>,
+    pub table: u32,
+    pub pending: Pending<'s>,
+    /// The version that the write follows; known once the row is locked.
+    pub base: u64,
+    /// The earlier write of the same row that this one replaces.
+    pub replaces: Option<u32>,
+    pub superseded: bool,
+}
+
+/// An index entry that the transaction relies on until it ends.
+pub(crate) struct Link<'s, S> {
+    pub table: u32,
+    pub index: u16,
+    pub entry: &'s Entry<S>,
+}
+
+/// An entry that will be stale once the transaction has committed.
+pub(crate) struct Stale<'s> {
+    pub table: u32,
+    pub index: u16,
+    pub key: &'s [u8],
+}
+
+/// Time and randomness, taken once and written to a command's record if they were used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Determinism {
+    pub time_us: Option<i64>,
+    pub seed: Option<u64>,
+    /// How many random numbers were drawn.
+    pub drawn: u64,
+}
+
+/// Where hidden row ids come from.
+pub(crate) enum RowIds<'s> {
+    /// A running database gives out the next ones.
+    Fresh(&'s mut RowIdBlock),
+    /// A replayed command takes those that its record carries.
+    Recorded(std::slice::Iter<'s, u64>),
+}
+
+/// A session's share of the row ids.
+#[derive(Debug, Default)]
+pub(crate) struct RowIdBlock {
+    pub next: u64,
+    pub end: u64,
+}
+
+pub(crate) struct State<'s, P: LoggingProtocol> {
+    pub arena: &'s Bump,
+    pub guard: &'s Guard,
+    pub stamp: &'s mut P::TxnStamp,
+    /// Rows read, with the version word seen.
+    pub reads: ArenaVec<'s, (&'s Record<P::RowStamp>, u64)>,
+    /// Locks held (two-phase locking); true for a writer's.
+    pub held: ArenaVec<'s, (&'s Record<P::RowStamp>, bool)>,
+    pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
+    pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
+    pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
+    pub stale: ArenaVec<'s, Stale<'s>>,
+    /// Records that this transaction put under keys that had none.
+    pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
+    /// The row ids given out.
+    pub row_ids_used: ArenaVec<'s, u64>,
+    pub row_ids: RowIds<'s>,
+    pub determinism: Determinism,
+    /// The highest version read or to be overwritten.
+    pub max_tid: u64,
+    /// Which rows may be in `writes` or `held`: one bit in 256 for each, to say "no" quickly.
+    filter: [u64; 4],
+    /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
+    pub conflict: bool,
+    pub rolled_back: bool,
+    /// Working memory, kept by the session.
+    pub scratch: &'s mut Vec<u8>,
+}
+
+impl<'s, P: LoggingProtocol> State<'s, P> {
+    pub fn new(
+        arena: &'s Bump,
+        guard: &'s Guard,
+        stamp: &'s mut P::TxnStamp,
+        scratch: &'s mut Vec<u8>,
+        row_ids: RowIds<'s>,
+        determinism: Determinism,
+    ) -> Self {
+        State {
+            arena,
+            guard,
+            stamp,
+            reads: ArenaVec::with_capacity_in(16, arena),
+            held: ArenaVec::new_in(arena),
+            gaps: ArenaVec::new_in(arena),
+            writes: ArenaVec::with_capacity_in(4, arena),
+            links: ArenaVec::new_in(arena),
+            stale: ArenaVec::new_in(arena),
+            placed: ArenaVec::new_in(arena),
+            row_ids_used: ArenaVec::new_in(arena),
+            row_ids,
+            determinism,
+            max_tid: 0,
+            filter: [0; 4],
+            conflict: false,
+            rolled_back: false,
+            scratch,
+        }
+    }
+
+    #[inline]
+    fn filter_bit(record: &Record<P::RowStamp>) -> (usize, u64) {
+        let address = std::ptr::from_ref(record) as usize as u64;
+        let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+        ((hash >> 6) as usize, 1 << (hash & 63))
+    }
+
+    /// Marks the row as possibly written or locked.
+    #[inline]
+    pub fn note(&mut self, record: &Record<P::RowStamp>) {
+        let (at, bit) = Self::filter_bit(record);
+        self.filter[at] |= bit;
+    }
+
+    /// Whether the row may be among those noted.
+    #[inline]
+    pub fn may_know(&self, record: &Record<P::RowStamp>) -> bool {
+        let (at, bit) = Self::filter_bit(record);
+        self.filter[at] & bit != 0
+    }
+
+    /// The latest write of this row.
+    #[inline]
+    pub fn own_write(&self, record: &Record<P::RowStamp>) -> Option<usize> {
+        if !self.may_know(record) {
+            return None;
+        }
+        self.writes.iter().rposition(|w| std::ptr::eq(w.record, record))
+    }
+
+    /// Adds a write, replacing an earlier one of the same row.
+    pub fn push_write(
+        &mut self,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+        pending: Pending<'s>,
+    ) {
+        let replaces = self.own_write(record).map(|at| at as u32);
+        if let Some(at) = replaces {
+            self.writes[at as usize].superseded = true;
+        }
+        self.note(record);
+        self.writes.push(Write { record, table, pending, base: 0, replaces, superseded: false });
+    }
+
+    /// Takes back the writes from `len` on.
+    pub fn truncate_writes(&mut self, len: usize) {
+        while self.writes.len() > len {
+            let write = self.writes.pop().expect("it is longer");
+            if let Some(at) = write.replaces {
+                self.writes[at as usize].superseded = false;
+            }
+        }
+        self.rolled_back = true;
+    }
+
+    /// The row as it will be after write `at`; `None` if it will be absent.
+    pub fn own_row(
+        &self,
+        at: usize,
+        table: &Table<P::RowStamp>,
+    ) -> Result<Option<&'s [u8]>, Abort> {
+        let write = &self.writes[at];
+        match write.pending {
+            Pending::Put(row) => Ok(Some(row)),
+            Pending::Delete => Ok(None),
+            Pending::Delta(_, delta) => {
+                // The row below the delta is protected: it was read, or is locked.
+                let mut row = Vec::with_capacity(write.record.row_len());
+                write.record.read_row(&mut row);
+                if !table.layout.is_valid(&row) {
+                    // Torn by a writer that came in between: validation would fail anyway.
+                    return Err(Abort::Conflict);
+                }
+                apply_delta(&table.layout, &mut row, delta)?;
+                Ok(Some(self.arena.alloc_slice_copy(&row)))
+            }
+        }
+    }
+
+    /// Whether every gap that was seen is as it was.
+    pub fn gaps_are_current(&self) -> bool {
+        self.gaps.iter().all(Gap::is_current)
+    }
+
+    /// The writes that count.
+    pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
+        self.writes.iter().filter(|w| !w.superseded)
+    }
+}
+
+impl<S> Write<'_, S> {
+    /// The write as a data record holds it.
+    pub fn change(&self) -> Change<'_> {
+        match self.pending {
+            Pending::Put(row) => Change::Put(row),
+            Pending::Delta(_, delta) => Change::Delta { base: self.base, delta },
+            Pending::Delete => Change::Delete,
+        }
+    }
+
+    /// Writes the change into the row; the caller holds its write protection. Returns whether the row
+    /// is there afterwards.
+    pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
+        match self.pending {
+            Pending::Put(row) => self.record.store_row(row, guard),
+            Pending::Delta(columns, delta) => {
+                install_delta(self.record, layout, columns, delta, guard, scratch)
+            }
+            Pending::Delete => return false,
+        }
+        true
+    }
+}
+
+/// Writes changed columns into a row whose write protection the caller holds.
+pub(crate) fn install_delta<S>(
+    record: &Record<S>,
+    layout: &Layout,
+    columns: u64,
+    delta: &[u8],
+    guard: &Guard,
+    scratch: &mut Vec<u8>,
+) {
+    if columns & layout.variable_set == 0 && !layout.has_nulls {
+        for (column, bytes) in Assignments::new(layout, delta) {
+            let at = layout.columns[column as usize].offset as usize;
+            record.store_range(at, bytes.expect("the table has no nulls"));
+        }
+        return;
+    }
+    scratch.clear();
+    record.read_row(scratch);
+    apply_delta(layout, scratch, delta).expect("the row's size was checked when it was written");
+    record.store_row(scratch, guard);
+}
+
+/// The delta that has the effect of `first` and then `second`.
+pub(crate) fn merge_deltas<'s>(
+    layout: &Layout,
+    first: &[u8],
+    second: &[u8],
+    second_columns: u64,
+    arena: &'s Bump,
+) -> &'s [u8] {
+    let mut out = Vec::with_capacity(first.len() + second.len());
+    let kept = Assignments::new(layout, first).filter(|(c, _)| second_columns >> c & 1 == 0);
+    let mut all: Vec<_> = kept.chain(Assignments::new(layout, second)).collect();
+    all.sort_unstable_by_key(|(column, _)| *column);
+    push_varint(&mut out, all.len() as u64);
+    for (column, bytes) in all {
+        push_varint(&mut out, (column as u64) << 1 | bytes.is_none() as u64);
+        if let Some(bytes) = bytes {
+            if layout.columns[column as usize].kind.width().is_none() {
+                push_varint(&mut out, bytes.len() as u64);
+            }
+            out.extend_from_slice(bytes);
+        }
+    }
+    arena.alloc_slice_copy(&out)
+}

@@ -1,0 +1,148 @@
+//! A device whose k-th write or sync fails: what a dying or full disk does.
+
+use super::{Device, DeviceFile, DirectoryLock};
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which operation fails, counted over all files of the device from when the fault was armed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The k-th sync from now (0 is the next) fails once with an I/O error.
+    Sync(u64),
+    /// The k-th write from now and all later ones fail: the device is full.
+    Write(u64),
+}
+
+#[derive(Debug)]
+struct Plan {
+    /// Counts down to the fault; `u64::MAX` is "never". Relaxed everywhere: which of two concurrent
+    /// operations fails does not matter.
+    syncs: AtomicU64,
+    writes: AtomicU64,
+}
+
+/// Wraps a device and fails on demand.
+#[derive(Clone, Debug)]
+pub struct FaultyDevice {
+    inner: Arc<dyn Device>,
+    plan: Arc<Plan>,
+}
+
+impl FaultyDevice {
+    /// A device without a fault so far.
+    pub fn new(inner: Arc<dyn Device>) -> Self {
+        let plan = Plan { syncs: AtomicU64::new(u64::MAX), writes: AtomicU64::new(u64::MAX) };
+        Self { inner, plan: Arc::new(plan) }
+    }
+
+    /// Arms a fault.
+    pub fn arm(&self, fault: Fault) {
+        match fault {
+            Fault::Sync(k) => self.plan.syncs.store(k, Ordering::Relaxed),
+            Fault::Write(k) => self.plan.writes.store(k, Ordering::Relaxed),
+        }
+    }
+
+    fn wrap(&self, file: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
+        Arc::new(FaultyFile { inner: file, plan: Arc::clone(&self.plan) })
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Arc<dyn DeviceFile>,
+    plan: Arc<Plan>,
+}
+
+/// Counts one operation down; true if it is the one that fails.
+fn strikes(counter: &AtomicU64, sticky: bool) -> bool {
+    let step = |left: u64| match left {
+        u64::MAX => None,
+        0 if sticky => None,
+        0 => Some(u64::MAX),
+        n => Some(n - 1),
+    };
+    match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step) {
+        Ok(before) | Err(before) => before == 0,
+    }
+}
+
+impl DeviceFile for FaultyFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if strikes(&self.plan.writes, true) {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        self.inner.write_at(slices, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if strikes(&self.plan.syncs, false) {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        self.inner.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}
+
+impl Device for FaultyDevice {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+
+    fn durable(&self) -> bool {
+        self.inner.durable()
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.create(path, len)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read_small(path)
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_small(path, bytes)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.inner.lock_dir(dir)
+    }
+}

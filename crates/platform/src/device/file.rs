@@ -1,0 +1,194 @@
+//! Ordinary files: positioned vectored writes, and `fdatasync`.
+
+use super::{Device, DeviceFile, DirectoryLock};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How much is written at once when a file is filled with zeros.
+const ZERO_CHUNK: usize = 256 * 1024;
+
+/// The file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileDevice;
+
+impl FileDevice {
+    /// The file system, shared.
+    pub fn shared() -> Arc<dyn Device> {
+        Arc::new(Self)
+    }
+}
+
+/// A file of the file system. `sync` is false where there is nothing to sync to.
+#[derive(Debug)]
+pub(super) struct PlainFile {
+    pub(super) file: File,
+    pub(super) sync: bool,
+}
+
+impl DeviceFile for PlainFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let total: usize = slices.iter().map(|s| s.len()).sum();
+        let mut done = loop {
+            match rustix::io::pwritev(&self.file, slices, offset) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        if done == total {
+            return Ok(());
+        }
+        // A short write is rare (a full disk, a signal): finish slice by slice.
+        let mut position = offset + done as u64;
+        for slice in slices {
+            let skip = done.min(slice.len());
+            done -= skip;
+            self.file.write_all_at(&slice[skip..], position)?;
+            position += (slice.len() - skip) as u64;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.sync { self.file.sync_data() } else { Ok(()) }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+pub(super) fn create_zeroed(path: &Path, len: u64) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+    let zeros = vec![0; ZERO_CHUNK.min(len as usize)];
+    let mut left = len;
+    while left > 0 {
+        let n = left.min(ZERO_CHUNK as u64);
+        file.write_all(&zeros[..n as usize])?;
+        left -= n;
+    }
+    Ok(file)
+}
+
+impl Device for FileDevice {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn durable(&self) -> bool {
+        true
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        if dir.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(dir)?;
+        match dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent),
+            _ => self.sync_dir(Path::new(".")),
+        }
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(Arc::new(PlainFile { file: create_zeroed(path, len)?, sync: true }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(PlainFile { file, sync: true }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        use rustix::fs::{FlockOperation, flock};
+        let file = File::open(dir)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(DirectoryLock(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
+                ErrorKind::WouldBlock,
+                "in use by another process, or opened twice in this one",
+            )),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = FileDevice.lock_dir(dir.path()).unwrap();
+        let second = FileDevice.lock_dir(dir.path()).unwrap_err();
+        assert_eq!(second.kind(), ErrorKind::WouldBlock);
+        drop(held);
+        FileDevice.lock_dir(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn slices_land_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = FileDevice.create(&dir.path().join("f"), 1024).unwrap();
+        file.write_at(&[IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"de")], 100)
+            .unwrap();
+        file.sync_data().unwrap();
+        let mut got = [9; 7];
+        assert_eq!(file.read_at(&mut got, 99).unwrap(), 7);
+        assert_eq!(&got, b"\0abcde\0");
+        assert_eq!(file.read_at(&mut got, 1020).unwrap(), 4);
+        assert_eq!(file.len().unwrap(), 1024);
+    }
+}

@@ -1,0 +1,72 @@
+//! Where the log lives: directories and files, behind two small traits.
+//!
+//! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
+//! the promises of a log are about what a device does at its worst ([`PowerCutDevice`],
+//! [`FaultyDevice`]).
+
+mod faulty;
+mod file;
+mod memory;
+mod power_cut;
+
+pub use faulty::{Fault, FaultyDevice};
+pub use file::FileDevice;
+pub use memory::MemoryDevice;
+pub use power_cut::{PowerCutDevice, PowerCutOptions};
+
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A place for directories and files.
+pub trait Device: Send + Sync + Debug {
+    /// The kind, as a word for people.
+    fn name(&self) -> &'static str;
+    /// Whether what has been synced survives a loss of power.
+    fn durable(&self) -> bool;
+    /// Creates a directory and its parents, durably; fine if it exists.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Creates a file of `len` zero bytes, or empties an existing one. The bytes are written, not
+    /// merely promised, so that overwriting them later changes no metadata; they are not synced.
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
+    /// Renames a file, in place of what has that name. Durable after [`sync_dir`](Self::sync_dir).
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file. Durable after [`sync_dir`](Self::sync_dir).
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Makes the directory's names durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Reads a whole small file.
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Creates or replaces a small file's content and syncs it (its name is not synced).
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Whether something has this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Takes the directory for this opener alone, until the lock is dropped. A lock held elsewhere, by
+    /// this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
+}
+
+/// An open file of a [`Device`].
+pub trait DeviceFile: Send + Sync + Debug {
+    /// Writes all the slices, one after the other, at `offset`.
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Reads until the buffer is full or the file ends; returns the bytes read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Makes everything written so far durable.
+    fn sync_data(&self) -> io::Result<()>;
+    /// The file's length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A directory held by one opener; released on drop, and by the system when the process ends.
+#[derive(Debug)]
+pub struct DirectoryLock(#[allow(dead_code, reason = "held for its effect")] std::fs::File);

@@ -1,0 +1,479 @@
+//! A device that forgets, at a power cut, whatever was not synced.
+//!
+//! Everything written since a file's last sync lives only in this process's memory, and so does every
+//! name made, changed or removed since its directory's last sync. Killing the process, or
+//! [`PowerCutDevice::cut`], therefore does what a loss of power does at its worst. Reads see the
+//! unsynced state, as the page cache would show it. Directories themselves are made at once.
+
+use super::{Device, DeviceFile, DirectoryLock, FileDevice};
+use crate::random::Random;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The unit in which unsynced bytes may reach the medium early.
+const SECTOR: usize = 512;
+/// Names of files whose directory entry is not durable yet begin like this; nobody else sees them.
+const HIDDEN: &str = ".unsynced-";
+
+/// How the device misbehaves beyond forgetting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PowerCutOptions {
+    /// Seeds which sectors reach the medium early.
+    pub seed: u64,
+    /// The probability, for each sector written, that it reaches the medium before any sync: this
+    /// makes torn writes. 0 for none.
+    pub early_sectors: f64,
+    /// Syncs of files return Ok and do nothing: for the test that shows that a check can fail.
+    pub lying_sync: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PowerCutDevice(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    options: PowerCutOptions,
+    random: Mutex<Random>,
+    /// Set once by `cut`, read by every operation. SeqCst: once, and never hot.
+    off: AtomicBool,
+    hidden: AtomicU64,
+    names: Mutex<Names>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    directories: HashMap<PathBuf, Directory>,
+    /// Open files by physical path: two openings of a file share what is unsynced.
+    files: HashMap<PathBuf, Arc<Body>>,
+}
+
+#[derive(Debug, Default)]
+struct Directory {
+    /// Name as seen -> name on the medium.
+    view: BTreeMap<String, String>,
+    pending: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Rename { physical: String, name: String },
+    Remove { physical: String },
+}
+
+#[derive(Debug)]
+struct Body {
+    medium: File,
+    unsynced: Mutex<BTreeMap<u64, Box<[u8; SECTOR]>>>,
+}
+
+#[derive(Debug)]
+struct PowerCutFile {
+    state: Arc<State>,
+    body: Arc<Body>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
+}
+
+fn split(path: &Path) -> io::Result<(PathBuf, String)> {
+    match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => Ok((dir.to_owned(), name.to_string_lossy().into_owned())),
+        _ => Err(not_found(path)),
+    }
+}
+
+impl State {
+    fn alive(&self) -> io::Result<()> {
+        if self.off.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the power is off"));
+        }
+        Ok(())
+    }
+}
+
+impl Names {
+    /// The directory as seen, read from the medium the first time.
+    fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
+        if !self.directories.contains_key(dir) {
+            let mut view = BTreeMap::new();
+            for name in FileDevice.list(dir)? {
+                if !name.starts_with(HIDDEN) {
+                    view.insert(name.clone(), name);
+                }
+            }
+            self.directories.insert(dir.to_owned(), Directory { view, pending: Vec::new() });
+        }
+        self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
+    }
+
+    fn physical(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let (dir, name) = split(path)?;
+        match self.directory(&dir)?.view.get(&name) {
+            Some(physical) => Ok(dir.join(physical)),
+            None => Err(not_found(path)),
+        }
+    }
+
+    /// Applies the pending changes to the medium, in order: a cut in between leaves a prefix.
+    fn sync(&mut self, dir: &Path) -> io::Result<()> {
+        let mut pending = VecDeque::from(std::mem::take(&mut self.directory(dir)?.pending));
+        while let Some(change) = pending.pop_front() {
+            match change {
+                Change::Rename { physical, name } => {
+                    let (from, to) = (dir.join(&physical), dir.join(&name));
+                    fs::rename(&from, &to)?;
+                    for value in self.directory(dir)?.view.values_mut() {
+                        if *value == physical {
+                            value.clone_from(&name);
+                        }
+                    }
+                    for later in &mut pending {
+                        let (Change::Rename { physical: p, .. } | Change::Remove { physical: p }) =
+                            later;
+                        if *p == physical {
+                            p.clone_from(&name);
+                        }
+                    }
+                    self.files.remove(&to);
+                    if let Some(body) = self.files.remove(&from) {
+                        self.files.insert(to, body);
+                    }
+                }
+                Change::Remove { physical } => {
+                    fs::remove_file(dir.join(&physical))?;
+                    self.files.remove(&dir.join(&physical));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PowerCutDevice {
+    /// A device over the file system.
+    pub fn new(options: PowerCutOptions) -> Self {
+        Self(Arc::new(State {
+            options,
+            random: Mutex::new(Random::seeded(options.seed)),
+            off: AtomicBool::new(false),
+            hidden: AtomicU64::new(0),
+            names: Mutex::new(Names::default()),
+        }))
+    }
+
+    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new device
+    /// over the same directories sees what was left.
+    pub fn cut(&self) {
+        self.0.off.store(true, Ordering::SeqCst);
+        let names = locked(&self.0.names);
+        for body in names.files.values() {
+            locked(&body.unsynced).clear();
+        }
+    }
+
+    fn file(&self, names: &mut Names, physical: PathBuf) -> io::Result<Arc<dyn DeviceFile>> {
+        let body = match names.files.get(&physical) {
+            Some(body) => Arc::clone(body),
+            None => {
+                let medium = OpenOptions::new().read(true).write(true).open(&physical)?;
+                let body = Arc::new(Body { medium, unsynced: Mutex::default() });
+                names.files.insert(physical, Arc::clone(&body));
+                body
+            }
+        };
+        Ok(Arc::new(PowerCutFile { state: Arc::clone(&self.0), body }))
+    }
+}
+
+impl PowerCutFile {
+    /// The sector as seen.
+    fn sector(&self, unsynced: &BTreeMap<u64, Box<[u8; SECTOR]>>, index: u64) -> Sector {
+        if let Some(bytes) = unsynced.get(&index) {
+            return Ok(bytes.clone());
+        }
+        let mut bytes = Box::new([0; SECTOR]);
+        let mut done = 0;
+        while done < SECTOR {
+            let offset = index * SECTOR as u64 + done as u64;
+            match self.body.medium.read_at(&mut bytes[done..], offset)? {
+                0 => break,
+                n => done += n,
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+type Sector = io::Result<Box<[u8; SECTOR]>>;
+
+impl DeviceFile for PowerCutFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.state.alive()?;
+        let mut unsynced = locked(&self.body.unsynced);
+        let mut position = offset;
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                let (index, within) = (position / SECTOR as u64, position as usize % SECTOR);
+                let n = rest.len().min(SECTOR - within);
+                let mut bytes = self.sector(&unsynced, index)?;
+                bytes[within..within + n].copy_from_slice(&rest[..n]);
+                unsynced.insert(index, bytes);
+                position += n as u64;
+                rest = &rest[n..];
+            }
+        }
+        if self.state.options.early_sectors > 0.0 && position > offset {
+            let mut random = locked(&self.state.random);
+            for index in offset / SECTOR as u64..=(position - 1) / SECTOR as u64 {
+                if random.chance(self.state.options.early_sectors)
+                    && let Some(bytes) = unsynced.get(&index)
+                {
+                    self.body.medium.write_all_at(&bytes[..], index * SECTOR as u64)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.state.alive()?;
+        let unsynced = locked(&self.body.unsynced);
+        let length = self.length(&unsynced)?;
+        let n = (length.saturating_sub(offset)).min(buffer.len() as u64) as usize;
+        let mut done = 0;
+        while done < n {
+            match self.body.medium.read_at(&mut buffer[done..n], offset + done as u64)? {
+                0 => break,
+                read => done += read,
+            }
+        }
+        buffer[done..n].fill(0);
+        if n > 0 {
+            let (first, last) = (offset / SECTOR as u64, (offset + n as u64 - 1) / SECTOR as u64);
+            for (index, bytes) in unsynced.range(first..=last) {
+                let base = index * SECTOR as u64;
+                let from = base.max(offset);
+                let to = (base + SECTOR as u64).min(offset + n as u64);
+                buffer[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&bytes[(from - base) as usize..(to - base) as usize]);
+            }
+        }
+        Ok(n)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.state.alive()?;
+        if self.state.options.lying_sync {
+            return Ok(());
+        }
+        let mut unsynced = locked(&self.body.unsynced);
+        for (index, bytes) in std::mem::take(&mut *unsynced) {
+            self.body.medium.write_all_at(&bytes[..], index * SECTOR as u64)?;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.state.alive()?;
+        self.length(&locked(&self.body.unsynced))
+    }
+}
+
+impl PowerCutFile {
+    fn length(&self, unsynced: &BTreeMap<u64, Box<[u8; SECTOR]>>) -> io::Result<u64> {
+        let end = unsynced.last_key_value().map_or(0, |(index, _)| (index + 1) * SECTOR as u64);
+        Ok(self.body.medium.metadata()?.len().max(end))
+    }
+}
+
+impl Device for PowerCutDevice {
+    fn name(&self) -> &'static str {
+        "power-cut"
+    }
+
+    fn durable(&self) -> bool {
+        !self.0.options.lying_sync
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.alive()?;
+        fs::create_dir_all(dir)
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        self.0.alive()?;
+        let (dir, name) = split(path)?;
+        let mut names = locked(&self.0.names);
+        let number = self.0.hidden.fetch_add(1, Ordering::Relaxed);
+        let physical = format!("{HIDDEN}{}-{number}", std::process::id());
+        let directory = names.directory(&dir)?;
+        // The zeros count as written: only the name can be lost.
+        File::create(dir.join(&physical))?.set_len(len)?;
+        directory.view.insert(name.clone(), physical.clone());
+        directory.pending.push(Change::Rename { physical: physical.clone(), name });
+        // A hidden file of an earlier process may have had this name.
+        names.files.remove(&dir.join(&physical));
+        self.file(&mut names, dir.join(physical))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        self.0.alive()?;
+        let mut names = locked(&self.0.names);
+        let physical = names.physical(path)?;
+        self.file(&mut names, physical)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.alive()?;
+        let ((dir, old), (to_dir, new)) = (split(from)?, split(to)?);
+        if dir != to_dir {
+            return Err(io::Error::other("a power-cut device renames within a directory only"));
+        }
+        let mut names = locked(&self.0.names);
+        let directory = names.directory(&dir)?;
+        let physical = directory.view.remove(&old).ok_or_else(|| not_found(from))?;
+        directory.view.insert(new.clone(), physical.clone());
+        directory.pending.push(Change::Rename { physical, name: new });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.alive()?;
+        let (dir, name) = split(path)?;
+        let mut names = locked(&self.0.names);
+        let directory = names.directory(&dir)?;
+        let physical = directory.view.remove(&name).ok_or_else(|| not_found(path))?;
+        directory.pending.push(Change::Remove { physical });
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.alive()?;
+        Ok(locked(&self.0.names).directory(dir)?.view.keys().cloned().collect())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.alive()?;
+        locked(&self.0.names).sync(dir)
+    }
+
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        // Small files have an exact length, which the sectors of the overlay do not keep.
+        self.create(path, bytes.len() as u64)?;
+        let physical = locked(&self.0.names).physical(path)?;
+        fs::write(physical, bytes)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.alive()?;
+        let (dir, name) = split(path)?;
+        if !dir.is_dir() {
+            return Ok(false);
+        }
+        Ok(locked(&self.0.names).directory(&dir)?.view.contains_key(&name))
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.0.alive()?;
+        FileDevice.lock_dir(dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> PowerCutDevice {
+        PowerCutDevice::new(PowerCutOptions::default())
+    }
+
+    #[test]
+    fn unsynced_bytes_are_lost_and_synced_ones_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let first = device();
+        let file = first.create(&path, 4096).unwrap();
+        first.sync_dir(dir.path()).unwrap();
+        file.write_at(&[IoSlice::new(b"kept")], 510).unwrap();
+        file.sync_data().unwrap();
+        file.write_at(&[IoSlice::new(b"lost")], 512).unwrap();
+        let mut seen = [0; 6];
+        first.open(&path).unwrap().read_at(&mut seen, 510).unwrap();
+        assert_eq!(&seen, b"kelost");
+        first.cut();
+        assert!(file.sync_data().is_err());
+        device().open(&path).unwrap().read_at(&mut seen, 510).unwrap();
+        assert_eq!(&seen, b"kept\0\0");
+    }
+
+    #[test]
+    fn names_are_lost_until_their_directory_is_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        let first = device();
+        first.write_small(&a, b"1").unwrap();
+        first.sync_dir(dir.path()).unwrap();
+        first.rename(&a, &b).unwrap();
+        first.write_small(&a, b"2").unwrap();
+        assert_eq!(first.list(dir.path()).unwrap(), ["a", "b"]);
+        assert_eq!(first.read_small(&b).unwrap(), b"1");
+        first.cut();
+        let second = device();
+        assert_eq!(second.list(dir.path()).unwrap(), ["a"]);
+        assert_eq!(second.read_small(&a).unwrap(), b"1");
+        second.write_small(&b, b"3").unwrap();
+        second.rename(&b, &a).unwrap();
+        second.sync_dir(dir.path()).unwrap();
+        second.cut();
+        assert_eq!(device().read_small(&a).unwrap(), b"3");
+    }
+
+    #[test]
+    fn a_lying_sync_loses_what_it_promised() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let liar = PowerCutDevice::new(PowerCutOptions { lying_sync: true, ..Default::default() });
+        let file = liar.create(&path, 512).unwrap();
+        liar.sync_dir(dir.path()).unwrap();
+        file.write_at(&[IoSlice::new(b"x")], 0).unwrap();
+        file.sync_data().unwrap();
+        liar.cut();
+        let mut seen = [9];
+        device().open(&path).unwrap().read_at(&mut seen, 0).unwrap();
+        assert_eq!(seen, [0]);
+    }
+
+    #[test]
+    fn early_sectors_tear_a_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let options = PowerCutOptions { seed: 1, early_sectors: 0.5, ..Default::default() };
+        let first = PowerCutDevice::new(options);
+        let file = first.create(&path, 65536).unwrap();
+        first.sync_dir(dir.path()).unwrap();
+        file.write_at(&[IoSlice::new(&[7; 65536])], 0).unwrap();
+        first.cut();
+        let bytes = fs::read(&path).unwrap();
+        let there = bytes.chunks(SECTOR).filter(|s| s[0] == 7).count();
+        assert!(there > 0 && there < bytes.len() / SECTOR);
+    }
+}

@@ -1,0 +1,75 @@
+//! The epoch: a coarse global clock that is advanced by whoever is active.
+//!
+//! Nobody is woken to advance it: in an idle process it stands still.
+
+use crate::clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// An epoch is a number of 36 bits: at one per millisecond, two years of *busy* time; at the usual
+/// 40 ms, eighty.
+pub const MAX_EPOCH: u64 = (1 << 36) - 1;
+
+/// The global epoch counter of one database.
+#[derive(Debug)]
+pub struct Epoch {
+    /// Raised by whoever finds it too old; read by every transaction.
+    current: AtomicU64,
+    /// [`clock::monotonic_ns`] of the last advance.
+    advanced_at_ns: AtomicU64,
+}
+
+impl Epoch {
+    /// A counter that starts at `first`.
+    pub fn new(first: u64) -> Self {
+        assert!(first <= MAX_EPOCH, "epoch {first} has more than 36 bits");
+        Self {
+            current: AtomicU64::new(first),
+            advanced_at_ns: AtomicU64::new(clock::monotonic_ns()),
+        }
+    }
+
+    /// The current epoch. SeqCst: the protocols argue about when it is read relative to locks and
+    /// to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
+    #[inline]
+    pub fn current(&self) -> u64 {
+        self.current.load(Ordering::SeqCst)
+    }
+
+    /// Advances by one and returns the new epoch.
+    pub fn advance(&self) -> u64 {
+        let next = self.current.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(next <= MAX_EPOCH, "the epochs of 36 bits are used up");
+        next
+    }
+
+    /// Advances if the current epoch is older than `interval`; one of several callers wins. Returns
+    /// the epoch that is then current.
+    pub fn advance_if_older_than(&self, interval: Duration) -> u64 {
+        let now = clock::monotonic_ns();
+        // Relaxed: the time decides only how often, never whether something is right.
+        let then = self.advanced_at_ns.load(Ordering::Relaxed);
+        if now.saturating_sub(then) >= interval.as_nanos() as u64
+            && self
+                .advanced_at_ns
+                .compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            return self.advance();
+        }
+        self.current()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advances_once_per_interval() {
+        let epoch = Epoch::new(5);
+        assert_eq!(epoch.advance_if_older_than(Duration::from_secs(3600)), 5);
+        assert_eq!(epoch.advance_if_older_than(Duration::ZERO), 6);
+        assert_eq!(epoch.current(), 6);
+    }
+}

@@ -1,0 +1,138 @@
+//! An event count: sleeping until a condition on other variables may have changed, without a lock.
+//!
+//! The pattern is Dekker's. The sleeper announces itself, *then* looks at the condition. The other
+//! side changes the condition, *then* looks for sleepers. Each does a write followed by a read of
+//! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
+//! write, so a sleeper never misses its event.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+/// A place to sleep until somebody says that a condition may hold.
+#[derive(Debug)]
+pub struct Event {
+    /// How many threads are announced. Written by sleepers, read by notifiers.
+    sleepers: AtomicU32,
+    /// Changes at every notification that found sleepers; the word that the kernel compares.
+    sequence: AtomicU32,
+    #[cfg(not(any(loom, target_os = "linux")))]
+    parked: (std::sync::Mutex<()>, std::sync::Condvar),
+}
+
+/// An announced sleeper. Look at the condition *after* you have this, and only then
+/// [`wait`](Listener::wait); drop it if the condition holds.
+#[derive(Debug)]
+pub struct Listener<'a> {
+    event: &'a Event,
+    seen: u32,
+}
+
+impl Default for Event {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Event {
+    /// An event with nobody asleep.
+    pub fn new() -> Self {
+        Self {
+            sleepers: AtomicU32::new(0),
+            sequence: AtomicU32::new(0),
+            #[cfg(not(any(loom, target_os = "linux")))]
+            parked: Default::default(),
+        }
+    }
+
+    /// Announces the calling thread. SeqCst, so that every later SeqCst load of the condition
+    /// comes after the announcement in the one total order (the sleeper's half of Dekker).
+    pub fn listen(&self) -> Listener<'_> {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // Read before the condition is: a notification after this point changes the sequence, so
+        // that the kernel refuses to put us to sleep.
+        let seen = self.sequence.load(Ordering::SeqCst);
+        Listener { event: self, seen }
+    }
+
+    /// Wakes the sleepers, after the condition was changed with any ordering: the fence makes it
+    /// the notifier's half of Dekker (the sleeper's half has SeqCst operations on both sides).
+    #[inline]
+    pub fn notify(&self) {
+        fence(Ordering::SeqCst);
+        self.notify_ordered();
+    }
+
+    /// Wakes the sleepers, where the condition was changed by a SeqCst operation and is read by the
+    /// sleepers with SeqCst: then no fence is needed, and this is one load if nobody sleeps.
+    #[inline]
+    pub fn notify_ordered(&self) {
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Whether somebody is announced; only a hint, and for tests.
+    pub fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) != 0
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.sequence.fetch_add(1, Ordering::SeqCst);
+        #[cfg(all(not(loom), target_os = "linux"))]
+        {
+            use rustix::thread::futex;
+            // Cannot fail for a valid private word; a failure would leave nothing better to do.
+            let _ = futex::wake(&self.sequence, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+        #[cfg(not(any(loom, target_os = "linux")))]
+        {
+            // Taking the lock orders this after a sleeper's test of the sequence, or before it.
+            drop(self.parked.0.lock().unwrap_or_else(|e| e.into_inner()));
+            self.parked.1.notify_all();
+        }
+    }
+}
+
+impl Listener<'_> {
+    /// Sleeps until notified, or until `timeout` has passed; may also return for no reason.
+    pub fn wait(self, timeout: Option<Duration>) {
+        #[cfg(all(not(loom), target_os = "linux"))]
+        {
+            use rustix::thread::{Timespec, futex};
+            let timespec = timeout.map(|t| Timespec {
+                tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
+                tv_nsec: i64::from(t.subsec_nanos()),
+            });
+            // Interrupted, timed out, or the word had changed: all mean "look again".
+            let word = &self.event.sequence;
+            let _ = futex::wait(word, futex::Flags::PRIVATE, self.seen, timespec.as_ref());
+        }
+        #[cfg(not(any(loom, target_os = "linux")))]
+        {
+            let (lock, condition) = &self.event.parked;
+            let guard = lock.lock().unwrap_or_else(|e| e.into_inner());
+            if self.event.sequence.load(Ordering::SeqCst) == self.seen {
+                match timeout {
+                    Some(t) => drop(condition.wait_timeout(guard, t)),
+                    None => drop(condition.wait(guard)),
+                }
+            }
+        }
+        #[cfg(loom)]
+        {
+            // Under the checker a sleeper spins through it; a lost event shows as a livelock.
+            let _ = timeout;
+            while self.event.sequence.load(Ordering::SeqCst) == self.seen {
+                loom::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        // Only a hint to notifiers is withdrawn; nothing is published with it.
+        self.event.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

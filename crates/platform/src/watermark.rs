@@ -1,0 +1,118 @@
+//! A number that only grows, and threads that sleep until it has grown enough.
+
+use crate::event::Event;
+use crate::sync::{AtomicU64, Ordering, spin_hint};
+
+/// How often a waiter looks again before it sleeps. A system call costs about as much as these.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
+
+/// A monotone u64 with waiting.
+///
+/// Raising costs one read-modify-write and one load while nobody waits.
+#[derive(Debug)]
+pub struct Watermark {
+    value: AtomicU64,
+    event: Event,
+}
+
+impl Watermark {
+    /// A watermark at `value`.
+    pub fn new(value: u64) -> Self {
+        Self { value: AtomicU64::new(value), event: Event::new() }
+    }
+
+    /// The current value. Acquire: what was written before the value was raised can be read.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// The current value, ordered in the total order of SeqCst operations; for callers that announce
+    /// themselves elsewhere before they look (Dekker).
+    #[inline]
+    pub fn get_ordered(&self) -> u64 {
+        self.value.load(Ordering::SeqCst)
+    }
+
+    /// Raises the value to at least `value`, and wakes waiters. Any thread may raise.
+    ///
+    /// SeqCst on the maximum: it is released to readers, and precedes the load of the sleepers'
+    /// count in the total order, so that either we see a sleeper or it sees the new value.
+    #[inline]
+    pub fn raise(&self, value: u64) {
+        self.value.fetch_max(value, Ordering::SeqCst);
+        self.event.notify_ordered();
+    }
+
+    /// Wakes all waiters so that they look at their reason to stop. Make that reason true first.
+    pub fn poke(&self) {
+        self.event.notify();
+    }
+
+    /// Sleeps until the value is at least `value`: true; or until `stop` says so: false. `stop` must
+    /// read with SeqCst what the one who [pokes](Self::poke) wrote.
+    pub fn wait_at_least(&self, value: u64, stop: impl Fn() -> bool) -> bool {
+        for _ in 0..SPINS {
+            if self.get() >= value {
+                return true;
+            }
+            spin_hint();
+        }
+        loop {
+            let listener = self.event.listen();
+            if self.get_ordered() >= value {
+                return true;
+            }
+            if stop() {
+                return false;
+            }
+            listener.wait(None);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn every_waiter_is_woken_in_a_relay() {
+        // Two threads raise each other's watermark in turns: one lost wake-up hangs the test.
+        let marks = Arc::new([Watermark::new(0), Watermark::new(0)]);
+        let other = Arc::clone(&marks);
+        let thread = std::thread::spawn(move || {
+            for i in 1..=5_000 {
+                assert!(other[0].wait_at_least(i, || false));
+                other[1].raise(i);
+            }
+        });
+        for i in 1..=5_000 {
+            marks[0].raise(i);
+            assert!(marks[1].wait_at_least(i, || false));
+        }
+        thread.join().unwrap();
+        assert_eq!(marks[1].get(), 5_000);
+    }
+
+    #[test]
+    fn a_poked_waiter_sees_its_reason_to_stop() {
+        let state = Arc::new((Watermark::new(0), AtomicBool::new(false)));
+        let other = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            other.0.wait_at_least(10, || other.1.load(Ordering::SeqCst))
+        });
+        state.0.raise(9);
+        state.1.store(true, Ordering::SeqCst);
+        state.0.poke();
+        assert!(!thread.join().unwrap());
+    }
+
+    #[test]
+    fn never_falls() {
+        let mark = Watermark::new(7);
+        mark.raise(3);
+        assert_eq!(mark.get(), 7);
+    }
+}

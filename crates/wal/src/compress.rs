@@ -1,0 +1,89 @@
+//! Vectors on disk: the lanes that the anchor in effect covers are left out (Taurus, VLDB 2020,
+//! section 4.3).
+//!
+//! The bytes: a varint bit mask of the lanes present, then a varint for each of them. A vector
+//! that the anchor covers takes one byte.
+
+use crate::lsn_vector::MAX_LANES;
+use crate::varint;
+
+/// Appends `lv`, without the lanes that are at most `anchor(lane)`.
+#[inline]
+pub fn encode(out: &mut Vec<u8>, lv: &[u64], anchor: impl Fn(usize) -> u64) {
+    debug_assert!(lv.len() <= MAX_LANES);
+    let mut mask = 0u64;
+    for (lane, &lsn) in lv.iter().enumerate() {
+        mask |= u64::from(lsn > anchor(lane)) << lane;
+    }
+    varint::put(out, mask);
+    // By the mask and not by the anchor again, which may have risen in between.
+    let mut left = mask;
+    while left != 0 {
+        varint::put(out, lv[left.trailing_zeros() as usize]);
+        left &= left - 1;
+    }
+}
+
+/// An upper bound on the bytes that [`encode`] appends for a vector of `lanes`.
+pub const fn max_len(lanes: usize) -> usize {
+    10 + 10 * lanes
+}
+
+/// Reads a vector into `out`: lanes left out become the anchor's. Returns the bytes used.
+///
+/// # Errors
+/// The bytes are no vector of `out.len()` lanes; the text says why.
+pub fn decode(bytes: &[u8], anchor: &[u64], out: &mut [u64]) -> Result<usize, &'static str> {
+    if anchor.len() != out.len() {
+        return Err("the anchor has another number of lanes than the vector");
+    }
+    let (mask, mut used) = varint::get(bytes).ok_or("the vector's mask is not a number")?;
+    if out.len() < 64 && mask >> out.len() != 0 {
+        return Err("the vector has more lanes than its incarnation has streams");
+    }
+    out.copy_from_slice(anchor);
+    let mut left = mask;
+    while left != 0 {
+        let rest = bytes.get(used..).unwrap_or_default();
+        let (lsn, n) = varint::get(rest).ok_or("a lane of the vector is cut off")?;
+        out[left.trailing_zeros() as usize] = lsn;
+        used += n;
+        left &= left - 1;
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_vector_comes_back_joined_with_what_the_anchor_covers(
+            lanes in prop::collection::vec((0u64..1000, 0u64..1000), 1..=MAX_LANES),
+            junk in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let (lv, anchor): (Vec<u64>, Vec<u64>) = lanes.into_iter().unzip();
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &lv, |lane| anchor[lane]);
+            prop_assert!(bytes.len() <= max_len(lv.len()));
+            let used = bytes.len();
+            bytes.extend(&junk);
+            let mut out = vec![0; lv.len()];
+            prop_assert_eq!(decode(&bytes, &anchor, &mut out), Ok(used));
+            let expected: Vec<u64> = lv.iter().zip(&anchor).map(|(l, a)| *l.max(a)).collect();
+            prop_assert_eq!(&out, &expected);
+            prop_assert!(decode(&bytes[..used - 1], &anchor, &mut out).is_err());
+            // Never panics, whatever the bytes are.
+            let _ = decode(&junk, &anchor, &mut out);
+        }
+    }
+
+    #[test]
+    fn a_covered_vector_is_one_byte() {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, &[3; 64], |_| 3);
+        assert_eq!(bytes, [0]);
+    }
+}

@@ -1,0 +1,114 @@
+//! What can go wrong, in sentences.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An error of the log. Its text says which file, where in it, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was attempted.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another opener holds a log directory.
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Bytes that were durable are missing or wrong.
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The byte in the file at which it shows; 0 where the file as a whole is meant.
+        offset: u64,
+        /// What was found, what was expected, what to do.
+        message: String,
+    },
+    /// The files were written by another version of the format.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u64,
+    },
+    /// The options, directories or arguments do not fit this log.
+    Invalid(String),
+    /// The log is poisoned or closed.
+    Poisoned(Poisoned),
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { path: path.to_owned(), action, source }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.to_owned(), offset, message: message.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, action, source } => {
+                write!(f, "could not {action} {}: {source}", path.display())
+            }
+            Self::InUse { path } => write!(
+                f,
+                "the log directory {} is in use by another process, or is opened twice in this one",
+                path.display()
+            ),
+            Self::Corrupt { path, offset, message } => {
+                write!(f, "{} is corrupt at byte {offset}: {message}", path.display())
+            }
+            Self::Version { path, found } => write!(
+                f,
+                "{} has format version {found}, and this program reads version {}: use the program \
+                 that wrote it",
+                path.display(),
+                crate::format::VERSION
+            ),
+            Self::Invalid(message) => f.write_str(message),
+            Self::Poisoned(poisoned) => poisoned.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Poisoned(poisoned) => Some(poisoned),
+            _ => None,
+        }
+    }
+}
+
+impl From<Poisoned> for Error {
+    fn from(poisoned: Poisoned) -> Self {
+        Self::Poisoned(poisoned)
+    }
+}
+
+/// The log stopped: nothing more becomes durable. What was not yet durable has an unknown outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poisoned {
+    /// Why, as a sentence.
+    pub cause: Arc<str>,
+}
+
+impl fmt::Display for Poisoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log has stopped, open the database again: {}", self.cause)
+    }
+}
+
+impl std::error::Error for Poisoned {}

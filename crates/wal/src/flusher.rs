@@ -1,0 +1,374 @@
+//! One thread for each stream: writes what is filled, syncs it, raises the frontier.
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
+use crate::frame::{self, FrameKind, MAX_HEAD};
+use crate::log::Shared;
+use crate::segment::{Prepared, Request};
+use crate::stream::{FLUSHER_SLOT, Stream};
+use hyades_platform::{clock, sync};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers that
+/// wait for room.
+const MAX_BATCH: u64 = 2 << 20;
+/// The longest the flusher lets work collect on a device that needs no waiting for.
+const MAX_NAP: Duration = Duration::from_micros(200);
+/// A device that took less than this for a batch is worth a nap.
+const FAST_DEVICE_NS: u64 = 50_000;
+/// A batch of fewer bytes than this may be somebody's only one: the next is not delayed.
+const NAP_MIN_BYTES: u64 = 4096;
+
+/// The segment that is being written.
+struct Current {
+    segment: Prepared,
+    /// Where the next batch goes; 0 while the segment has not begun.
+    offset: u64,
+}
+
+/// The flusher of one stream.
+pub(crate) struct Flusher {
+    shared: Arc<Shared>,
+    lane: usize,
+    current: Current,
+    requests: mpsc::Sender<Request>,
+    prepared: mpsc::Receiver<Result<Prepared, Error>>,
+    next_length: u64,
+    next_anchor: Lsn,
+    /// Heartbeats that are not yet durable: (end, mark).
+    heartbeats: VecDeque<(Lsn, u64)>,
+    zeros: Vec<u8>,
+    idle_since_work: u32,
+    flushed_at_ns: u64,
+}
+
+impl Flusher {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        lane: usize,
+        segment: Prepared,
+        requests: mpsc::Sender<Request>,
+        prepared: mpsc::Receiver<Result<Prepared, Error>>,
+    ) -> Self {
+        let start = shared.frontier.durable(lane);
+        let next_length = segment.length;
+        let zeros = vec![0; shared.options.block_bytes];
+        shared.streams[lane].order.register(FLUSHER_SLOT);
+        let mut flusher = Self {
+            next_anchor: start + shared.options.anchor_interval_bytes,
+            shared,
+            lane,
+            current: Current { segment, offset: 0 },
+            requests,
+            prepared,
+            next_length,
+            heartbeats: VecDeque::new(),
+            zeros,
+            idle_since_work: 0,
+            flushed_at_ns: 0,
+        };
+        flusher.ask_for_segment();
+        flusher
+    }
+
+    fn stream(&self) -> &Stream {
+        &self.shared.streams[self.lane]
+    }
+
+    /// Asks for the segment after the current one.
+    fn ask_for_segment(&mut self) {
+        self.next_length = (self.next_length * 2).min(self.shared.options.segment_bytes);
+        // The preparer outlives the flushers; if it is gone, `rotate` finds out.
+        let _ = self.requests.send(Request::Next { lane: self.lane, length: self.next_length });
+    }
+
+    /// Runs until the log stops.
+    pub(crate) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        // A flusher that panicked would leave all who wait waiting.
+        struct StopOnPanic<'a>(&'a Shared);
+        impl Drop for StopOnPanic<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.frontier.stop("a log flusher panicked");
+                }
+            }
+        }
+        let _guard = StopOnPanic(&shared);
+        while shared.frontier.poisoned().is_none() {
+            if let Err(error) = self.turn() {
+                shared.frontier.stop(&error.to_string());
+            }
+        }
+    }
+
+    /// Flushes once, or waits for something to flush.
+    fn turn(&mut self) -> Result<(), Error> {
+        let durable = self.shared.frontier.durable(self.lane);
+        self.own_frames(durable);
+        let cut = self.stream().order.cut(durable);
+        if cut == durable {
+            self.wait_for_work(durable);
+            return Ok(());
+        }
+        self.idle_since_work = 0;
+        if let Some(interval) = self.shared.options.flush_interval
+            && self.collect(durable, interval)
+        {
+            return Ok(());
+        }
+        let started = clock::monotonic_ns();
+        let to = self.flush(durable, cut)?;
+        let took = clock::monotonic_ns() - started;
+        if self.shared.options.flush_interval.is_none()
+            && took < FAST_DEVICE_NS
+            && to - durable >= NAP_MIN_BYTES
+            && to == cut
+        {
+            self.nap(Duration::from_nanos(took * 8).min(MAX_NAP), to);
+        }
+        Ok(())
+    }
+
+    /// Places the anchor that is due, and the heartbeat that is wanted.
+    fn own_frames(&mut self, durable: Lsn) {
+        let mark = match self.stream().heartbeat.load(Ordering::Relaxed) {
+            0 => 0,
+            // SeqCst, like the raising: a heartbeat wanted later is seen before the flusher sleeps.
+            _ => self.stream().heartbeat.swap(0, Ordering::SeqCst),
+        };
+        if mark > 0 {
+            let mut payload = [0; 16];
+            payload[..8].copy_from_slice(&(mark - 1).to_le_bytes());
+            payload[8..].copy_from_slice(&durable.to_le_bytes());
+            match self.place(durable, FrameKind::Heartbeat, &payload) {
+                Some(end) => self.heartbeats.push_back((end, mark - 1)),
+                // No room now: want it again after the next flush.
+                None => drop(self.stream().heartbeat.fetch_max(mark, Ordering::SeqCst)),
+            }
+        }
+        // Only along with other work: an idle log writes nothing.
+        let log_lsn = self.stream().order.log_lsn();
+        if log_lsn > durable && log_lsn >= self.next_anchor {
+            let mut vector = vec![0; self.shared.streams.len()];
+            self.shared.frontier.load_into(&mut vector);
+            let mut placed = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+            let vector = self.stream().next_anchor(vector);
+            let mut payload = Vec::new();
+            frame::anchor_payload(&mut payload, &vector);
+            if let Some(end) = self.place(durable, FrameKind::Anchor, &payload) {
+                self.stream().publish_anchor(&mut placed, end, vector);
+                drop(placed);
+                self.next_anchor = end + self.shared.options.anchor_interval_bytes;
+            }
+        }
+    }
+
+    /// Reserves and fills a frame of the flusher's own, if there is room for it.
+    fn place(&self, durable: Lsn, kind: FrameKind, payload: &[u8]) -> Option<Lsn> {
+        let stream = self.stream();
+        let length = frame::len(payload.len()) as u64;
+        let limit = durable + stream.ring.size();
+        let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
+        // SAFETY: just reserved in the flusher's slot, and it ends within one ring size of durable.
+        unsafe { stream.put(start, kind, payload) };
+        stream.order.publish(FLUSHER_SLOT, start + length);
+        Some(start + length)
+    }
+
+    /// Nothing can be flushed: sleeps if nothing is reserved either, and yields otherwise.
+    fn wait_for_work(&mut self, durable: Lsn) {
+        let stream = &self.shared.streams[self.lane];
+        if stream.order.log_lsn() != durable {
+            // Somebody is copying a frame. It takes well under a microsecond, unless it was descheduled.
+            self.idle_since_work = self.idle_since_work.saturating_add(1);
+            match self.idle_since_work {
+                0..20 => sync::spin_hint(),
+                20..40 => sync::yield_now(),
+                40..60 => std::thread::sleep(Duration::from_micros(20)),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+            return;
+        }
+        self.idle_since_work = 0;
+        // Announce, then look: the writers, and whoever stops the log, do it the other way round.
+        let listener = stream.wake.listen();
+        if stream.order.log_lsn() == durable
+            && stream.heartbeat.load(Ordering::SeqCst) == 0
+            && self.shared.frontier.poisoned().is_none()
+        {
+            listener.wait(None);
+        }
+    }
+
+    /// Under a flush interval: sleeps a little if it is not over yet. True if the flush is to wait on.
+    fn collect(&self, durable: Lsn, interval: Duration) -> bool {
+        let stream = self.stream();
+        let backlog = stream.order.log_lsn() - durable;
+        let fill = self.shared.options.flush_fill_bytes as u64;
+        let elapsed = clock::monotonic_ns().saturating_sub(self.flushed_at_ns);
+        let left = (interval.as_nanos() as u64).saturating_sub(elapsed);
+        if left == 0
+            || backlog >= fill.min(stream.ring.size() / 2)
+            || self.shared.closing.load(Ordering::SeqCst)
+        {
+            return false;
+        }
+        self.nap(Duration::from_nanos(left.min(1_000_000)), durable);
+        true
+    }
+
+    /// Lets work collect, unless somebody is in a hurry.
+    fn nap(&self, nap: Duration, durable: Lsn) {
+        let stream = self.stream();
+        let listener = stream.hurry.listen();
+        if stream.order.log_lsn() - durable < stream.ring.size() / 2
+            && self.shared.frontier.poisoned().is_none()
+            && !self.shared.closing.load(Ordering::SeqCst)
+        {
+            listener.wait(Some(nap));
+        }
+    }
+
+    /// Writes and syncs one batch of [durable, cut), as much as fits. Returns its end.
+    fn flush(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
+        let to = self.fitting(durable, cut)?;
+        let started = clock::monotonic_ns();
+        let written = self.write(durable, to)?;
+        let path = &self.current.segment.path;
+        self.current.segment.file.sync_data().map_err(Error::io(path, "sync"))?;
+        // A writer leaves a place unfilled only once it saw that the log is stopped. If the cut went past
+        // such a place, it saw what the writer did after that; so the stop is visible here, and a
+        // batch with a hole never counts.
+        if let Some(poisoned) = self.shared.frontier.poisoned() {
+            return Err(poisoned.into());
+        }
+        let now = clock::monotonic_ns();
+        self.stream().counters.add(to - durable, written, now - started);
+        self.flushed_at_ns = now;
+        let mut mark = None;
+        while let Some((_, m)) = self.heartbeats.pop_front_if(|(end, _)| *end <= to) {
+            mark = mark.max(Some(m));
+        }
+        {
+            let mut anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+            while anchors.get(1).is_some_and(|(end, _)| *end <= to) {
+                anchors.pop_front();
+            }
+        }
+        self.shared.frontier.raise(self.lane, to, mark);
+        Ok(to)
+    }
+
+    /// How far a batch from `durable` can go; moves to the next segment if not even a frame fits.
+    fn fitting(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
+        loop {
+            let block = self.shared.options.block_bytes as u64;
+            let offset = self.current.offset.max(block);
+            let room = self.current.segment.length.saturating_sub(offset + BATCH_HEADER as u64);
+            if cut - durable <= room.min(MAX_BATCH) {
+                return Ok(cut);
+            }
+            let limit = room.min(MAX_BATCH) as usize;
+            let fits = self.whole_frames(durable, cut, limit);
+            if fits > 0 {
+                return Ok(durable + fits as u64);
+            }
+            if offset == block && self.current.segment.length >= self.shared.options.segment_bytes {
+                // Cannot happen: a payload is at most a quarter of a segment.
+                return Err(Error::Invalid("a frame is larger than a segment".into()));
+            }
+            self.rotate()?;
+        }
+    }
+
+    /// The length of the whole frames from `durable` that are within `limit`.
+    fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
+        // SAFETY: below the cut and not yet durable.
+        let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
+        let length_at = |at: usize| {
+            let mut head = [0; MAX_HEAD];
+            let n = (a.len() + b.len()).saturating_sub(at).min(MAX_HEAD);
+            for (i, byte) in head[..n].iter_mut().enumerate() {
+                let at = at + i;
+                *byte = if at < a.len() { a[at] } else { b[at - a.len()] };
+            }
+            frame::peek_len(&head[..n])
+        };
+        format::whole_frames(length_at, limit)
+    }
+
+    fn rotate(&mut self) -> Result<(), Error> {
+        let gone = || Error::Invalid("the thread that prepares segments has stopped".into());
+        let segment = match self.prepared.recv().map_err(|_| gone())? {
+            Ok(segment) => segment,
+            // It may have been tried long ago, when the disk was full; now it is needed.
+            Err(_) => {
+                let length = self.next_length;
+                self.requests
+                    .send(Request::Next { lane: self.lane, length })
+                    .map_err(|_| gone())?;
+                self.prepared.recv().map_err(|_| gone())??
+            }
+        };
+        self.shared.add_segment(
+            self.lane,
+            segment.sequence,
+            self.shared.frontier.durable(self.lane),
+        );
+        self.current = Current { segment, offset: 0 };
+        self.ask_for_segment();
+        Ok(())
+    }
+
+    /// One vectored write of the segment header if it is due, the batch header, the frames where they
+    /// lie in the ring, and the padding. Returns the bytes written.
+    fn write(&mut self, from: Lsn, to: Lsn) -> Result<u64, Error> {
+        let block = self.shared.options.block_bytes;
+        let stream = &self.shared.streams[self.lane];
+        let header = if self.current.offset == 0 { self.segment_header(from) } else { Vec::new() };
+        let batch = BatchHeader {
+            stream: stream.id,
+            incarnation: self.shared.incarnation,
+            start: from,
+            durable: from,
+            length: (to - from) as u32,
+        }
+        .encode(&self.shared.uuid);
+        // SAFETY: `to` is at most a cut, and [from, to) is reported durable only after the sync.
+        let (a, b) = unsafe { stream.ring.slices(from, to) };
+        let used = BATCH_HEADER + (to - from) as usize;
+        let padding = &self.zeros[..used.next_multiple_of(block) - used];
+        let slices = [&header, &batch[..], a, b, padding];
+        let total: usize = slices.iter().map(|s| s.len()).sum();
+        let slices = slices.map(IoSlice::new);
+        let path = &self.current.segment.path;
+        let file = &self.current.segment.file;
+        file.write_at(&slices, self.current.offset).map_err(Error::io(path, "write to"))?;
+        self.current.offset += total as u64;
+        Ok(total as u64)
+    }
+
+    fn segment_header(&self, start: Lsn) -> Vec<u8> {
+        // The anchor in effect exactly here, and no later one: a later one may name a record in
+        // another stream that depends on the record being decoded.
+        let anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
+        let in_effect = anchors.iter().rev().find(|(end, _)| *end <= start);
+        SegmentHeader {
+            block_bytes: self.shared.options.block_bytes as u32,
+            uuid: self.shared.uuid,
+            stream: self.stream().id,
+            incarnation: self.shared.incarnation,
+            sequence: self.current.segment.sequence,
+            start,
+            durable: start,
+            anchor: in_effect.map_or_else(Vec::new, |(_, vector)| vector.clone()),
+        }
+        .encode()
+    }
+}

@@ -1,0 +1,227 @@
+//! Segment and batch headers (`docs/format.md`, sections 3 and 4).
+
+use crate::Lsn;
+use crate::frame;
+use crate::lsn_vector::MAX_LANES;
+
+/// The version of the format that this code writes and reads.
+pub(crate) const VERSION: u32 = 1;
+const SEGMENT_MAGIC: &[u8; 8] = b"HYADESEG";
+const BATCH_MAGIC: &[u8; 4] = b"HYB1";
+const SEGMENT_FIXED: usize = 72;
+/// No segment header is longer.
+pub(crate) const SEGMENT_HEADER_MAX: usize = SEGMENT_FIXED + 8 * MAX_LANES + 4;
+/// Every batch header is this long.
+pub(crate) const BATCH_HEADER: usize = 40;
+
+/// The first block of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) block_bytes: u32,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) stream: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) sequence: u64,
+    pub(crate) start: Lsn,
+    pub(crate) durable: Lsn,
+    pub(crate) anchor: Vec<Lsn>,
+}
+
+/// Why a block is no segment header.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotAHeader {
+    /// Not one of ours, or damaged: the segment has not begun.
+    Invalid,
+    /// A valid one of another format version.
+    Version(u32),
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+impl SegmentHeader {
+    /// The whole first block.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.block_bytes as usize);
+        out.extend(SEGMENT_MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend(self.block_bytes.to_le_bytes());
+        out.extend(self.uuid);
+        out.extend(self.stream.to_le_bytes());
+        out.extend(self.incarnation.to_le_bytes());
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.start.to_le_bytes());
+        out.extend(self.durable.to_le_bytes());
+        out.extend((self.anchor.len() as u32).to_le_bytes());
+        out.extend([0; 4]);
+        for lane in &self.anchor {
+            out.extend(lane.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&out);
+        out.extend(crc.to_le_bytes());
+        out.resize(self.block_bytes as usize, 0);
+        out
+    }
+
+    /// Reads a header from the beginning of a segment.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NotAHeader> {
+        if bytes.len() < SEGMENT_FIXED || &bytes[..8] != SEGMENT_MAGIC {
+            return Err(NotAHeader::Invalid);
+        }
+        let lanes = u32_at(bytes, 64) as usize;
+        let length = SEGMENT_FIXED + 8 * lanes.min(MAX_LANES + 1);
+        if lanes == 0 || lanes > MAX_LANES || bytes.len() < length + 4 {
+            return Err(NotAHeader::Invalid);
+        }
+        if crc32c::crc32c(&bytes[..length]) != u32_at(bytes, length) {
+            return Err(NotAHeader::Invalid);
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(NotAHeader::Version(version));
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[16..32]);
+        let header = Self {
+            block_bytes: u32_at(bytes, 12),
+            uuid,
+            stream: u32_at(bytes, 32),
+            incarnation: u32_at(bytes, 36),
+            sequence: u64_at(bytes, 40),
+            start: u64_at(bytes, 48),
+            durable: u64_at(bytes, 56),
+            anchor: (0..lanes).map(|i| u64_at(bytes, SEGMENT_FIXED + 8 * i)).collect(),
+        };
+        let block = header.block_bytes;
+        if !block.is_power_of_two() || !(1024..=65536).contains(&block) {
+            return Err(NotAHeader::Invalid);
+        }
+        Ok(header)
+    }
+}
+
+/// What precedes the frames of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    pub(crate) stream: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) start: Lsn,
+    pub(crate) durable: Lsn,
+    pub(crate) length: u32,
+}
+
+impl BatchHeader {
+    pub(crate) fn encode(&self, uuid: &[u8; 16]) -> [u8; BATCH_HEADER] {
+        let mut out = [0; BATCH_HEADER];
+        out[..4].copy_from_slice(BATCH_MAGIC);
+        out[8..12].copy_from_slice(&self.stream.to_le_bytes());
+        out[12..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        out[16..24].copy_from_slice(&self.start.to_le_bytes());
+        out[24..32].copy_from_slice(&self.durable.to_le_bytes());
+        out[32..36].copy_from_slice(&self.length.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &out[8..]);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header that begins `bytes`, if it is one of this stream and incarnation.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        uuid: &[u8; 16],
+        stream: u32,
+        incarnation: u32,
+    ) -> Option<Self> {
+        let bytes = bytes.get(..BATCH_HEADER)?;
+        if &bytes[..4] != BATCH_MAGIC {
+            return None;
+        }
+        let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &bytes[8..]);
+        let header = Self {
+            stream: u32_at(bytes, 8),
+            incarnation: u32_at(bytes, 12),
+            start: u64_at(bytes, 16),
+            durable: u64_at(bytes, 24),
+            length: u32_at(bytes, 32),
+        };
+        let ours = header.stream == stream && header.incarnation == incarnation;
+        (u32_at(bytes, 4) == crc && ours).then_some(header)
+    }
+}
+
+/// Appends whole batches to a buffer: how the recovered tail is written, off the hot path.
+pub(crate) fn append_batch(
+    out: &mut Vec<u8>,
+    frames: &[u8],
+    header: &BatchHeader,
+    uuid: &[u8; 16],
+    block_bytes: usize,
+) {
+    out.extend(header.encode(uuid));
+    out.extend(frames);
+    out.resize(out.len().next_multiple_of(block_bytes), 0);
+}
+
+/// The end of the last whole frame within `bytes` that is at most `limit`; frames are not checked.
+pub(crate) fn whole_frames(
+    mut length_at: impl FnMut(usize) -> Option<usize>,
+    limit: usize,
+) -> usize {
+    let mut end = 0;
+    while let Some(length) = length_at(end) {
+        if end + length > limit {
+            break;
+        }
+        end += length;
+    }
+    end
+}
+
+/// The length of the frame at `at` in contiguous bytes, for [`whole_frames`].
+pub(crate) fn length_in(bytes: &[u8], at: usize) -> Option<usize> {
+    frame::peek_len(bytes.get(at..)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            block_bytes: 1024,
+            uuid: [3; 16],
+            stream: 5,
+            incarnation: 2,
+            sequence: 9,
+            start: 1 << 40,
+            durable: (1 << 40) + 1,
+            anchor: (0..64).collect(),
+        }
+    }
+
+    #[test]
+    fn headers_come_back_and_any_flipped_bit_is_seen() {
+        let block = header().encode();
+        assert_eq!(block.len(), 1024);
+        assert_eq!(SegmentHeader::decode(&block), Ok(header()));
+        for bit in 0..SEGMENT_HEADER_MAX * 8 {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(&flipped), Err(NotAHeader::Invalid), "bit {bit}");
+        }
+        let batch = BatchHeader { stream: 5, incarnation: 2, start: 10, durable: 10, length: 99 };
+        let bytes = batch.encode(&[3; 16]);
+        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], 5, 2), Some(batch));
+        assert_eq!(BatchHeader::decode(&bytes, &[4; 16], 5, 2), None);
+        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], 5, 3), None);
+        for bit in 0..BATCH_HEADER * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(BatchHeader::decode(&flipped, &[3; 16], 5, 2), None, "bit {bit}");
+        }
+    }
+}

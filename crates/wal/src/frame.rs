@@ -1,0 +1,196 @@
+//! Frames: what a stream is made of (`docs/format.md`, section 5).
+
+use crate::Lsn;
+use crate::varint;
+
+/// The largest payload of a frame, in bytes.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+/// The most bytes before a payload: checksum, length, kind.
+pub(crate) const MAX_HEAD: usize = 4 + 4 + 1;
+
+/// What a frame is. The log itself writes and reads only the last three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// A whole record of the engine.
+    Record = 1,
+    /// A piece of a transaction that spans frames.
+    Part = 2,
+    /// The engine says that something earlier is to be disregarded.
+    Discard = 3,
+    /// A reservation that came to nothing; it keeps its length and counts as resolved.
+    Void = 4,
+    /// The durable vector, by which later vectors are compressed.
+    Anchor = 5,
+    /// A stream that is otherwise silent states its mark.
+    Heartbeat = 6,
+}
+
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Record,
+            2 => Self::Part,
+            3 => Self::Discard,
+            4 => Self::Void,
+            5 => Self::Anchor,
+            6 => Self::Heartbeat,
+            _ => return None,
+        })
+    }
+}
+
+/// A frame in a [`Chunk`](crate::Chunk).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Where it begins.
+    pub start: Lsn,
+    /// Where it ends: its Lsn.
+    pub end: Lsn,
+    /// What it is.
+    pub kind: FrameKind,
+    /// What it holds.
+    pub payload: &'a [u8],
+}
+
+/// The length of a frame with a payload of this length.
+#[inline]
+pub(crate) fn len(payload: usize) -> usize {
+    4 + varint::len(payload as u64) + 1 + payload
+}
+
+/// The checksum of what all frames of a stream in an incarnation have in common.
+pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
+    let mut crc = crc32c::crc32c(uuid);
+    crc = crc32c::crc32c_append(crc, &stream.to_le_bytes());
+    crc32c::crc32c_append(crc, &incarnation.to_le_bytes())
+}
+
+/// The bytes before the payload, in a buffer, and how many they are.
+#[inline]
+pub(crate) fn head(seed: u32, start: Lsn, kind: FrameKind, payload: &[u8]) -> Head {
+    let mut bytes = [0; MAX_HEAD];
+    let mut used = 4;
+    let mut left = payload.len();
+    while left >= 0x80 {
+        bytes[used] = left as u8 | 0x80;
+        left >>= 7;
+        used += 1;
+    }
+    bytes[used] = left as u8;
+    bytes[used + 1] = kind as u8;
+    used += 2;
+    let crc = checksum(seed, start, &bytes[4..used], payload);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    Head { bytes, used }
+}
+
+/// What precedes a payload.
+pub(crate) struct Head {
+    bytes: [u8; MAX_HEAD],
+    used: usize,
+}
+
+impl Head {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+}
+
+#[inline]
+fn checksum(seed: u32, start: Lsn, head: &[u8], payload: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(seed, &start.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, head), payload)
+}
+
+/// The frame's length, read from its first bytes; None if they are none of a frame.
+#[inline]
+pub(crate) fn peek_len(bytes: &[u8]) -> Option<usize> {
+    let (payload, used) = varint::get(bytes.get(4..)?)?;
+    (payload <= MAX_PAYLOAD as u64).then_some(4 + used + 1 + payload as usize)
+}
+
+/// Splits the frame that begins `bytes`, without looking at its checksum.
+#[inline]
+pub(crate) fn split(bytes: &[u8], start: Lsn) -> Result<Frame<'_>, &'static str> {
+    let length = peek_len(bytes).ok_or("the length of the frame is not valid")?;
+    let bytes = bytes.get(..length).ok_or("the frame is longer than its batch")?;
+    let (payload, used) = varint::get(&bytes[4..]).ok_or("the length of the frame is not valid")?;
+    let kind = FrameKind::from_byte(bytes[4 + used]).ok_or("the frame is of no known kind")?;
+    let payload = &bytes[length - payload as usize..];
+    Ok(Frame { start, end: start + length as u64, kind, payload })
+}
+
+/// Splits and checks the frame that begins `bytes`.
+#[inline]
+pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'static str> {
+    let frame = split(bytes, start)?;
+    let head = (frame.end - start) as usize - frame.payload.len();
+    let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    if checksum(seed, start, &bytes[4..head], frame.payload) != stored {
+        return Err("the checksum of the frame does not match");
+    }
+    Ok(frame)
+}
+
+/// An anchor's payload for these lanes.
+pub(crate) fn anchor_payload(out: &mut Vec<u8>, lanes: &[Lsn]) {
+    out.clear();
+    for lane in lanes {
+        out.extend(lane.to_le_bytes());
+    }
+}
+
+/// The vector that an anchor's payload states, or None if it has not exactly these lanes.
+pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
+    if payload.len() != out.len() * 8 {
+        return None;
+    }
+    for (lane, bytes) in out.iter_mut().zip(payload.chunks_exact(8)) {
+        *lane = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some(())
+}
+
+/// A heartbeat's mark and the durable Lsn it states.
+pub fn read_heartbeat(payload: &[u8]) -> Option<(u64, Lsn)> {
+    let (mark, durable) = payload.split_at_checked(8)?;
+    Some((u64::from_le_bytes(mark.try_into().ok()?), u64::from_le_bytes(durable.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(start: Lsn, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = head(7, start, FrameKind::Record, payload).bytes().to_vec();
+        bytes.extend(payload);
+        bytes
+    }
+
+    #[test]
+    fn a_frame_is_valid_only_in_its_place() {
+        for length in [0, 1, 127, 128, 16_383, 16_384, MAX_PAYLOAD] {
+            let payload = vec![0xa5; length];
+            let bytes = built(100, &payload);
+            assert_eq!(bytes.len(), len(length));
+            let frame = check(&bytes, 100, 7).unwrap();
+            assert_eq!((frame.end, frame.payload), (100 + bytes.len() as u64, &payload[..]));
+            assert!(check(&bytes, 101, 7).is_err());
+            assert!(check(&bytes, 100, 8).is_err());
+            assert!(check(&bytes[..bytes.len() - 1], 100, 7).is_err());
+        }
+        assert!(check(&[0; 64], 0, 0).is_err());
+    }
+
+    #[test]
+    fn any_flipped_bit_is_seen() {
+        let bytes = built(9, b"payload");
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(check(&flipped, 9, 7).is_err(), "bit {bit}");
+        }
+    }
+}

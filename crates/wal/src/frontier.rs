@@ -1,0 +1,240 @@
+//! How far each stream is durable, and who waits for it to get further.
+
+use crate::Lsn;
+use crate::error::Poisoned;
+use crate::lsn_vector;
+use hyades_platform::sync::Padded;
+use hyades_platform::watermark::Watermark;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
+
+/// Whether the log has stopped, and why. Set once.
+#[derive(Debug, Default)]
+pub(crate) struct Poison {
+    /// Written once, by whoever poisons, after `cause`; read by everyone with SeqCst, because waiters
+    /// look at it after they announced themselves.
+    set: AtomicBool,
+    cause: OnceLock<Arc<str>>,
+}
+
+impl Poison {
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.set.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn get(&self) -> Option<Poisoned> {
+        if !self.is_set() {
+            return None;
+        }
+        self.cause.get().map(|cause| Poisoned { cause: Arc::clone(cause) })
+    }
+
+    /// The first cause stays.
+    fn set(&self, cause: &str) {
+        let _ = self.cause.set(cause.into());
+        self.set.store(true, Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
+    /// Raised by the stream's flusher after a sync; read by everyone.
+    durable: Watermark,
+    /// The highest durable heartbeat's mark, raised by the flusher after `durable`.
+    mark: AtomicU64,
+    /// The lowest position that a waker is parked at, `u64::MAX` if none. Written under the lock; read
+    /// by the flusher without it.
+    lowest: AtomicU64,
+    parked: Mutex<Parked>,
+}
+
+#[derive(Debug, Default)]
+struct Parked {
+    by_lsn: BTreeMap<(Lsn, u64), Waker>,
+    next: u64,
+}
+
+/// The durable vector. The keystone's first argument at run time.
+#[derive(Debug)]
+pub struct Frontier {
+    lanes: Box<[Padded<Lane>]>,
+    poison: Poison,
+}
+
+impl Frontier {
+    pub(crate) fn new(starts: &[Lsn]) -> Self {
+        let lane = |&start: &Lsn| {
+            Padded(Lane {
+                durable: Watermark::new(start),
+                mark: AtomicU64::new(0),
+                lowest: AtomicU64::new(u64::MAX),
+                parked: Mutex::default(),
+            })
+        };
+        Self { lanes: starts.iter().map(lane).collect(), poison: Poison::default() }
+    }
+
+    /// The number of streams.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Up to where a stream is durable: always the end of a frame.
+    #[inline]
+    pub fn durable(&self, stream: usize) -> Lsn {
+        self.lanes[stream].durable.get()
+    }
+
+    /// The mark of the stream's last durable heartbeat; 0 before the first.
+    #[inline]
+    pub fn mark(&self, stream: usize) -> u64 {
+        self.lanes[stream].mark.load(Ordering::Acquire)
+    }
+
+    /// Copies the vector. Lane by lane, not at one moment: each lane only grows, and every rule over a
+    /// frontier is monotone, so an older lane can only make it answer "not yet".
+    #[inline]
+    pub fn load_into(&self, out: &mut [Lsn]) {
+        for (lane, out) in self.lanes.iter().zip(out) {
+            *out = lane.durable.get();
+        }
+    }
+
+    /// Whether every lane of `lv` is durable.
+    #[inline]
+    pub fn covers(&self, lv: &[Lsn]) -> bool {
+        debug_assert!(lv.len() <= lsn_vector::MAX_LANES);
+        self.lanes.iter().zip(lv).all(|(lane, &lsn)| lane.durable.get() >= lsn)
+    }
+
+    /// Whether the log has stopped. What is durable stays durable.
+    pub fn poisoned(&self) -> Option<Poisoned> {
+        self.poison.get()
+    }
+
+    /// Blocks until the stream is durable up to `lsn`.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub fn wait(&self, stream: usize, lsn: Lsn) -> Result<(), Poisoned> {
+        let durable = &self.lanes[stream].durable;
+        if durable.get() >= lsn || durable.wait_at_least(lsn, || self.poison.is_set()) {
+            return Ok(());
+        }
+        match self.poison.get() {
+            // The sync may have returned between the two looks: then it is durable all the same.
+            Some(poisoned) if durable.get() < lsn => Err(poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. It may be woken early,
+    /// and is woken at once if there is nothing to wait for: look again when it is.
+    pub fn register(&self, stream: usize, lsn: Lsn, waker: Waker) {
+        let lane = &self.lanes[stream];
+        {
+            let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
+            let number = parked.next;
+            parked.next += 1;
+            parked.by_lsn.insert((lsn, number), waker);
+            // Announce, then look (Dekker with `raise` and `stop`, which do it the other way round).
+            lane.lowest.fetch_min(lsn, Ordering::SeqCst);
+        }
+        if lane.durable.get_ordered() >= lsn {
+            self.wake_up_to(stream, lane.durable.get());
+        } else if self.poison.is_set() {
+            self.wake_up_to(stream, u64::MAX);
+        }
+    }
+
+    /// How many wakers are parked at a stream.
+    pub fn parked(&self, stream: usize) -> usize {
+        self.lanes[stream].parked.lock().unwrap_or_else(|e| e.into_inner()).by_lsn.len()
+    }
+
+    pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
+        let lane = &self.lanes[stream];
+        lane.durable.raise(lsn);
+        if let Some(mark) = mark {
+            // Release, after `durable`: who sees the mark sees that its frame is durable.
+            lane.mark.fetch_max(mark, Ordering::Release);
+        }
+        if lane.lowest.load(Ordering::SeqCst) <= lsn {
+            self.wake_up_to(stream, lsn);
+        }
+    }
+
+    /// Sleeps until `durable` reaches `lsn` or the log stops; whether it was reached.
+    pub(crate) fn reached(&self, stream: usize, lsn: Lsn) -> bool {
+        self.lanes[stream].durable.wait_at_least(lsn, || self.poison.is_set())
+    }
+
+    /// Stops everything: wakes all who wait, for good.
+    pub(crate) fn stop(&self, cause: &str) {
+        self.poison.set(cause);
+        for (stream, lane) in self.lanes.iter().enumerate() {
+            lane.durable.poke();
+            self.wake_up_to(stream, u64::MAX);
+        }
+    }
+
+    #[cold]
+    fn wake_up_to(&self, stream: usize, lsn: Lsn) {
+        let lane = &self.lanes[stream];
+        let woken = {
+            let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
+            let rest = match lsn.checked_add(1) {
+                Some(next) => parked.by_lsn.split_off(&(next, 0)),
+                None => BTreeMap::new(),
+            };
+            let lowest = rest.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
+            lane.lowest.store(lowest, Ordering::SeqCst);
+            std::mem::replace(&mut parked.by_lsn, rest)
+        };
+        // Outside the lock: a waker may register again at once.
+        for waker in woken.into_values() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn wakers_wake_when_their_position_is_passed_and_not_before() {
+        let frontier = Frontier::new(&[10, 20]);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let woken = || count.0.load(Ordering::SeqCst);
+        let waker = || Waker::from(Arc::clone(&count));
+        frontier.register(0, 10, waker());
+        assert_eq!(woken(), 1);
+        for lsn in [15, 12, 12, 30] {
+            frontier.register(0, lsn, waker());
+        }
+        frontier.raise(0, 11, None);
+        assert_eq!((woken(), frontier.parked(0)), (1, 4));
+        frontier.raise(0, 15, Some(9));
+        assert_eq!((woken(), frontier.parked(0), frontier.mark(0)), (4, 1, 9));
+        frontier.stop("test");
+        assert_eq!((woken(), frontier.parked(0)), (5, 0));
+        frontier.register(1, 99, waker());
+        assert_eq!(woken(), 6);
+        assert!(frontier.wait(0, 15).is_ok());
+        assert_eq!(&*frontier.wait(0, 16).unwrap_err().cause, "test");
+        assert!(frontier.covers(&[15, 20]) && !frontier.covers(&[15, 21]));
+    }
+}

@@ -1,0 +1,241 @@
+//! Vectors of log positions: one lane for each stream of an incarnation.
+//!
+//! Two operations matter, element-wise maximum and comparison (Taurus, VLDB 2020, sections 3.1 and
+//! 4.2). Wide vectors use what the processor has, chosen once; for up to [`INLINE_LANES`] lanes the
+//! plain loop is inlined, because an indirect call would cost more than it saves. The lanes are 64
+//! bits wide: the paper's 32-bit instruction wraps after 4 GiB of log.
+
+use crate::Lsn;
+use smallvec::SmallVec;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The most lanes a vector may have: one incarnation's streams.
+pub const MAX_LANES: usize = 64;
+/// Up to this many lanes a vector is stored inline, and handled by inlined code.
+pub const INLINE_LANES: usize = 8;
+
+const UNKNOWN: u8 = 0;
+const PORTABLE: u8 = 1;
+const AVX2: u8 = 2;
+const AVX512: u8 = 3;
+
+/// Which implementation wide vectors use. Written with the same value by whoever comes first (or by
+/// a benchmark); Relaxed, since every value in it is right at all times.
+static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+fn choose() -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+            return AVX512;
+        }
+        if is_x86_feature_detected!("avx2") {
+            return AVX2;
+        }
+    }
+    PORTABLE
+}
+
+#[inline]
+fn chosen() -> u8 {
+    match CHOSEN.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let choice = choose();
+            CHOSEN.store(choice, Ordering::Relaxed);
+            choice
+        }
+        choice => choice,
+    }
+}
+
+/// The name of the implementation that wide vectors use here.
+pub fn implementation() -> &'static str {
+    match chosen() {
+        AVX512 => "avx512",
+        AVX2 => "avx2",
+        _ => "portable",
+    }
+}
+
+/// Makes wide vectors use the portable code (true), or what the processor has (false). For
+/// benchmarks; either gives the same results.
+pub fn set_portable(portable: bool) {
+    CHOSEN.store(if portable { PORTABLE } else { choose() }, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn join_loop(dst: &mut [u64], src: &[u64]) {
+    for (d, s) in dst.iter_mut().zip(src) {
+        *d = (*d).max(*s);
+    }
+}
+
+#[inline(always)]
+fn covers_loop(upper: &[u64], lower: &[u64]) -> bool {
+    // No early exit: without one the loop becomes vector code, and 64 lanes cost a few nanoseconds.
+    let mut above = false;
+    for (u, l) in upper.iter().zip(lower) {
+        above |= l > u;
+    }
+    !above
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(super) fn join_avx512(dst: &mut [u64], src: &[u64]) {
+        super::join_loop(dst, src);
+    }
+
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub(super) fn covers_avx512(upper: &[u64], lower: &[u64]) -> bool {
+        super::covers_loop(upper, lower)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn join_avx2(dst: &mut [u64], src: &[u64]) {
+        super::join_loop(dst, src);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn covers_avx2(upper: &[u64], lower: &[u64]) -> bool {
+        super::covers_loop(upper, lower)
+    }
+}
+
+/// `dst[i] = max(dst[i], src[i])` for every lane. Both have the same number of lanes; the lanes that
+/// only one of them has are left as they are.
+#[inline]
+pub fn join(dst: &mut [u64], src: &[u64]) {
+    debug_assert_eq!(dst.len(), src.len(), "vectors of different incarnations");
+    if dst.len() <= INLINE_LANES {
+        return join_loop(dst, src);
+    }
+    match chosen() {
+        // SAFETY: `choose` found avx512f and avx512vl on this processor.
+        #[cfg(target_arch = "x86_64")]
+        AVX512 => unsafe { wide::join_avx512(dst, src) },
+        // SAFETY: `choose` found avx2 on this processor.
+        #[cfg(target_arch = "x86_64")]
+        AVX2 => unsafe { wide::join_avx2(dst, src) },
+        _ => join_loop(dst, src),
+    }
+}
+
+/// Whether `lower[i] <= upper[i]` in every lane.
+#[inline]
+pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
+    debug_assert_eq!(upper.len(), lower.len(), "vectors of different incarnations");
+    if upper.len() <= INLINE_LANES {
+        return covers_loop(upper, lower);
+    }
+    match chosen() {
+        // SAFETY: `choose` found avx512f and avx512vl on this processor.
+        #[cfg(target_arch = "x86_64")]
+        AVX512 => unsafe { wide::covers_avx512(upper, lower) },
+        // SAFETY: `choose` found avx2 on this processor.
+        #[cfg(target_arch = "x86_64")]
+        AVX2 => unsafe { wide::covers_avx2(upper, lower) },
+        _ => covers_loop(upper, lower),
+    }
+}
+
+/// An owned vector of 1 to 64 lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct LsnVector(SmallVec<[Lsn; INLINE_LANES]>);
+
+impl LsnVector {
+    /// The bottom: every lane 0. Panics above [`MAX_LANES`] lanes.
+    pub fn zero(lanes: usize) -> Self {
+        assert!(lanes <= MAX_LANES, "{lanes} lanes, at most {MAX_LANES}");
+        Self(SmallVec::from_elem(0, lanes))
+    }
+
+    /// A copy of a slice. Panics above [`MAX_LANES`] lanes.
+    pub fn from_slice(lanes: &[Lsn]) -> Self {
+        assert!(lanes.len() <= MAX_LANES, "{} lanes, at most {MAX_LANES}", lanes.len());
+        Self(SmallVec::from_slice(lanes))
+    }
+
+    /// Element-wise maximum with `other`.
+    #[inline]
+    pub fn join(&mut self, other: &[Lsn]) {
+        join(&mut self.0, other);
+    }
+
+    /// Whether every lane of `other` is at most this one's.
+    #[inline]
+    pub fn covers(&self, other: &[Lsn]) -> bool {
+        covers(&self.0, other)
+    }
+
+    /// Sets every lane to 0, and keeps the number of lanes.
+    pub fn clear(&mut self) {
+        self.0.fill(0);
+    }
+}
+
+impl Deref for LsnVector {
+    type Target = [Lsn];
+    #[inline]
+    fn deref(&self) -> &[Lsn] {
+        &self.0
+    }
+}
+
+impl DerefMut for LsnVector {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Lsn] {
+        &mut self.0
+    }
+}
+
+impl From<&[Lsn]> for LsnVector {
+    fn from(lanes: &[Lsn]) -> Self {
+        Self::from_slice(lanes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_implementation_agrees(
+            pairs in prop::collection::vec((any::<u64>(), any::<u64>()), 1..=MAX_LANES),
+            near in any::<bool>(),
+        ) {
+            let upper: Vec<u64> = pairs.iter().map(|p| p.0).collect();
+            let lower: Vec<u64> =
+                pairs.iter().map(|p| if near { p.0 - p.1 % 2 * u64::from(p.0 > 0) } else { p.1 })
+                    .collect();
+            let mut plain = upper.clone();
+            join_loop(&mut plain, &lower);
+            let expected = covers_loop(&upper, &lower);
+            for portable in [true, false] {
+                set_portable(portable);
+                let mut joined = upper.clone();
+                join(&mut joined, &lower);
+                prop_assert_eq!(&joined, &plain);
+                prop_assert_eq!(covers(&upper, &lower), expected);
+                prop_assert!(covers(&joined, &lower) && covers(&joined, &upper));
+            }
+        }
+    }
+
+    #[test]
+    fn one_lane_above_is_seen_in_every_place() {
+        for lanes in 1..=MAX_LANES {
+            for lane in 0..lanes {
+                let upper = vec![u64::MAX - 1; lanes];
+                let mut lower = upper.clone();
+                assert!(covers(&upper, &lower));
+                lower[lane] = u64::MAX;
+                assert!(!covers(&upper, &lower));
+            }
+        }
+    }
+}

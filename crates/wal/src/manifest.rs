@@ -1,0 +1,335 @@
+//! The manifest and the markers: which streams there are, and which incarnations (`docs/format.md`,
+//! sections 6 and 7).
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::VERSION;
+use hyades_platform::device::Device;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The manifest's file name.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+/// The marker's file name.
+pub(crate) const MARKER: &str = "HYADES";
+
+/// What is known of the log before any segment is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    #[serde(with = "hex")]
+    pub(crate) uuid: Vec<u8>,
+    /// The block size in bytes of the newest incarnation.
+    pub block_bytes: usize,
+    pub(crate) next_stream: u32,
+    pub(crate) next_incarnation: u32,
+    /// Epochs up to here may have been used.
+    pub epoch_floor: u64,
+    /// Where the directories were last seen. Information: the markers identify them.
+    pub dirs: Vec<PathBuf>,
+    /// The streams whose files still exist.
+    pub streams: Vec<StreamEntry>,
+    /// The incarnations that still have frames, oldest first.
+    pub incarnations: Vec<Incarnation>,
+    /// The engine's bytes, as of the newest incarnation.
+    #[serde(with = "hex")]
+    pub catalogue: Vec<u8>,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamEntry {
+    /// Never used again for another.
+    pub id: u32,
+    /// Its directory, an index of [`Manifest::dirs`].
+    pub dir: usize,
+    /// Segments below this one are given up.
+    pub first_sequence: u64,
+    /// Frames below this position are given up.
+    pub kept_from: Lsn,
+    /// Whether the newest incarnation writes to it; known while a log is being opened.
+    #[serde(skip)]
+    pub(crate) active: bool,
+}
+
+/// One opening of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// From 1.
+    pub number: u32,
+    /// Holds no command records: replay may order by version alone.
+    pub data_only: bool,
+    /// The logging protocol's name.
+    pub protocol: String,
+    /// The engine's settings.
+    pub settings: BTreeMap<String, String>,
+    /// Whether it was closed in good order.
+    pub clean: bool,
+    /// The lanes of its vectors.
+    pub dims: Vec<Dimension>,
+}
+
+/// A lane: which part of which stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dimension {
+    /// The stream's id.
+    pub stream: u32,
+    /// Where the incarnation begins in it.
+    pub start: Lsn,
+    /// Where it ends; None until that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Lsn>,
+}
+
+/// What the engine says about the incarnation that is about to begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncarnationSettings {
+    /// The engine's catalogue.
+    pub catalogue: Vec<u8>,
+    /// No command records will be written.
+    pub data_only: bool,
+    /// The logging protocol's name.
+    pub protocol: String,
+    /// Anything else; not interpreted.
+    pub settings: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FirstLine {
+    format: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LastLine {
+    crc32c: String,
+}
+
+/// What a log directory says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Marker {
+    #[serde(with = "hex")]
+    pub(crate) uuid: Vec<u8>,
+    pub(crate) dir: usize,
+}
+
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
+        let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
+        let text: String = bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect();
+        out.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        let digits: Option<Vec<u8>> =
+            text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+        match digits {
+            Some(d) if d.len().is_multiple_of(2) => {
+                Ok(d.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+            }
+            _ => Err(D::Error::custom("not a hexadecimal string")),
+        }
+    }
+}
+
+/// Frames a JSON value with the version before it and the checksum after it.
+fn seal<T: Serialize>(value: &T) -> String {
+    let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
+    let mut text = format!("{{\"format\":{VERSION}}}\n{body}\n");
+    let crc = crc32c::crc32c(text.as_bytes());
+    text.push_str(&format!("{{\"crc32c\":\"{crc:08x}\"}}\n"));
+    text
+}
+
+fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
+    let bad = |offset: usize, why: String| {
+        Error::corrupt(path, offset as u64, format!("{why}; restore the file from a copy"))
+    };
+    let text =
+        std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to(), "this is not text".into()))?;
+    let first_end = text.find('\n').ok_or_else(|| bad(0, "the first line is cut off".into()))?;
+    // The version before the checksum: another version may have another checksum.
+    let first: FirstLine = serde_json::from_str(&text[..first_end])
+        .map_err(|e| bad(0, format!("the first line does not state a format version ({e})")))?;
+    let last_start = text
+        .strip_suffix('\n')
+        .and_then(|t| t.rfind('\n'))
+        .map(|at| at + 1)
+        .filter(|&at| at > first_end)
+        .ok_or_else(|| bad(text.len(), "the last line is cut off".into()))?;
+    let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
+    let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
+    let sound = last.is_some_and(|last| last.crc32c == crc);
+    if first.format != u64::from(VERSION) {
+        return Err(Error::Version { path: path.to_owned(), found: first.format });
+    }
+    if !sound {
+        return Err(bad(last_start, "the checksum does not match the content".into()));
+    }
+    serde_json::from_str(&text[first_end + 1..last_start])
+        .map_err(|e| bad(first_end + 1, format!("the content is not what it should be ({e})")))
+}
+
+/// Writes a file so that it is there as a whole or not at all.
+fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
+    let temporary = path.with_extension("tmp");
+    let dir = path.parent().unwrap_or(Path::new("."));
+    device.write_small(&temporary, text.as_bytes()).map_err(Error::io(&temporary, "write"))?;
+    device.rename(&temporary, path).map_err(Error::io(path, "rename a new file to"))?;
+    device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))
+}
+
+impl Marker {
+    pub(crate) fn read(device: &dyn Device, dir: &Path) -> Result<Option<Self>, Error> {
+        let path = dir.join(MARKER);
+        if !device.exists(&path).map_err(Error::io(&path, "look for"))? {
+            return Ok(None);
+        }
+        let bytes = device.read_small(&path).map_err(Error::io(&path, "read"))?;
+        unseal(&path, &bytes).map(Some)
+    }
+
+    pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
+        write_atomically(device, &dir.join(MARKER), &seal(self))
+    }
+}
+
+impl Manifest {
+    /// The manifest of a log that has no incarnation yet.
+    pub(crate) fn fresh(uuid: [u8; 16], block_bytes: usize) -> Self {
+        Self {
+            uuid: uuid.to_vec(),
+            block_bytes,
+            next_stream: 0,
+            next_incarnation: 1,
+            epoch_floor: 0,
+            dirs: Vec::new(),
+            streams: Vec::new(),
+            incarnations: Vec::new(),
+            catalogue: Vec::new(),
+        }
+    }
+
+    /// The newest incarnation, if there was one.
+    pub fn newest(&self) -> Option<&Incarnation> {
+        self.incarnations.last()
+    }
+
+    /// The database's identity.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid.as_slice().try_into().unwrap_or([0; 16])
+    }
+
+    pub(crate) fn stream(&self, id: u32) -> Option<&StreamEntry> {
+        self.streams.iter().find(|s| s.id == id)
+    }
+
+    pub(crate) fn stream_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
+        self.streams.iter_mut().find(|s| s.id == id)
+    }
+
+    pub(crate) fn read(device: &dyn Device, dir: &Path) -> Result<Option<Self>, Error> {
+        let path = dir.join(MANIFEST);
+        if !device.exists(&path).map_err(Error::io(&path, "look for"))? {
+            return Ok(None);
+        }
+        let bytes = device.read_small(&path).map_err(Error::io(&path, "read"))?;
+        let manifest: Self = unseal(&path, &bytes)?;
+        manifest.check(&path)?;
+        Ok(Some(manifest))
+    }
+
+    pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
+        write_atomically(device, &dir.join(MANIFEST), &seal(self))
+    }
+
+    /// What the rest of the code takes for granted.
+    fn check(&self, path: &Path) -> Result<(), Error> {
+        let bad = |why: String| Err(Error::corrupt(path, 0, why));
+        if self.uuid.len() != 16 {
+            return bad("the uuid has not 16 bytes".into());
+        }
+        for (i, stream) in self.streams.iter().enumerate() {
+            if stream.dir >= self.dirs.len() || stream.id >= self.next_stream {
+                return bad(format!("stream {} is in no known directory or too new", stream.id));
+            }
+            if self.streams[..i].iter().any(|s| s.id == stream.id) {
+                return bad(format!("stream {} is there twice", stream.id));
+            }
+        }
+        let mut number = 0;
+        for (i, incarnation) in self.incarnations.iter().enumerate() {
+            let newest = i + 1 == self.incarnations.len();
+            if incarnation.number <= number || incarnation.number >= self.next_incarnation {
+                return bad(format!("incarnation {} is out of order", incarnation.number));
+            }
+            number = incarnation.number;
+            if incarnation.dims.is_empty() || incarnation.dims.len() > crate::MAX_LANES {
+                return bad(format!("incarnation {number} has {} streams", incarnation.dims.len()));
+            }
+            for dim in &incarnation.dims {
+                if self.stream(dim.stream).is_none() {
+                    return bad(format!(
+                        "stream {} of incarnation {number} is missing",
+                        dim.stream
+                    ));
+                }
+                if dim.end.is_some_and(|end| end < dim.start) || (dim.end.is_none() && !newest) {
+                    return bad(format!("the end of incarnation {number} is not valid"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyades_platform::device::FileDevice;
+
+    fn manifest() -> Manifest {
+        let mut manifest = Manifest::fresh([7; 16], 4096);
+        manifest.next_stream = 1;
+        manifest.next_incarnation = 2;
+        manifest.dirs.push("a".into());
+        let entry = StreamEntry { id: 0, dir: 0, first_sequence: 1, kept_from: 0, active: false };
+        manifest.streams.push(entry);
+        manifest.catalogue = vec![0, 255, 16];
+        manifest.incarnations.push(Incarnation {
+            number: 1,
+            data_only: true,
+            protocol: "taurus".into(),
+            settings: BTreeMap::from([("k".into(), "v\n".into())]),
+            clean: false,
+            dims: vec![Dimension { stream: 0, start: 5, end: None }],
+        });
+        manifest
+    }
+
+    #[test]
+    fn comes_back_and_any_flipped_bit_or_cut_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Manifest::read(&FileDevice, dir.path()).unwrap(), None);
+        manifest().write(&FileDevice, dir.path()).unwrap();
+        assert_eq!(Manifest::read(&FileDevice, dir.path()).unwrap(), Some(manifest()));
+        let path = dir.path().join(MANIFEST);
+        let bytes = std::fs::read(&path).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(unseal::<Manifest>(&path, &flipped).is_err(), "bit {bit}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(unseal::<Manifest>(&path, &bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":2}\nwhatever\n").unwrap_err();
+        assert!(error.to_string().contains("format version 2"), "{error}");
+    }
+}

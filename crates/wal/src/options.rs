@@ -1,0 +1,104 @@
+//! What can be chosen about a log.
+
+use crate::error::Error;
+use crate::frame::MAX_PAYLOAD;
+use crate::lsn_vector::MAX_LANES;
+use hyades_platform::device::{Device, FileDevice};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a log is laid out and flushed.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The log directories. A new log's manifest goes to the first; streams are placed round-robin.
+    pub dirs: Vec<PathBuf>,
+    /// The number of streams of the incarnation to come: 1 to 64.
+    pub streams: usize,
+    /// Each stream's buffer in bytes: a power of two, at least 4 KiB.
+    pub buffer_bytes: usize,
+    /// The size in bytes that segments grow to, doubling from 4 MiB (or from this, if smaller).
+    pub segment_bytes: u64,
+    /// The unit of writing in bytes: a power of two, 1,024 to 65,536.
+    pub block_bytes: usize,
+    /// None: flush as soon as there is something to write and the device is free. Otherwise collect
+    /// for this long, or until `flush_fill_bytes` are there.
+    pub flush_interval: Option<Duration>,
+    /// See `flush_interval`; in bytes.
+    pub flush_fill_bytes: usize,
+    /// A stream writes an anchor after so many bytes of its frames.
+    pub anchor_interval_bytes: u64,
+    /// Where the directories are.
+    pub device: Arc<dyn Device>,
+    /// How many [`Writer`](crate::Writer)s may exist at a time.
+    pub max_writers: usize,
+}
+
+impl LogOptions {
+    /// The defaults, for these directories.
+    pub fn new(dirs: Vec<PathBuf>, streams: usize) -> Self {
+        Self {
+            dirs,
+            streams,
+            buffer_bytes: 8 << 20,
+            segment_bytes: 64 << 20,
+            block_bytes: 4096,
+            flush_interval: None,
+            flush_fill_bytes: 1 << 20,
+            anchor_interval_bytes: 256 << 10,
+            device: FileDevice::shared(),
+            max_writers: 256,
+        }
+    }
+
+    /// The largest payload of a frame under these options: a quarter of the buffer or of a segment, at
+    /// most 1 MiB.
+    pub fn max_payload(&self) -> usize {
+        (self.buffer_bytes / 4).min(self.segment_bytes as usize / 4).min(MAX_PAYLOAD)
+    }
+
+    /// The size of an incarnation's first segments, in bytes.
+    pub(crate) fn first_segment_bytes(&self) -> u64 {
+        self.segment_bytes.min(4 << 20)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Invalid(what));
+        if self.dirs.is_empty() {
+            return wrong("no log directory was given: give at least one".into());
+        }
+        for (i, dir) in self.dirs.iter().enumerate() {
+            if self.dirs[..i].contains(dir) {
+                return wrong(format!("the log directory {} was given twice", dir.display()));
+            }
+        }
+        if !(1..=MAX_LANES).contains(&self.streams) {
+            return wrong(format!("{} log streams: choose 1 to {MAX_LANES}", self.streams));
+        }
+        if !self.buffer_bytes.is_power_of_two() || self.buffer_bytes < 4096 {
+            return wrong(format!(
+                "a buffer of {} bytes: choose a power of two, at least 4096",
+                self.buffer_bytes
+            ));
+        }
+        if !self.block_bytes.is_power_of_two() || !(1024..=65536).contains(&self.block_bytes) {
+            return wrong(format!(
+                "a block of {} bytes: choose a power of two from 1024 to 65536",
+                self.block_bytes
+            ));
+        }
+        if self.segment_bytes < 16 * self.block_bytes as u64
+            || self.segment_bytes > 1 << 40
+            || !self.segment_bytes.is_multiple_of(self.block_bytes as u64)
+        {
+            return wrong(format!(
+                "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks",
+                self.segment_bytes, self.block_bytes
+            ));
+        }
+        if self.max_writers == 0 || self.max_writers > 1 << 16 {
+            return wrong(format!("{} writers: choose 1 to 65536", self.max_writers));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! The order point of a stream: who has which bytes, and up to where all bytes are there.
+//!
+//! Taurus (VLDB 2020, section 4.1), with the loads in the order that its text leaves open.
+//!
+//! A writer owns a slot. It stores `allocated` = a position it has seen, advances `log_lsn` by the
+//! length of its frame (that is its place), copies the frame, and stores `filled` = the frame's
+//! end. The flusher loads `log_lsn` *first*, then the slots, each `allocated` before `filled`; a slot
+//! with `filled <= allocated` is at work, and nothing at or above its `allocated` may be flushed.
+//!
+//! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` that the flusher loaded.
+//! The load read the writer's addition, or a later one of the same release sequence, so the
+//! store of `allocated` = a before it (a <= s) happened before the flusher's loads of the slot.
+//! - The flusher reads this a. If it then reads `filled` > a, the frame is filled (`filled` exceeds a
+//!   only by e or by later ends), and the Acquire load makes its bytes visible. Otherwise the cut is
+//!   at most a <= s.
+//! - The flusher reads a later `allocated`. That store (Release) follows the filling of [s, e), so
+//!   the bytes are visible. The later reservation is judged in the same way.
+//!
+//! Loading `log_lsn` last is the classic mistake: a reservation made in between is then below the
+//! limit, and its slot was looked at too early.
+
+use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded};
+
+/// What a slot that was never used says: it holds nothing back.
+const NEVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Slot {
+    /// Written by the slot's owner before it reserves, read by the flusher.
+    allocated: AtomicU64,
+    /// Written by the slot's owner when its frame is there, read by the flusher.
+    filled: AtomicU64,
+}
+
+/// The order point of one stream.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// The end of the last reservation. Added to by writers; read by everyone.
+    log_lsn: Padded<AtomicU64>,
+    slots: Box<[Padded<Slot>]>,
+    /// Slots at or above this one were never used. Raised before a slot's first reservation, whose
+    /// addition to `log_lsn` releases it.
+    used: AtomicUsize,
+}
+
+impl Order {
+    /// An empty stream that goes on at `start`, with this many slots.
+    pub(crate) fn new(start: u64, slots: usize) -> Self {
+        let slot = |_| Padded(Slot { allocated: AtomicU64::new(NEVER), filled: AtomicU64::new(0) });
+        Self {
+            log_lsn: Padded(AtomicU64::new(start)),
+            slots: (0..slots).map(slot).collect(),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes a slot visible to the flusher. Once per owner, before it reserves.
+    pub(crate) fn register(&self, slot: usize) {
+        self.used.fetch_max(slot + 1, Ordering::AcqRel);
+    }
+
+    /// The end of the last reservation. SeqCst, for the flusher that is about to sleep: see `wake`
+    /// in `stream.rs`.
+    #[inline]
+    pub(crate) fn log_lsn(&self) -> u64 {
+        self.log_lsn.load(Ordering::SeqCst)
+    }
+
+    /// Takes the next `length` bytes; returns where they begin. The caller owns the slot.
+    #[inline]
+    pub(crate) fn reserve(&self, slot: usize, length: u64) -> u64 {
+        let slot = &self.slots[slot];
+        // Relaxed: any value that was once there is a lower bound on our place.
+        let seen = self.log_lsn.load(Ordering::Relaxed);
+        slot.allocated.store(seen, Ordering::Release);
+        // AcqRel for the argument above; SeqCst for the sleeping flusher.
+        self.log_lsn.fetch_add(length, Ordering::SeqCst)
+    }
+
+    /// Takes the next `length` bytes if they end at or below `limit`. For the flusher, which must
+    /// never wait for room that only it can make.
+    pub(crate) fn try_reserve(&self, slot: usize, length: u64, limit: u64) -> Option<u64> {
+        let slot = &self.slots[slot];
+        let mut seen = self.log_lsn.load(Ordering::Relaxed);
+        slot.allocated.store(seen, Ordering::Release);
+        let place = loop {
+            if seen + length > limit {
+                break None;
+            }
+            match self.log_lsn.compare_exchange_weak(
+                seen,
+                seen + length,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(start) => break Some(start),
+                Err(now) => seen = now,
+            }
+        };
+        if place.is_none() {
+            slot.allocated.store(NEVER, Ordering::Release);
+        }
+        place
+    }
+
+    /// Says that the slot's reservation is filled up to its `end`. Release: with the bytes.
+    #[inline]
+    pub(crate) fn publish(&self, slot: usize, end: u64) {
+        self.slots[slot].filled.store(end, Ordering::Release);
+    }
+
+    /// The position up to which every byte is filled and visible; at least `flushed`, which the
+    /// caller knows to be such a position. Always the end of a frame.
+    pub(crate) fn cut(&self, flushed: u64) -> u64 {
+        let mut cut = self.log_lsn.load(Ordering::SeqCst);
+        let used = self.used.load(Ordering::Acquire);
+        for slot in &self.slots[..used] {
+            let allocated = slot.allocated.load(Ordering::Acquire);
+            let filled = slot.filled.load(Ordering::Acquire);
+            if filled <= allocated {
+                cut = cut.min(allocated);
+            }
+        }
+        cut.max(flushed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_unfilled_is_below_the_cut() {
+        let order = Order::new(0, 3);
+        order.register(0);
+        order.register(1);
+        assert_eq!(order.cut(0), 0);
+        let a = order.reserve(0, 10);
+        let b = order.reserve(1, 20);
+        assert_eq!((a, b, order.cut(0)), (0, 10, 0));
+        order.publish(1, 30);
+        assert_eq!(order.cut(0), 0);
+        order.publish(0, 10);
+        assert_eq!(order.cut(0), 30);
+        let c = order.reserve(0, 5);
+        assert_eq!((c, order.cut(30)), (30, 30));
+        assert_eq!(order.try_reserve(1, 5, 39), None);
+        order.publish(0, 35);
+        assert_eq!(order.cut(30), 35);
+        assert_eq!(order.try_reserve(1, 5, 40), Some(35));
+        assert_eq!(order.cut(30), 35);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    /// Two writers and a flusher: whatever the schedule, each byte below a cut is there, and loom
+    /// sees no race between its writer and the flusher.
+    #[test]
+    fn everything_below_the_cut_is_visible() {
+        loom::model(|| {
+            let shared = Arc::new((Order::new(0, 2), [0, 0, 0].map(|n: u8| UnsafeCell::new(n))));
+            let writer = |slot: usize, frames: usize| {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let (order, bytes) = &*shared;
+                    order.register(slot);
+                    for _ in 0..frames {
+                        let at = order.reserve(slot, 1);
+                        // SAFETY: the reservation made this byte ours.
+                        bytes[at as usize].with_mut(|b| unsafe { *b = 1 });
+                        order.publish(slot, at + 1);
+                    }
+                })
+            };
+            let threads = [writer(0, 2), writer(1, 1)];
+            let (order, bytes) = &*shared;
+            let mut flushed = 0;
+            for _ in 0..2 {
+                let cut = order.cut(flushed);
+                for byte in &bytes[flushed as usize..cut as usize] {
+                    // SAFETY: below the cut; loom checks that this is so.
+                    assert_eq!(byte.with(|b| unsafe { *b }), 1);
+                }
+                flushed = cut;
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(order.cut(flushed), 3);
+        });
+    }
+}

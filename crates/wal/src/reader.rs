@@ -1,0 +1,490 @@
+//! Reading a stream back: the valid prefix, and what proves how far it was durable
+//! (`docs/format.md`, section 8).
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::{BATCH_HEADER, BatchHeader};
+use crate::frame::{self, Frame, FrameKind};
+use crate::manifest::{Incarnation, Manifest};
+use crate::segment::{Chain, Segment, start_of};
+use hyades_platform::device::{Device, DeviceFile};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A chunk ends with the batch in which it reaches this many bytes.
+const CHUNK_BYTES: usize = 512 << 10;
+/// How much of a file is read at once.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// Contiguous frames of one stream, whose checksums were right.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    start: Lsn,
+    bytes: Vec<u8>,
+    anchor: Vec<Lsn>,
+}
+
+impl Chunk {
+    /// Where the first frame begins.
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// Where the last frame ends.
+    pub fn end(&self) -> Lsn {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until the
+    /// first anchor frame in the chunk.
+    pub fn anchor(&self) -> &[Lsn] {
+        &self.anchor
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The frames, in order.
+    pub fn frames(&self) -> Frames<'_> {
+        Frames { bytes: &self.bytes, at: self.start }
+    }
+
+    /// The frames from `lsn` on, which is where one begins, or the chunk's end.
+    ///
+    /// Panics if `lsn` lies outside the chunk.
+    pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {
+        Frames { bytes: &self.bytes[(lsn - self.start) as usize..], at: lsn }
+    }
+}
+
+/// The frames of a [`Chunk`].
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    bytes: &'a [u8],
+    at: Lsn,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let frame = frame::split(self.bytes, self.at).ok()?;
+        self.bytes = &self.bytes[(frame.end - frame.start) as usize..];
+        self.at = frame.end;
+        Some(frame)
+    }
+}
+
+/// Something durable says that a stream was durable up to `lsn`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statement {
+    /// Up to where.
+    pub lsn: Lsn,
+    /// The file that says so.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+/// What a finished reader found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderEnd {
+    /// The incarnation read.
+    pub incarnation: u32,
+    /// The lane read.
+    pub dimension: usize,
+    /// The stream read.
+    pub stream: u32,
+    /// The end of the valid prefix.
+    pub valid_to: Lsn,
+    /// The highest durable statement seen for each lane of the incarnation.
+    pub statements: Vec<Statement>,
+    /// The file and byte after the valid prefix, and what is wrong there.
+    pub stopped_at: (PathBuf, u64, String),
+    pub(crate) finished: bool,
+}
+
+/// Bytes of the file around where the reader is.
+#[derive(Debug, Default)]
+struct Window {
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl Window {
+    /// The `length` bytes at `offset`, or fewer at the end of the file.
+    fn get(&mut self, open: &Open, offset: u64, length: usize) -> Result<(&[u8], u64), Error> {
+        let mut read = 0;
+        let end = self.at + self.bytes.len() as u64;
+        if offset < self.at || offset + length as u64 > end {
+            self.bytes.resize(length.max(WINDOW_BYTES), 0);
+            let path = &open.path;
+            let n = open.file.read_at(&mut self.bytes, offset).map_err(Error::io(path, "read"))?;
+            self.bytes.truncate(n);
+            self.at = offset;
+            read = n as u64;
+        }
+        let from = (offset - self.at) as usize;
+        let to = (from + length).min(self.bytes.len());
+        Ok((&self.bytes[from..to], read))
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    file: Arc<dyn DeviceFile>,
+    length: u64,
+    block: u64,
+    /// The next batch.
+    offset: u64,
+    /// Where the next segment takes over.
+    limit: Lsn,
+}
+
+/// Reads one stream of one incarnation. Readers are independent of each other, and each may be read on
+/// a thread of its own.
+#[derive(Debug)]
+pub struct StreamReader {
+    /// The incarnation.
+    pub incarnation: u32,
+    /// The lane of this stream in the incarnation's vectors.
+    pub dimension: usize,
+    /// The stream's id.
+    pub stream: u32,
+    /// The number of lanes in the incarnation.
+    pub dimensions: usize,
+    device: Arc<dyn Device>,
+    uuid: [u8; 16],
+    seed: u32,
+    start: Lsn,
+    /// The recorded end.
+    end: Option<Lsn>,
+    position: Lsn,
+    /// Frames that end at or below this are validated and not handed out.
+    skip_to: Lsn,
+    segments: Vec<Segment>,
+    unbegun: Vec<Segment>,
+    unbegun_block: u64,
+    next_segment: usize,
+    open: Option<Open>,
+    window: Window,
+    anchor: Vec<Lsn>,
+    statements: Vec<Statement>,
+    stopped_at: (PathBuf, u64, String),
+    finished: bool,
+    bytes_read: u64,
+}
+
+impl StreamReader {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        manifest: &Manifest,
+        incarnation: &Incarnation,
+        dimension: usize,
+        stream_dir: PathBuf,
+        chain: &Chain,
+    ) -> Self {
+        let dim = &incarnation.dims[dimension];
+        let kept_from = manifest.stream(dim.stream).map_or(0, |s| s.kept_from);
+        let lowest = dim.start.max(kept_from);
+        let start = dim.end.map_or(lowest, |end| lowest.min(end));
+        let of_incarnation =
+            |s: &&Segment| s.header.as_ref().is_some_and(|h| h.incarnation == incarnation.number);
+        let segments: Vec<Segment> =
+            chain.segments.iter().filter(of_incarnation).cloned().collect();
+        let last_begun = chain.last_begun().map_or(0, |s| s.sequence);
+        let unbegun = match dim.end {
+            None => chain.segments.iter().filter(|s| s.sequence > last_begun).cloned().collect(),
+            Some(_) => Vec::new(),
+        };
+        let starts = incarnation.dims.iter().map(|d| d.start).collect();
+        let mut reader = Self {
+            incarnation: incarnation.number,
+            dimension,
+            stream: dim.stream,
+            dimensions: incarnation.dims.len(),
+            device,
+            uuid: manifest.uuid(),
+            seed: frame::seed(&manifest.uuid(), dim.stream, incarnation.number),
+            start,
+            end: dim.end,
+            position: start,
+            skip_to: start,
+            segments,
+            unbegun,
+            unbegun_block: manifest.block_bytes as u64,
+            next_segment: 0,
+            open: None,
+            window: Window::default(),
+            anchor: starts,
+            statements: vec![Statement::default(); incarnation.dims.len()],
+            stopped_at: (stream_dir, 0, "the stream has no segment here".into()),
+            finished: start == dim.end.unwrap_or(Lsn::MAX),
+            bytes_read: 0,
+        };
+        for segment in &reader.segments {
+            let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
+            note(&mut reader.statements[dimension], lsn, &segment.path, 48);
+        }
+        reader
+    }
+
+    /// Where the stream begins in this incarnation, or what is left of it.
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// Hands out only frames that end above `lsn`, and reads only the segments that can have such. For
+    /// before the first chunk.
+    pub fn skip_to(&mut self, lsn: Lsn) {
+        self.skip_to = self.skip_to.max(lsn);
+        let at = self.segments.iter().rposition(|s| start_of(s) <= lsn);
+        self.next_segment = self.next_segment.max(at.unwrap_or(0));
+    }
+
+    /// The size of the files that this reader may read.
+    pub fn bytes_total(&self) -> u64 {
+        let ended = self.finished && self.bytes_read == 0;
+        if ended { 0 } else { self.segments.iter().map(|s| s.length).sum() }
+    }
+
+    /// How much it has read so far; at the end possibly less, or more, than the total.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Up to where the stream is known to be valid.
+    pub fn valid_to(&self) -> Lsn {
+        self.position
+    }
+
+    /// What was found; for [`Recovering::verdict`](crate::Recovering::verdict), after the last chunk.
+    pub fn end(&self) -> ReaderEnd {
+        ReaderEnd {
+            incarnation: self.incarnation,
+            dimension: self.dimension,
+            stream: self.stream,
+            valid_to: self.position,
+            statements: self.statements.clone(),
+            stopped_at: self.stopped_at.clone(),
+            finished: self.finished,
+        }
+    }
+
+    /// The next frames, all validated; None at the end of the valid prefix.
+    ///
+    /// # Errors
+    /// The device could not be read. Damage is no error here: it ends the prefix, and the verdict
+    /// judges it.
+    pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
+        let mut chunk = Chunk { start: 0, bytes: Vec::new(), anchor: Vec::new() };
+        while !self.finished && chunk.bytes.len() < CHUNK_BYTES {
+            match self.open.take() {
+                None => self.open_next()?,
+                Some(open) if self.position >= open.limit => {}
+                Some(mut open) => {
+                    let mut window = std::mem::take(&mut self.window);
+                    let read_on = self.read_batch(&mut open, &mut window, &mut chunk);
+                    self.window = window;
+                    let read_on = read_on?;
+                    self.open = Some(open);
+                    if !read_on {
+                        self.finish()?;
+                    }
+                }
+            }
+        }
+        Ok((!chunk.bytes.is_empty()).then_some(chunk))
+    }
+
+    fn open_next(&mut self) -> Result<(), Error> {
+        if self.end.is_some_and(|end| self.position >= end) {
+            self.finished = true;
+            return Ok(());
+        }
+        let Some(segment) = self.segments.get(self.next_segment) else {
+            return self.finish();
+        };
+        let Some(header) = &segment.header else {
+            return self.finish();
+        };
+        if self.window.at == 0 && self.bytes_read == 0 && header.start <= self.skip_to {
+            // The first segment read: it may begin before what is wanted.
+            self.position = header.start;
+            self.anchor.clone_from(&header.anchor);
+        }
+        if header.start != self.position || header.anchor.len() != self.dimensions {
+            let what = format!(
+                "the segment begins at Lsn {} with {} lanes; Lsn {} and {} lanes were expected",
+                header.start,
+                header.anchor.len(),
+                self.position,
+                self.dimensions
+            );
+            self.stopped_at = (segment.path.clone(), 48, what);
+            return self.finish();
+        }
+        let next = self.segments.get(self.next_segment + 1).map_or(Lsn::MAX, start_of);
+        let file = self.device.open(&segment.path).map_err(Error::io(&segment.path, "open"))?;
+        self.open = Some(Open {
+            path: segment.path.clone(),
+            file,
+            length: segment.length,
+            block: u64::from(header.block_bytes),
+            offset: u64::from(header.block_bytes),
+            limit: next.min(self.end.unwrap_or(Lsn::MAX)),
+        });
+        self.window = Window::default();
+        self.next_segment += 1;
+        Ok(())
+    }
+
+    fn stop(&mut self, open: &Open, offset: u64, why: impl Into<String>) -> Result<bool, Error> {
+        self.stopped_at = (open.path.clone(), offset, why.into());
+        Ok(false)
+    }
+
+    /// Reads one batch into the chunk. False if the valid prefix ends here.
+    fn read_batch(
+        &mut self,
+        open: &mut Open,
+        window: &mut Window,
+        chunk: &mut Chunk,
+    ) -> Result<bool, Error> {
+        let at = open.offset;
+        let (bytes, read) = window.get(open, at, BATCH_HEADER)?;
+        self.bytes_read += read;
+        let Some(batch) = BatchHeader::decode(bytes, &self.uuid, self.stream, self.incarnation)
+        else {
+            return self.stop(open, at, "there is no valid batch header");
+        };
+        note(&mut self.statements[self.dimension], batch.start.max(batch.durable), &open.path, at);
+        if batch.start != self.position {
+            let what = format!("a batch begins at Lsn {}, not {}", batch.start, self.position);
+            return self.stop(open, at, what);
+        }
+        let first = at + BATCH_HEADER as u64;
+        let (mut rest, read) = window.get(open, first, batch.length as usize)?;
+        self.bytes_read += read;
+        let mut place = first;
+        let mut left = batch.length as usize;
+        while left > 0 {
+            let frame = match frame::check(rest, self.position, self.seed) {
+                Ok(frame) if frame.end <= open.limit => frame,
+                Ok(_) => return self.stop(open, place, "the frame overlaps the next segment"),
+                Err(why) => return self.stop(open, place, why),
+            };
+            let length = (frame.end - frame.start) as usize;
+            if frame.end > self.skip_to {
+                if chunk.bytes.is_empty() {
+                    chunk.start = frame.start;
+                    chunk.anchor.clone_from(&self.anchor);
+                }
+                chunk.bytes.extend(&rest[..length]);
+            }
+            self.position = frame.end;
+            take_statements(
+                self.dimension,
+                &frame,
+                place,
+                open,
+                &mut self.anchor,
+                &mut self.statements,
+            );
+            rest = &rest[length..];
+            place += length as u64;
+            left = left.saturating_sub(length);
+            if self.position >= open.limit {
+                return Ok(true);
+            }
+        }
+        open.offset = place.next_multiple_of(open.block);
+        if open.offset + BATCH_HEADER as u64 > open.length {
+            // The segment is full. Whether another one goes on is seen next.
+            self.stopped_at = (open.path.clone(), open.length, "the last segment ends".into());
+            open.limit = self.position;
+        }
+        Ok(true)
+    }
+
+    /// The valid prefix ends here: looks beyond it for what proves that it should not.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.finished = true;
+        if self.end.is_some() {
+            return Ok(());
+        }
+        if let Some(open) = self.open.take() {
+            let bad = if self.stopped_at.0 == open.path { self.stopped_at.1 } else { open.offset };
+            let from = bad.max(open.offset + 1).next_multiple_of(open.block);
+            self.search(&open, from)?;
+        }
+        for segment in std::mem::take(&mut self.unbegun) {
+            let file = self.device.open(&segment.path).map_err(Error::io(&segment.path, "open"))?;
+            let open = Open {
+                path: segment.path,
+                file,
+                length: segment.length,
+                block: self.unbegun_block,
+                offset: 0,
+                limit: 0,
+            };
+            self.search(&open, self.unbegun_block)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what every batch header from `from` on states.
+    fn search(&mut self, open: &Open, from: u64) -> Result<(), Error> {
+        let mut window = Window::default();
+        let mut at = from;
+        while at + BATCH_HEADER as u64 <= open.length {
+            let (bytes, read) = window.get(open, at, BATCH_HEADER)?;
+            self.bytes_read += read;
+            if let Some(batch) =
+                BatchHeader::decode(bytes, &self.uuid, self.stream, self.incarnation)
+            {
+                let lsn = batch.start.max(batch.durable);
+                note(&mut self.statements[self.dimension], lsn, &open.path, at);
+            }
+            at += open.block;
+        }
+        Ok(())
+    }
+}
+
+fn note(statement: &mut Statement, lsn: Lsn, path: &PathBuf, offset: u64) {
+    if lsn > statement.lsn {
+        statement.lsn = lsn;
+        statement.offset = offset;
+        statement.path.clone_from(path);
+    }
+}
+
+/// What an anchor or a heartbeat states, and the anchor that is in effect after it.
+fn take_statements(
+    dimension: usize,
+    frame: &Frame<'_>,
+    place: u64,
+    open: &Open,
+    anchor: &mut [Lsn],
+    statements: &mut [Statement],
+) {
+    match frame.kind {
+        FrameKind::Anchor => {
+            if frame::read_anchor(frame.payload, anchor).is_some() {
+                for (statement, &lsn) in statements.iter_mut().zip(anchor.iter()) {
+                    note(statement, lsn, &open.path, place);
+                }
+            }
+        }
+        FrameKind::Heartbeat => {
+            if let Some((_, durable)) = frame::read_heartbeat(frame.payload) {
+                note(&mut statements[dimension], durable, &open.path, place);
+            }
+        }
+        FrameKind::Record | FrameKind::Part | FrameKind::Discard | FrameKind::Void => {}
+    }
+}

@@ -1,0 +1,220 @@
+//! Segments as files: their names, which of them are there, and making new ones ahead of need.
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::{NotAHeader, SEGMENT_HEADER_MAX, SegmentHeader};
+use hyades_platform::device::{Device, DeviceFile};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+const PREFIX: &str = "segment-";
+const TEMPORARY: &str = ".tmp";
+
+/// The directory of a stream.
+pub(crate) fn stream_dir(dir: &Path, stream: u32) -> PathBuf {
+    dir.join(format!("stream-{stream:04}"))
+}
+
+/// The file of a segment.
+pub(crate) fn segment_path(stream_dir: &Path, sequence: u64) -> PathBuf {
+    stream_dir.join(format!("{PREFIX}{sequence:020}"))
+}
+
+fn sequence_of(name: &str) -> Option<u64> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// A segment that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) sequence: u64,
+    pub(crate) length: u64,
+    /// None: it has not begun.
+    pub(crate) header: Option<SegmentHeader>,
+}
+
+/// The segments of a stream, in order, and the files that can be removed.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) leftovers: Vec<PathBuf>,
+}
+
+impl Chain {
+    /// Looks at a stream's directory. `first` is the first sequence number that must be there.
+    pub(crate) fn read(
+        device: &dyn Device,
+        dir: &Path,
+        stream: u32,
+        uuid: &[u8; 16],
+        first: u64,
+    ) -> Result<Self, Error> {
+        let missing = |what: String| {
+            Err(Error::corrupt(dir, 0, format!("{what} missing; restore it from a copy")))
+        };
+        if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
+            return missing(format!("the directory of log stream {stream} is"));
+        }
+        let mut chain = Self::default();
+        let mut sequences = Vec::new();
+        for name in device.list(dir).map_err(Error::io(dir, "list"))? {
+            match sequence_of(&name) {
+                Some(sequence) if sequence >= first => sequences.push(sequence),
+                Some(_) => chain.leftovers.push(dir.join(name)),
+                None if name.ends_with(TEMPORARY) => chain.leftovers.push(dir.join(name)),
+                None => {}
+            }
+        }
+        sequences.sort_unstable();
+        for (expected, sequence) in (first..).zip(&sequences) {
+            if *sequence != expected {
+                return missing(format!("segment {expected} of log stream {stream} is"));
+            }
+            let path = segment_path(dir, *sequence);
+            chain.segments.push(read_header(device, path, stream, uuid, *sequence)?);
+        }
+        if sequences.is_empty() {
+            return missing(format!("segment {first} of log stream {stream} is"));
+        }
+        Ok(chain)
+    }
+
+    pub(crate) fn last_begun(&self) -> Option<&Segment> {
+        self.segments.iter().rev().find(|s| s.header.is_some())
+    }
+}
+
+fn read_header(
+    device: &dyn Device,
+    path: PathBuf,
+    stream: u32,
+    uuid: &[u8; 16],
+    sequence: u64,
+) -> Result<Segment, Error> {
+    let file = device.open(&path).map_err(Error::io(&path, "open"))?;
+    let length = file.len().map_err(Error::io(&path, "measure"))?;
+    let mut bytes = vec![0; SEGMENT_HEADER_MAX];
+    let n = file.read_at(&mut bytes, 0).map_err(Error::io(&path, "read"))?;
+    let header = match SegmentHeader::decode(&bytes[..n]) {
+        Err(NotAHeader::Version(version)) => {
+            return Err(Error::Version { path, found: u64::from(version) });
+        }
+        // A recycled or new file: it has not begun.
+        Err(NotAHeader::Invalid) => None,
+        Ok(header) if &header.uuid != uuid => {
+            let message = "it belongs to another database; remove it or restore the right one";
+            return Err(Error::corrupt(&path, 16, message));
+        }
+        Ok(header) if header.stream != stream || header.sequence != sequence => None,
+        Ok(header) => Some(header),
+    };
+    Ok(Segment { path, sequence, length, header })
+}
+
+/// A segment that is there, zero-filled or recycled, with a durable name, and has not begun.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) path: PathBuf,
+    pub(crate) sequence: u64,
+    pub(crate) length: u64,
+    pub(crate) file: Arc<dyn DeviceFile>,
+}
+
+/// Makes an unbegun segment.
+pub(crate) fn prepare(
+    device: &dyn Device,
+    dir: &Path,
+    sequence: u64,
+    length: u64,
+) -> Result<Prepared, Error> {
+    let path = segment_path(dir, sequence);
+    let temporary = path.with_extension("tmp");
+    let file = device.create(&temporary, length).map_err(Error::io(&temporary, "create"))?;
+    file.sync_data().map_err(Error::io(&temporary, "sync"))?;
+    device.rename(&temporary, &path).map_err(Error::io(&path, "rename a new segment to"))?;
+    device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))?;
+    Ok(Prepared { path, sequence, length, file })
+}
+
+/// Gives a retired file a new name, so that it can be written again.
+fn recycle(
+    device: &dyn Device,
+    dir: &Path,
+    sequence: u64,
+    retired: &Path,
+) -> Result<Prepared, Error> {
+    let path = segment_path(dir, sequence);
+    device.rename(retired, &path).map_err(Error::io(&path, "rename a retired segment to"))?;
+    device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))?;
+    let file = device.open(&path).map_err(Error::io(&path, "open"))?;
+    let length = file.len().map_err(Error::io(&path, "measure"))?;
+    Ok(Prepared { path, sequence, length, file })
+}
+
+/// What the preparer is asked for.
+pub(crate) enum Request {
+    /// The next segment of a lane, this long unless a retired one serves.
+    Next { lane: usize, length: u64 },
+    /// Files of a lane's stream that nobody needs any more, and have left the manifest.
+    Retired { lane: usize, paths: Vec<PathBuf> },
+}
+
+/// A lane's place, as the preparer keeps it.
+pub(crate) struct LanePlace {
+    pub(crate) dir: PathBuf,
+    /// The sequence number that the next segment gets.
+    pub(crate) next_sequence: u64,
+    /// Segments that were found ready when the log was opened.
+    pub(crate) ready: VecDeque<Prepared>,
+    pub(crate) reply: mpsc::Sender<Result<Prepared, Error>>,
+}
+
+/// How many retired files of a stream are kept for writing again; the others are removed.
+const KEPT: usize = 2;
+
+/// Serves requests until all who could ask are gone. Runs on its own thread: filling a file with
+/// zeros and syncing a directory take long, and a flusher should find the result waiting.
+pub(crate) fn run_preparer(
+    device: &dyn Device,
+    mut lanes: Vec<LanePlace>,
+    requests: &mpsc::Receiver<Request>,
+) {
+    let mut retired: Vec<Vec<PathBuf>> = lanes.iter().map(|_| Vec::new()).collect();
+    for request in requests {
+        match request {
+            Request::Next { lane, length } => {
+                let place = &mut lanes[lane];
+                let made = match (place.ready.pop_front(), retired[lane].pop()) {
+                    (Some(ready), back) => {
+                        retired[lane].extend(back);
+                        Ok(ready)
+                    }
+                    (None, Some(old)) => recycle(device, &place.dir, place.next_sequence, &old),
+                    (None, None) => prepare(device, &place.dir, place.next_sequence, length),
+                };
+                if let Ok(made) = &made {
+                    place.next_sequence = place.next_sequence.max(made.sequence + 1);
+                }
+                // The flusher may be gone; then nobody needs it.
+                let _ = place.reply.send(made);
+            }
+            Request::Retired { lane, paths } => {
+                for path in paths {
+                    if retired[lane].len() < KEPT {
+                        retired[lane].push(path);
+                    } else {
+                        // A file that stays is a leftover, and goes when the log is opened.
+                        let _ = device.remove(&path);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The Lsn from which a begun segment has the stream.
+pub(crate) fn start_of(segment: &Segment) -> Lsn {
+    segment.header.as_ref().map_or(Lsn::MAX, |h| h.start)
+}

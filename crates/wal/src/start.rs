@@ -1,0 +1,341 @@
+//! Beginning an incarnation: the recovered tail made durable, the streams chosen, the manifest
+//! switched (design, decisions 19 and 20).
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
+use crate::frame::MAX_PAYLOAD;
+use crate::log::{Log, Opened};
+use crate::manifest::{Dimension, Incarnation, IncarnationSettings, Marker, StreamEntry};
+use crate::open::{Recovering, Verdict};
+use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::IoSlice;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+/// The most bytes of frames in a batch of the copied tail.
+const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
+
+/// A lane of the incarnation to come.
+pub(crate) struct Lane {
+    pub(crate) stream: u32,
+    pub(crate) start: Lsn,
+    pub(crate) place: LanePlace,
+    pub(crate) replies: mpsc::Receiver<Result<Prepared, Error>>,
+    pub(crate) first: Prepared,
+    /// (sequence, start) of the stream's begun segments.
+    pub(crate) begun: Vec<(u64, Lsn)>,
+}
+
+impl Recovering {
+    /// Begins a new incarnation. What was recovered is made durable first; then the manifest records the
+    /// ends of the last incarnation and the beginning of this one; then the flushers start.
+    ///
+    /// `epoch` is a floor: all epochs up to it count as used.
+    ///
+    /// # Errors
+    /// A file could not be written. Nothing is lost then, and the log can be opened again.
+    pub fn start(
+        mut self,
+        settings: IncarnationSettings,
+        verdict: &Verdict,
+        epoch: u64,
+    ) -> Result<Log, Error> {
+        if verdict.ends().len() != self.manifest.incarnations.len() {
+            return Err(Error::Invalid("the verdict is about another log".into()));
+        }
+        self.claim_directories()?;
+        let tails = self.keep_tails(verdict)?;
+        let ends = self.stream_ends();
+        self.forget_empty_incarnations();
+        let chosen = self.choose_streams();
+        let mut lanes = Vec::new();
+        for (id, dir) in chosen {
+            lanes.push(self.prepare_lane(id, dir, ends.get(&id).copied().unwrap_or(0), &tails)?);
+        }
+        let manifest = &mut self.manifest;
+        let number = manifest.next_incarnation;
+        manifest.next_incarnation += 1;
+        manifest.block_bytes = self.options.block_bytes;
+        manifest.epoch_floor = manifest.epoch_floor.max(epoch);
+        manifest.catalogue = settings.catalogue;
+        manifest.incarnations.push(Incarnation {
+            number,
+            data_only: settings.data_only,
+            protocol: settings.protocol,
+            settings: settings.settings,
+            clean: false,
+            dims: lanes
+                .iter()
+                .map(|lane| Dimension { stream: lane.stream, start: lane.start, end: None })
+                .collect(),
+        });
+        let dropped = self.drop_unused_streams();
+        self.manifest.write(&*self.options.device, &self.manifest_dir)?;
+        self.remove_leftovers(&dropped);
+        Log::run(Opened {
+            options: self.options,
+            locks: self.locks,
+            manifest: self.manifest,
+            manifest_dir: self.manifest_dir,
+            lanes,
+        })
+    }
+
+    /// Makes every given directory one of this log's.
+    fn claim_directories(&mut self) -> Result<(), Error> {
+        let device = &*self.options.device;
+        if self.manifest.incarnations.is_empty() {
+            // The manifest goes first: a marker without a manifest means that the manifest was lost.
+            self.manifest.write(device, &self.manifest_dir)?;
+        }
+        for dir in &self.options.dirs {
+            match self.places.iter().position(|p| p.as_ref() == Some(dir)) {
+                Some(index) => self.manifest.dirs[index].clone_from(dir),
+                None => {
+                    let marker =
+                        Marker { uuid: self.manifest.uuid.clone(), dir: self.manifest.dirs.len() };
+                    marker.write(device, dir)?;
+                    self.manifest.dirs.push(dir.clone());
+                    self.places.push(Some(dir.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn dir_of(&self, stream: u32) -> Result<PathBuf, Error> {
+        let entry = self.manifest.stream(stream);
+        let place = entry.and_then(|s| self.places[s.dir].as_ref());
+        place
+            .map(|place| stream_dir(place, stream))
+            .ok_or_else(|| Error::Invalid(format!("log stream {stream} has no directory")))
+    }
+
+    /// Copies what the newest incarnation has beyond its proven ends to segments that take over, and
+    /// records its ends. Returns which streams got such a segment: (sequence, start).
+    fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<u32, (u64, Lsn)>, Error> {
+        let mut tails = BTreeMap::new();
+        let (Some(newest), Some(end)) = (self.manifest.incarnations.last(), verdict.ends().last())
+        else {
+            return Ok(tails);
+        };
+        let number = newest.number;
+        let mut dims = newest.dims.clone();
+        for (dimension, dim) in dims.iter_mut().enumerate() {
+            let (valid_to, proven) = (end.ends[dimension], end.proven[dimension]);
+            if dim.end.is_some() {
+                continue;
+            }
+            if valid_to > proven.max(dim.start) {
+                let start = self.copy_tail(number, dimension, dim.stream, proven, valid_to)?;
+                tails.insert(dim.stream, start);
+            }
+            dim.end = Some(valid_to);
+        }
+        if let Some(newest) = self.manifest.incarnations.last_mut() {
+            newest.dims = dims;
+        }
+        Ok(tails)
+    }
+
+    fn copy_tail(
+        &self,
+        incarnation: u32,
+        dimension: usize,
+        stream: u32,
+        from: Lsn,
+        to: Lsn,
+    ) -> Result<(u64, Lsn), Error> {
+        let dir = self.dir_of(stream)?;
+        let mut reader = self.tail_reader(dimension, from);
+        let block = self.options.block_bytes;
+        let uuid = self.manifest.uuid();
+        let mut tail: Option<(Lsn, Vec<Lsn>)> = None;
+        let mut body = Vec::new();
+        let mut position = from;
+        while let Some(chunk) = reader.next_chunk()? {
+            position = chunk.start();
+            tail.get_or_insert_with(|| (chunk.start(), chunk.anchor().to_vec()));
+            let mut rest = chunk.bytes();
+            while !rest.is_empty() {
+                let length = format::whole_frames(|at| format::length_in(rest, at), TAIL_BATCH);
+                if length == 0 {
+                    return Err(Error::corrupt(&dir, 0, "a frame of the tail is too long"));
+                }
+                let header = BatchHeader {
+                    stream,
+                    incarnation,
+                    start: position,
+                    durable: position,
+                    length: length as u32,
+                };
+                format::append_batch(&mut body, &rest[..length], &header, &uuid, block);
+                position += length as u64;
+                rest = &rest[length..];
+            }
+        }
+        let last = self.chains.get(&stream).and_then(Chain::last_begun).map_or(0, |s| s.sequence);
+        let path = segment_path(&dir, last + 1);
+        if position != to {
+            let message =
+                format!("the tail changed while it was read: it ended at Lsn {to}, now {position}");
+            return Err(Error::corrupt(&dir, 0, message));
+        }
+        let (start, anchor) = tail.unwrap_or((to, Vec::new()));
+        let header = SegmentHeader {
+            block_bytes: block as u32,
+            uuid,
+            stream,
+            incarnation,
+            sequence: last + 1,
+            start,
+            durable: to,
+            anchor,
+        }
+        .encode();
+        let device = &*self.options.device;
+        // Under its own name only when it is whole and durable: it takes over from the original.
+        let temporary = path.with_extension("tmp");
+        let length = (header.len() + body.len()) as u64;
+        let file = device.create(&temporary, length).map_err(Error::io(&temporary, "create"))?;
+        file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0)
+            .map_err(Error::io(&temporary, "write to"))?;
+        file.sync_data().map_err(Error::io(&temporary, "sync"))?;
+        device.rename(&temporary, &path).map_err(Error::io(&path, "rename the tail to"))?;
+        device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
+        debug_assert!(length >= (block + BATCH_HEADER) as u64);
+        Ok((last + 1, start))
+    }
+
+    /// Where each stream goes on.
+    fn stream_ends(&self) -> BTreeMap<u32, Lsn> {
+        let mut ends = BTreeMap::new();
+        for dim in self.manifest.incarnations.iter().flat_map(|i| &i.dims) {
+            let end = ends.entry(dim.stream).or_insert(0);
+            *end = dim.end.unwrap_or(dim.start).max(*end);
+        }
+        ends
+    }
+
+    /// Incarnations without a frame that is still kept say nothing any more.
+    fn forget_empty_incarnations(&mut self) {
+        let kept: BTreeMap<u32, Lsn> =
+            self.manifest.streams.iter().map(|s| (s.id, s.kept_from)).collect();
+        // The streams of the newest stay known by `choose_streams`, which runs on what is left here.
+        let active: BTreeSet<u32> = self.newest_streams().collect();
+        self.manifest.incarnations.retain(|incarnation| {
+            incarnation.dims.iter().any(|dim| {
+                let from = kept.get(&dim.stream).copied().unwrap_or(0).max(dim.start);
+                dim.end.is_none_or(|end| end > from)
+            })
+        });
+        self.manifest.streams.iter_mut().for_each(|s| s.active = active.contains(&s.id));
+    }
+
+    fn newest_streams(&self) -> impl Iterator<Item = u32> + '_ {
+        self.manifest.newest().into_iter().flat_map(|i| i.dims.iter().map(|d| d.stream))
+    }
+
+    /// The stream and the directory for each lane: those of the newest incarnation go on where a lane
+    /// is placed in their directory, and new ones are made for the other lanes.
+    fn choose_streams(&mut self) -> Vec<(u32, PathBuf)> {
+        let mut chosen: Vec<(u32, PathBuf)> = Vec::new();
+        for lane in 0..self.options.streams {
+            let dir = self.options.dirs[lane % self.options.dirs.len()].clone();
+            let index =
+                self.places.iter().position(|p| p.as_ref() == Some(&dir)).unwrap_or_default();
+            let goes_on =
+                self.manifest.streams.iter().find(|s| {
+                    s.active && s.dir == index && !chosen.iter().any(|(id, _)| *id == s.id)
+                });
+            let id = match goes_on {
+                Some(stream) => stream.id,
+                None => {
+                    let id = self.manifest.next_stream;
+                    self.manifest.next_stream += 1;
+                    self.manifest.streams.push(StreamEntry {
+                        id,
+                        dir: index,
+                        first_sequence: 1,
+                        kept_from: 0,
+                        active: false,
+                    });
+                    id
+                }
+            };
+            chosen.push((id, dir));
+        }
+        chosen
+    }
+
+    /// The stream's directory with a segment to begin in.
+    fn prepare_lane(
+        &self,
+        stream: u32,
+        dir: PathBuf,
+        start: Lsn,
+        tails: &BTreeMap<u32, (u64, Lsn)>,
+    ) -> Result<Lane, Error> {
+        let device = &*self.options.device;
+        let dir = stream_dir(&dir, stream);
+        device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
+        let chain = self.chains.get(&stream);
+        let segments = chain.map_or(&[][..], |c| &c.segments);
+        let mut begun: Vec<(u64, Lsn)> = segments
+            .iter()
+            .filter_map(|s| s.header.as_ref().map(|h| (s.sequence, h.start)))
+            .collect();
+        begun.extend(tails.get(&stream));
+        let first_sequence = self.manifest.stream(stream).map_or(1, |s| s.first_sequence);
+        let mut next = begun.last().map_or(first_sequence, |(sequence, _)| sequence + 1);
+        // What was prepared and not begun is taken over in place.
+        let mut ready = VecDeque::new();
+        let block = self.options.block_bytes as u64;
+        for segment in segments {
+            let fits = segment.length >= self.options.first_segment_bytes();
+            if segment.sequence == next && fits && segment.length.is_multiple_of(block) {
+                let path = segment.path.clone();
+                let file = device.open(&path).map_err(Error::io(&path, "open"))?;
+                let (sequence, length) = (segment.sequence, segment.length);
+                ready.push_back(Prepared { path, sequence, length, file });
+                next += 1;
+            }
+        }
+        let first = match ready.pop_front() {
+            Some(first) => first,
+            None => {
+                next += 1;
+                prepare(device, &dir, next - 1, self.options.first_segment_bytes())?
+            }
+        };
+        let (reply, replies) = mpsc::channel();
+        let place = LanePlace { dir, next_sequence: next, ready, reply };
+        begun.push((first.sequence, start));
+        Ok(Lane { stream, start, place, replies, first, begun })
+    }
+
+    /// Streams that no incarnation has any more leave the manifest.
+    fn drop_unused_streams(&mut self) -> Vec<PathBuf> {
+        let used: BTreeSet<u32> =
+            self.manifest.incarnations.iter().flat_map(|i| &i.dims).map(|d| d.stream).collect();
+        let unused = self.manifest.streams.iter().filter(|s| !used.contains(&s.id));
+        let dropped = unused.filter_map(|s| self.dir_of(s.id).ok()).collect();
+        self.manifest.streams.retain(|s| used.contains(&s.id));
+        dropped
+    }
+
+    /// Files that nothing refers to. One that cannot be removed does no harm.
+    fn remove_leftovers(&self, dropped: &[PathBuf]) {
+        let device = &*self.options.device;
+        for path in self.chains.values().flat_map(|c| &c.leftovers) {
+            let _ = device.remove(path);
+        }
+        for dir in dropped {
+            for name in device.list(dir).unwrap_or_default() {
+                let _ = device.remove(&dir.join(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Appending: reserve a place, then fill it.
+
+use crate::Lsn;
+use crate::frame::{self, FrameKind};
+use crate::log::Shared;
+use std::sync::Arc;
+
+/// A thread's access to the log. It occupies a slot until it is dropped.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    slot: usize,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, slot: usize) -> Self {
+        for stream in &shared.streams {
+            stream.order.register(slot);
+        }
+        Self { shared, slot }
+    }
+
+    /// The largest payload that may be reserved, in bytes.
+    pub fn max_payload(&self) -> usize {
+        self.shared.max_payload
+    }
+
+    /// Waits until less than half of the stream's buffer is waiting for the device, or the log has
+    /// stopped. For before locks are taken, so that `fill` need not wait under them.
+    pub fn wait_for_room(&self, stream: usize) {
+        let s = &self.shared.streams[stream];
+        let half = s.ring.size() / 2;
+        let log_lsn = s.order.log_lsn();
+        if log_lsn.saturating_sub(self.shared.frontier.durable(stream)) >= half {
+            s.hurry.notify();
+            self.shared.frontier.reached(stream, log_lsn - half + 1);
+        }
+    }
+
+    /// Appends an anchor: records that this stream gets from now on may leave out the lanes that it covers.
+    /// `vector` is durable. Each anchor is also at least the one before it.
+    pub fn append_anchor(&mut self, stream: usize, vector: &[Lsn]) {
+        let shared = Arc::clone(&self.shared);
+        debug_assert!(shared.frontier.covers(vector), "an anchor states what is durable");
+        let s = &shared.streams[stream];
+        let mut placed = s.anchors.lock().unwrap_or_else(|e| e.into_inner());
+        let vector = s.next_anchor(vector.to_vec());
+        let mut payload = Vec::new();
+        frame::anchor_payload(&mut payload, &vector);
+        let reservation = self.reserve(stream, payload.len());
+        s.publish_anchor(&mut placed, reservation.end(), vector);
+        drop(placed);
+        reservation.fill(FrameKind::Anchor, &payload);
+    }
+
+    /// Takes a place for a frame with a payload of this length: this is the order point, and the
+    /// frame's Lsn is known from here on. Takes no lock, allocates nothing, and never waits. Fill it
+    /// soon: until then nothing behind it in the stream becomes durable.
+    ///
+    /// Panics if the payload is longer than [`max_payload`](Self::max_payload) or there is no such
+    /// stream.
+    #[inline]
+    pub fn reserve(&mut self, stream: usize, payload_len: usize) -> Reservation<'_> {
+        assert!(
+            payload_len <= self.shared.max_payload,
+            "a payload of {payload_len} bytes, at most {}",
+            self.shared.max_payload
+        );
+        let length = frame::len(payload_len) as u64;
+        let start = self.shared.streams[stream].order.reserve(self.slot, length);
+        Reservation { writer: self, stream, start, end: start + length, payload_len, open: true }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Reservations borrow the writer, so the slot has none open.
+        self.shared.free_slot(self.slot);
+    }
+}
+
+/// A place in a stream that is not filled yet. Dropped unfilled, it becomes a void frame.
+#[derive(Debug)]
+#[must_use = "dropping a reservation voids it"]
+pub struct Reservation<'a> {
+    writer: &'a mut Writer,
+    stream: usize,
+    start: Lsn,
+    end: Lsn,
+    payload_len: usize,
+    open: bool,
+}
+
+impl Reservation<'_> {
+    /// Where the frame begins.
+    #[inline]
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// Where the frame ends: its Lsn.
+    #[inline]
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Copies the frame to its place. Waits for the device only if the stream's buffer is full; once
+    /// the log has stopped it does nothing, since nothing becomes durable any more.
+    ///
+    /// Panics if the payload has not the length that was reserved (the place is voided then).
+    #[inline]
+    pub fn fill(mut self, kind: FrameKind, payload: &[u8]) {
+        assert_eq!(payload.len(), self.payload_len, "the payload has not the reserved length");
+        self.put(kind, payload);
+    }
+
+    /// Gives the place up; it stays in the log as a void frame of the same length.
+    pub fn void(self) {
+        drop(self);
+    }
+
+    #[inline]
+    fn put(&mut self, kind: FrameKind, payload: &[u8]) {
+        self.open = false;
+        let shared = &self.writer.shared;
+        let stream = &shared.streams[self.stream];
+        let needed = self.end.saturating_sub(stream.ring.size());
+        if shared.frontier.durable(self.stream) < needed {
+            stream.hurry.notify();
+            if !shared.frontier.reached(self.stream, needed) {
+                // Stopped. The frame is not there, so it must not be published.
+                return;
+            }
+        }
+        // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size before
+        // `end` is durable, so its bytes are free.
+        unsafe { stream.put(self.start, kind, payload) };
+        stream.order.publish(self.writer.slot, self.end);
+        stream.notify();
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let zeros = vec![0; self.payload_len];
+            self.put(FrameKind::Void, &zeros);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the tests share: small logs, and reading everything back.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use hyades_platform::device::Device;
+use hyades_wal::{
+    Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, Recovering, Verdict, Writer, open,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A frame as read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub incarnation: u32,
+    pub lane: usize,
+    pub stream: u32,
+    pub start: Lsn,
+    pub end: Lsn,
+    pub kind: FrameKind,
+    pub payload: Vec<u8>,
+    pub anchor: Vec<Lsn>,
+}
+
+/// Small buffers and segments, so that short tests cross their ends.
+pub fn small(dir: &Path, streams: usize, device: Arc<dyn Device>) -> LogOptions {
+    let mut options = LogOptions::new(vec![dir.to_owned()], streams);
+    options.buffer_bytes = 1 << 14;
+    options.segment_bytes = 1 << 16;
+    options.block_bytes = 1024;
+    options.anchor_interval_bytes = 4096;
+    options.max_writers = 8;
+    options.device = device;
+    options
+}
+
+/// Everything in the log, in the order of incarnation, lane and position, and the verdict.
+pub fn read_all(recovering: &Recovering) -> Result<(Vec<Read>, Verdict), Error> {
+    let mut frames = Vec::new();
+    let mut ends = Vec::new();
+    for mut reader in recovering.readers() {
+        let mut at = None;
+        while let Some(chunk) = reader.next_chunk()? {
+            assert_eq!(at.unwrap_or(chunk.start()), chunk.start());
+            let mut anchor = chunk.anchor().to_vec();
+            for frame in chunk.frames() {
+                assert!(at.is_none_or(|at| at == frame.start));
+                at = Some(frame.end);
+                frames.push(Read {
+                    incarnation: reader.incarnation,
+                    lane: reader.dimension,
+                    stream: reader.stream,
+                    start: frame.start,
+                    end: frame.end,
+                    kind: frame.kind,
+                    payload: frame.payload.to_vec(),
+                    anchor: anchor.clone(),
+                });
+                if frame.kind == FrameKind::Anchor {
+                    hyades_wal::read_anchor(frame.payload, &mut anchor).unwrap();
+                }
+            }
+            assert_eq!(at, Some(chunk.end()));
+        }
+        assert!(at.is_none_or(|at| at == reader.valid_to()));
+        ends.push(reader.end());
+    }
+    let verdict = recovering.verdict(&ends)?;
+    Ok((frames, verdict))
+}
+
+/// Opens, reads everything, and begins a new incarnation.
+pub fn reopen(options: LogOptions) -> Result<(Log, Vec<Read>), Error> {
+    let recovering = open(options)?;
+    let (frames, verdict) = read_all(&recovering)?;
+    let log = recovering.start(IncarnationSettings::default(), &verdict, 1)?;
+    Ok((log, frames))
+}
+
+/// Appends a record and returns its end.
+pub fn append(writer: &mut Writer, stream: usize, payload: &[u8]) -> Lsn {
+    let reservation = writer.reserve(stream, payload.len());
+    let end = reservation.end();
+    reservation.fill(FrameKind::Record, payload);
+    end
+}

@@ -1,0 +1,256 @@
+//! A log in good and bad days, one opening after another.
+
+mod common;
+use common::{append, read_all, reopen, small};
+use hyades_platform::device::{
+    Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
+};
+use hyades_wal::{Error, FrameKind, IncarnationSettings, open};
+use std::sync::Arc;
+
+#[test]
+fn acknowledged_is_recovered_over_incarnations() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = Vec::new();
+    for round in 1..=4u32 {
+        let (log, frames) = reopen(small(dir.path(), 2, FileDevice::shared())).unwrap();
+        let records: Vec<_> = frames.iter().filter(|f| f.kind == FrameKind::Record).collect();
+        assert_eq!(records.len(), expected.len());
+        for (read, (incarnation, stream, end, payload)) in records.iter().zip(&expected) {
+            assert_eq!((&read.payload, read.end), (payload, *end));
+            assert_eq!((read.incarnation, read.lane), (*incarnation, *stream));
+        }
+        let mut writer = log.writer().unwrap();
+        for stream in 0..2 {
+            for i in 0..200u32 {
+                let payload = vec![i as u8; (i * 7 % 900) as usize];
+                let end = append(&mut writer, stream, &payload);
+                expected.push((log.incarnation(), stream, end, payload));
+            }
+        }
+        log.flush().unwrap();
+        drop(writer);
+        // Closed in good order, or dropped: what was durable is there.
+        if round % 2 == 0 { log.close().unwrap() } else { drop(log) }
+    }
+}
+
+#[test]
+fn a_void_keeps_its_place_and_what_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = reopen(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
+    let mut writer = log.writer().unwrap();
+    let dropped = writer.reserve(0, 300);
+    let (start, end) = (dropped.start(), dropped.end());
+    drop(dropped);
+    writer.reserve(0, 0).void();
+    let last = append(&mut writer, 0, b"after");
+    log.frontier().wait(0, last).unwrap();
+    log.close().unwrap();
+    let (_, frames) = reopen(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
+    assert_eq!((frames[0].kind, frames[0].start, frames[0].end), (FrameKind::Void, start, end));
+    assert_eq!(frames[1].kind, FrameKind::Void);
+    assert_eq!(frames[2].payload, b"after");
+}
+
+#[test]
+fn a_failed_sync_poisons_and_is_never_retried() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FaultyDevice::new(FileDevice::shared());
+    let options = small(dir.path(), 2, Arc::new(device.clone()));
+    let (log, _) = reopen(options.clone()).unwrap();
+    let mut writer = log.writer().unwrap();
+    let first = append(&mut writer, 0, b"durable");
+    log.frontier().wait(0, first).unwrap();
+    device.arm(Fault::Sync(0));
+    let lost = append(&mut writer, 0, b"lost?");
+    let error = log.frontier().wait(0, lost).unwrap_err();
+    assert!(error.cause.contains("could not sync"), "{error}");
+    // The other stream, too, and later work; earlier acknowledgements stand.
+    let other = append(&mut writer, 1, b"too late");
+    assert_eq!(log.frontier().wait(1, other), Err(error));
+    log.frontier().wait(0, first).unwrap();
+    // A full buffer does not hang a writer of a stopped log.
+    for _ in 0..100 {
+        append(&mut writer, 1, &[1; 1000]);
+    }
+    writer.wait_for_room(1);
+    assert!(matches!(log.clone().close(), Err(Error::Poisoned(_))));
+    drop((writer, log));
+    let (_, frames) = reopen(options).unwrap();
+    assert_eq!(frames[0].payload, b"durable");
+}
+
+#[test]
+fn a_full_disk_poisons() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FaultyDevice::new(FileDevice::shared());
+    let (log, _) = reopen(small(dir.path(), 1, Arc::new(device.clone()))).unwrap();
+    let mut writer = log.writer().unwrap();
+    device.arm(Fault::Write(3));
+    let mut result = Ok(());
+    for _ in 0..10 {
+        let end = append(&mut writer, 0, b"x");
+        result = log.frontier().wait(0, end);
+    }
+    assert!(result.unwrap_err().cause.contains("could not write"));
+}
+
+#[test]
+fn streams_come_and_go_and_stay_readable() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut expected: Vec<Vec<u8>> = Vec::new();
+    let mut ids = Vec::new();
+    for (round, streams) in [2usize, 5, 1, 3].into_iter().enumerate() {
+        let mut options = small(a.path(), streams, MemoryDevice::shared());
+        if round >= 1 {
+            options.dirs.push(b.path().to_owned());
+        }
+        if round == 3 {
+            options.dirs.reverse();
+        }
+        let (log, frames) = reopen(options).unwrap();
+        let payloads: Vec<_> = frames.iter().map(|f| f.payload.clone()).collect();
+        assert_eq!(payloads, expected);
+        let newest = log.manifest();
+        ids.push(newest.newest().unwrap().dims.iter().map(|d| d.stream).collect::<Vec<_>>());
+        let mut writer = log.writer().unwrap();
+        for stream in 0..streams {
+            let payload = format!("round {round} stream {stream}").into_bytes();
+            append(&mut writer, stream, &payload);
+            expected.push(payload);
+        }
+        log.flush().unwrap();
+    }
+    assert_eq!(ids[0], [0, 1]);
+    assert!(ids[1][0] == 0 && ids[1][2] == 1, "streams in the same directory go on: {ids:?}");
+    // A directory that is not given is missed by name.
+    let error = open(small(a.path(), 1, MemoryDevice::shared())).unwrap_err().to_string();
+    assert!(error.contains(&b.path().display().to_string()), "{error}");
+}
+
+#[test]
+fn a_log_has_one_opener() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = reopen(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
+    let writer = log.writer().unwrap();
+    let error = open(small(dir.path(), 1, MemoryDevice::shared())).unwrap_err();
+    assert!(matches!(error, Error::InUse { .. }), "{error}");
+    // Released by dropping the log, even while a writer is left.
+    drop(log);
+    open(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
+    drop(writer);
+}
+
+#[test]
+fn heartbeats_make_a_mark_durable_on_an_idle_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();
+    log.heartbeat(1, 41);
+    while log.frontier().mark(1) < 41 {
+        std::thread::yield_now();
+    }
+    assert_eq!(log.frontier().mark(0), 0);
+    drop(log);
+    let (_, frames) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();
+    assert_eq!((frames[0].lane, frames[0].kind), (1, FrameKind::Heartbeat));
+    assert_eq!(hyades_wal::read_heartbeat(&frames[0].payload).unwrap().0, 41);
+}
+
+#[test]
+fn an_idle_log_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();
+    let mut writer = log.writer().unwrap();
+    append(&mut writer, 0, b"one");
+    log.flush().unwrap();
+    let before = (log.stats(0), log.stats(1), log.next_lsn(0));
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert_eq!((log.stats(0), log.stats(1), log.next_lsn(0)), before);
+    assert_eq!(before.0.syncs, 1);
+}
+
+#[test]
+fn a_power_cut_keeps_what_was_acknowledged_and_a_lie_is_found_out() {
+    for lying_sync in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let cut = PowerCutOptions { seed: 3, early_sectors: 0.3, lying_sync };
+        let device = PowerCutDevice::new(cut);
+        let (log, _) = reopen(small(dir.path(), 1, Arc::new(device.clone()))).unwrap();
+        let mut writer = log.writer().unwrap();
+        let mut last = 0;
+        for i in 0..100u32 {
+            last = append(&mut writer, 0, &i.to_le_bytes());
+        }
+        log.frontier().wait(0, last).unwrap();
+        device.cut();
+        drop((writer, log));
+        let options = small(dir.path(), 1, FileDevice::shared());
+        let found = open(options).and_then(|r| read_all(&r)).map_or(0, |(frames, _)| frames.len());
+        assert_eq!(found == 100, !lying_sync, "{found} frames after a cut");
+    }
+}
+
+#[test]
+fn retired_segments_go_and_the_rest_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small(dir.path(), 1, MemoryDevice::shared());
+    let (log, _) = reopen(options.clone()).unwrap();
+    let mut writer = log.writer().unwrap();
+    let mut last = 0;
+    for i in 0..2000u32 {
+        last = append(&mut writer, 0, &[i as u8; 500]);
+        if i == 1000 {
+            log.flush().unwrap();
+            let kept = log.retire(0, last).unwrap();
+            assert!(kept > 0 && kept <= last);
+            assert!(log.retire(0, last).unwrap() == kept);
+        }
+    }
+    log.flush().unwrap();
+    let kept = log.retire(0, last).unwrap();
+    drop((writer, log));
+    let (log, frames) = reopen(options.clone()).unwrap();
+    assert_eq!(frames[0].start, kept);
+    let mut records = frames.iter().filter(|f| f.kind == FrameKind::Record);
+    assert_eq!(records.next_back().unwrap().end, last);
+    // The anchor in effect came with the first segment left, although its frame is gone.
+    assert!(frames[0].anchor[0] > 0 && frames[0].anchor[0] <= kept);
+    log.retire_past_incarnations().unwrap();
+    drop(log);
+    let (log, frames) = reopen(options).unwrap();
+    assert!(frames.is_empty());
+    assert!(log.next_lsn(0) >= last);
+}
+
+#[test]
+fn settings_and_catalogue_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small(dir.path(), 1, MemoryDevice::shared());
+    let recovering = open(options.clone()).unwrap();
+    assert!(recovering.is_fresh());
+    let verdict = recovering.verdict(&[]).unwrap();
+    let mut settings = IncarnationSettings {
+        catalogue: vec![1, 2, 255],
+        data_only: true,
+        protocol: "taurus".into(),
+        ..Default::default()
+    };
+    settings.settings.insert("a".into(), "b".into());
+    let log = recovering.start(settings, &verdict, 77).unwrap();
+    let mut writer = log.writer().unwrap();
+    append(&mut writer, 0, b"x");
+    log.close().unwrap();
+    let recovering = open(options).unwrap();
+    let manifest = recovering.manifest();
+    let newest = manifest.newest().unwrap();
+    assert_eq!((&manifest.catalogue[..], manifest.epoch_floor), (&[1, 2, 255][..], 77));
+    assert!(newest.clean && newest.data_only && newest.protocol == "taurus");
+    assert_eq!(newest.settings["a"], "b");
+    assert!(recovering.verdict(&[]).is_err(), "unread readers are no verdict");
+}
+
+#[test]
+fn memory_is_not_durable_and_files_are() {
+    assert!(!MemoryDevice.durable() && FileDevice.durable());
+}
