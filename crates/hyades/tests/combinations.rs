@@ -197,7 +197,7 @@ fn open(
     builder.table(Schema::new("history").column("at", Type::I64).column("what", Type::I64));
     let transfer = builder.procedure("transfer", 1, transfer);
     let churn = builder.procedure("churn", 1, churn);
-    let db = builder.open(dir).unwrap();
+    let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?} {threads} {replay:?}: {error}"));
     Opened { db, transfer, churn }
 }
 

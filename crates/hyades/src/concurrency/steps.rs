@@ -184,8 +184,9 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &
     for (record, _) in &state.reads {
         engine.protocol.publish_read(&record.stamp, state.stamp);
     }
-    for (record, writer) in &state.held {
-        if !writer {
+    for (record, _) in &state.held {
+        // A row locked for writing may in the end not be written: it was read all the same.
+        if state.own_write(record).is_none() {
             engine.protocol.publish_read(&record.stamp, state.stamp);
         }
     }

@@ -48,8 +48,9 @@ struct Parked {
 
 struct Waiter {
     position: Lsn,
-    /// Beyond the stream's end the record is dead; otherwise the end is as good as the position.
-    fatal: bool,
+    /// What the record needs to be live: beyond the stream's end it is dead. Where it only has to follow
+    /// something, the end is as good as any place beyond.
+    validity: Lsn,
     record: Arc<Parked>,
 }
 
@@ -103,7 +104,6 @@ struct Lane {
 struct Front<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
     lanes: Vec<Lane>,
-    shape: Shape,
     lookahead: usize,
     ready: Mutex<VecDeque<Arc<Parked>>>,
     ready_len: AtomicUsize,
@@ -134,7 +134,6 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let front = Front {
         replay,
         lanes,
-        shape,
         lookahead,
         ready: Mutex::default(),
         ready_len: AtomicUsize::new(0),
@@ -401,31 +400,27 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             lane.waiting.fetch_add(1, Ordering::SeqCst);
         }
         for dimension in 0..self.lanes.len() {
-            let position = order[dimension].max(validity[dimension]);
-            let fatal = validity[dimension] == position;
-            self.wait_for(&record, dimension, position, fatal);
+            self.wait_for(&record, dimension, order[dimension], validity[dimension]);
         }
         self.meet(&record);
     }
 
     /// Counts a lane's watermark as lacking, unless it has reached the position.
-    fn wait_for(&self, record: &Arc<Parked>, dimension: usize, position: Lsn, fatal: bool) {
+    fn wait_for(&self, record: &Arc<Parked>, dimension: usize, order: Lsn, validity: Lsn) {
+        let mut position = order.max(validity);
         let lane = &self.lanes[dimension];
         if lane.resolved.load(Ordering::Acquire) >= position {
             return;
         }
         let mut waiters = lane.waiters.lock().expect("no holder panics");
-        let mut position = position;
         let end = lane.end.load(Ordering::SeqCst);
-        if position > end {
-            if fatal {
-                record.dead.store(true, Ordering::Release);
-                return;
-            }
-            position = end;
+        if validity > end {
+            record.dead.store(true, Ordering::Release);
+            return;
         }
+        position = position.min(end);
         record.unmet.fetch_add(1, Ordering::AcqRel);
-        waiters.push(Reverse(Waiter { position, fatal, record: record.clone() }));
+        waiters.push(Reverse(Waiter { position, validity, record: record.clone() }));
         let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
         lane.lowest_waiter.store(lowest, Ordering::SeqCst);
         drop(waiters);
@@ -446,7 +441,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             let (beyond, mut kept): (Vec<_>, Vec<_>) =
                 waiters.drain().partition(|w| w.0.position > end);
             for mut waiter in beyond {
-                if waiter.0.fatal {
+                if waiter.0.validity > end {
                     waiter.0.record.dead.store(true, Ordering::Release);
                     dead.push(waiter.0.record);
                 } else {
