@@ -26,7 +26,7 @@ pub use storage::row::Row;
 pub use storage::schema::{Column, Columns, MAX_COLUMNS, MAX_ROW_BYTES, PrimaryKind, Schema, Set};
 pub use storage::value::{ColumnType, Type, Value};
 #[doc(hidden)]
-pub use storage::{hash_index, ordered_index};
+pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
 pub use transaction::procedure::{ProcedureId, Record};

@@ -1,5 +1,6 @@
 //! Tables, rows and the indexes over them.
 
+pub mod for_tests;
 pub mod hash_index;
 pub(crate) mod key;
 pub mod ordered_index;

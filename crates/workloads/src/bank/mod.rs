@@ -1,0 +1,385 @@
+//! Bank transfers: the sum of all balances never changes, and every transfer that was acknowledged
+//! stands in a table of its own, whole.
+
+use crate::{MISSING_ROW, Reader, Violation};
+use fastrand::Rng;
+use hyades::{Abort, Column, Error, Schema, Table, Transaction, Type, Value};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Accounts: number and balance.
+pub mod account {
+    use super::*;
+    /// The account's number.
+    pub const ID: Column<u64> = Column::at(0);
+    /// What is in it.
+    pub const BALANCE: Column<i64> = Column::at(1);
+    /// The table's description.
+    pub fn schema() -> Schema {
+        Schema::new("accounts")
+            .column("id", Type::U64)
+            .column("balance", Type::I64)
+            .primary_key(&["id"])
+    }
+}
+
+/// Transfers, by their number.
+pub mod transfers {
+    use super::*;
+    /// The transfer's number.
+    pub const ID: Column<u64> = Column::at(0);
+    /// The account that gave.
+    pub const FROM: Column<u64> = Column::at(1);
+    /// The account that took.
+    pub const TO: Column<u64> = Column::at(2);
+    /// How much.
+    pub const AMOUNT: Column<i64> = Column::at(3);
+    /// The table's description.
+    pub fn schema() -> Schema {
+        Schema::new("transfers")
+            .column("id", Type::U64)
+            .column("from", Type::U64)
+            .column("to", Type::U64)
+            .column("amount", Type::I64)
+            .primary_key(&["id"])
+    }
+}
+
+/// The handles of the two tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    /// Accounts.
+    pub accounts: Table,
+    /// Transfers.
+    pub transfers: Table,
+}
+
+impl Tables {
+    /// Declares both through `declare`.
+    pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> Tables {
+        Tables { accounts: declare(account::schema()), transfers: declare(transfers::schema()) }
+    }
+}
+
+/// A transfer ends with this [`Abort::User`] if the giving account is short of money.
+pub const SHORT_OF_MONEY: i64 = 1;
+
+/// Moves money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// The account that gives.
+    pub from: u64,
+    /// The account that takes.
+    pub to: u64,
+    /// How much.
+    pub amount: i64,
+    /// Writes the transfer down under this number.
+    pub id: Option<u64>,
+}
+
+/// Opens accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Populate {
+    /// The first number.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+    /// What each begins with.
+    pub balance: i64,
+}
+
+/// Opens accounts.
+pub fn populate(tx: &Transaction<'_>, tables: &Tables, call: &Populate) -> Result<(), Abort> {
+    for id in call.from..call.from + call.count {
+        tx.insert(tables.accounts, &[id.into(), call.balance.into()])?;
+    }
+    Ok(())
+}
+
+/// Moves money and returns what the giving account has left.
+pub fn transfer(tx: &Transaction<'_>, tables: &Tables, call: &Transfer) -> Result<i64, Abort> {
+    let &Transfer { from, to, amount, id } = call;
+    let balance = |account: u64| {
+        let row = tx.get_columns(tables.accounts, account, account::BALANCE.only())?;
+        row.map(|row| row.get(account::BALANCE)).ok_or(Abort::User(MISSING_ROW))
+    };
+    let left = balance(from)? - amount;
+    if left < 0 {
+        return Err(Abort::User(SHORT_OF_MONEY));
+    }
+    tx.update(tables.accounts, from, &[account::BALANCE.set(left)])?;
+    let got = balance(to)? + amount;
+    tx.update(tables.accounts, to, &[account::BALANCE.set(got)])?;
+    if let Some(id) = id {
+        let row = [id.into(), from.into(), to.into(), amount.into()];
+        tx.insert(tables.transfers, &row)?;
+    }
+    Ok(left)
+}
+
+/// Adds up all balances.
+pub fn audit(tx: &Transaction<'_>, tables: &Tables) -> Result<i64, Abort> {
+    let rows = tx.scan(tables.accounts).columns(account::BALANCE.only()).rows()?;
+    Ok(rows.iter().map(|row| row.get(account::BALANCE)).sum())
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Accounts, at least 2.
+    pub accounts: u64,
+    /// What each begins with.
+    pub balance: i64,
+    /// Transfers move 1 to this much.
+    pub most: i64,
+    /// Whether transfers are written down.
+    pub recorded: bool,
+    /// The first transfer's number. A process that goes on where another left off gives one above
+    /// all that the other used.
+    pub first_id: u64,
+    /// The share of transactions that are audits instead.
+    pub audit_share: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            accounts: 100_000,
+            balance: 1000,
+            most: 100,
+            recorded: true,
+            first_id: 1,
+            audit_share: 0.0,
+        }
+    }
+}
+
+/// The input of one transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Input {
+    /// An audit.
+    #[default]
+    Audit,
+    /// A transfer.
+    Transfer(Transfer),
+}
+
+/// Draws inputs.
+#[derive(Debug)]
+pub struct Inputs {
+    config: Config,
+    /// The next transfer's number. Workers draw from it; that numbers differ is all they need of
+    /// each other, hence `Relaxed`.
+    next: AtomicU64,
+}
+
+impl Inputs {
+    /// # Panics
+    /// If there are fewer than two accounts.
+    pub fn new(config: Config) -> Inputs {
+        assert!(config.accounts >= 2, "a transfer needs two accounts, not {}", config.accounts);
+        Inputs { next: AtomicU64::new(config.first_id), config }
+    }
+
+    /// What is run.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Draws the next input: two different accounts, uniformly.
+    pub fn draw(&self, rng: &mut Rng, into: &mut Input) {
+        if self.config.audit_share > 0.0 && rng.f64() < self.config.audit_share {
+            *into = Input::Audit;
+            return;
+        }
+        let from = rng.u64(..self.config.accounts);
+        let to = rng.u64(..self.config.accounts - 1);
+        let to = to + (to >= from) as u64;
+        let amount = rng.i64(1..=self.config.most);
+        let id = self.config.recorded.then(|| self.next.fetch_add(1, Ordering::Relaxed));
+        *into = Input::Transfer(Transfer { from, to, amount, id });
+    }
+}
+
+/// Accounts are opened so many at a time.
+const CHUNK: u64 = 1000;
+
+/// The calls that make the population.
+pub fn parts(config: &Config) -> Vec<Populate> {
+    let &Config { accounts, balance, .. } = config;
+    let part = |from| Populate { from, count: CHUNK.min(accounts - from), balance };
+    (0..accounts).step_by(CHUNK as usize).map(part).collect()
+}
+
+/// Rows are read so many at a time by a check.
+const AT_ONCE: usize = 20_000;
+
+/// Reads a table with one 64-bit key in parts, in key order.
+fn read_all<R: Reader, T>(
+    reader: &R,
+    table: Table,
+    id: Column<u64>,
+    facts: impl Fn(&hyades::Row<'_>) -> T,
+    mut take: impl FnMut(T),
+) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let (part, last) = reader.read(|tx| {
+            let key = [Value::U64(after.unwrap_or(0))];
+            let scan = tx.scan(table).limit(AT_ONCE);
+            let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
+            let last = rows.last().map(|row| row.get(id));
+            Ok((rows.iter().map(&facts).collect::<Vec<T>>(), last))
+        })?;
+        part.into_iter().for_each(&mut take);
+        if last.is_none() {
+            return Ok(());
+        }
+        after = last;
+    }
+}
+
+/// Checks what must hold whenever nothing is running:
+/// 1. all accounts are there, and their balances add to what they began with;
+/// 2. no balance is negative;
+/// 3. where transfers are written down, each balance is what the transfers make of the first one.
+///
+/// # Errors
+/// The database's.
+pub fn check<R: Reader>(
+    reader: &R,
+    tables: &Tables,
+    config: &Config,
+) -> Result<Vec<Violation>, Error> {
+    let mut expected = vec![config.balance; config.accounts as usize];
+    let mut violations = Vec::new();
+    let mut report = |condition, text| violations.push(Violation { condition, text });
+    let row = |row: &hyades::Row<'_>| {
+        let (from, to) = (row.get(transfers::FROM), row.get(transfers::TO));
+        (row.get(transfers::ID), from, to, row.get(transfers::AMOUNT))
+    };
+    read_all(reader, tables.transfers, transfers::ID, row, |(id, from, to, amount)| {
+        for (account, change) in [(from, -amount), (to, amount)] {
+            match expected.get_mut(account as usize) {
+                Some(balance) => *balance += change,
+                None => report(3, format!("transfer {id} names account {account}: not opened")),
+            }
+        }
+    })?;
+    let (mut count, mut sum) = (0, 0);
+    let row = |row: &hyades::Row<'_>| (row.get(account::ID), row.get(account::BALANCE));
+    read_all(reader, tables.accounts, account::ID, row, |(id, balance)| {
+        count += 1;
+        sum += balance;
+        if balance < 0 {
+            report(2, format!("account {id} has {balance}"));
+        }
+        let expected = expected.get(id as usize).copied();
+        if config.recorded && expected != Some(balance) {
+            let expected = expected.unwrap_or(0);
+            report(3, format!("account {id} has {balance}, its transfers make {expected}"));
+        }
+    })?;
+    let whole = config.accounts as i64 * config.balance;
+    if (count, sum) != (config.accounts, whole) {
+        let accounts = config.accounts;
+        report(1, format!("{count} accounts hold {sum}, not {accounts} that hold {whole}"));
+    }
+    Ok(violations)
+}
+
+/// Which of these transfers are not written down: given the acknowledged ones, those lost.
+///
+/// # Errors
+/// The database's.
+pub fn missing<R: Reader>(reader: &R, tables: &Tables, ids: &[u64]) -> Result<Vec<u64>, Error> {
+    let mut missing = Vec::new();
+    for ids in ids.chunks(AT_ONCE) {
+        missing.extend(reader.read(|tx| {
+            let mut absent = Vec::new();
+            for &id in ids {
+                if tx.get_columns(tables.transfers, id, transfers::ID.only())?.is_none() {
+                    absent.push(id);
+                }
+            }
+            Ok(absent)
+        })?);
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Oracle;
+
+    const CONFIG: Config = Config {
+        accounts: 50,
+        balance: 100,
+        most: 100,
+        recorded: true,
+        first_id: 1,
+        audit_share: 0.1,
+    };
+
+    fn populated() -> (Oracle, Tables) {
+        let tables = Tables { accounts: Table::nth(0), transfers: Table::nth(1) };
+        let oracle = Oracle::new(vec![account::schema(), transfers::schema()]);
+        for part in parts(&CONFIG) {
+            oracle.transact(|tx| populate(tx, &tables, &part)).unwrap();
+        }
+        (oracle, tables)
+    }
+
+    /// Runs transfers; the numbers of those that went through.
+    fn run(oracle: &Oracle, tables: &Tables) -> Vec<u64> {
+        let (inputs, mut rng, mut input) =
+            (Inputs::new(CONFIG), Rng::with_seed(2), Input::default());
+        let mut went_through = Vec::new();
+        let (mut short, mut audits) = (0, 0);
+        for _ in 0..2000 {
+            inputs.draw(&mut rng, &mut input);
+            match &input {
+                Input::Audit => {
+                    audits += 1;
+                    assert_eq!(oracle.transact(|tx| audit(tx, tables)), Ok(5000));
+                }
+                Input::Transfer(call) => match oracle.transact(|tx| transfer(tx, tables, call)) {
+                    Ok(_) => went_through.extend(call.id),
+                    Err(Abort::User(SHORT_OF_MONEY)) => short += 1,
+                    Err(other) => panic!("{other:?} by {call:?}"),
+                },
+            }
+        }
+        assert!(short > 0 && audits > 100);
+        went_through
+    }
+
+    #[test]
+    fn transfers_keep_the_sum_and_are_written_down() {
+        let (oracle, tables) = populated();
+        assert_eq!(check(&oracle, &tables, &CONFIG).unwrap(), []);
+        let ids = run(&oracle, &tables);
+        assert_eq!(check(&oracle, &tables, &CONFIG).unwrap(), []);
+        assert_eq!(missing(&oracle, &tables, &ids).unwrap(), []);
+        assert_eq!(oracle.len(tables.transfers), ids.len());
+    }
+
+    #[test]
+    fn a_lost_or_partial_transfer_is_noticed() {
+        let (oracle, tables) = populated();
+        let ids = run(&oracle, &tables);
+        let lost = ids[7];
+        assert!(oracle.transact(|tx| tx.delete(tables.transfers, lost)).unwrap());
+        assert_eq!(missing(&oracle, &tables, &ids).unwrap(), [lost]);
+        let found = check(&oracle, &tables, &CONFIG).unwrap();
+        assert_eq!(found.iter().map(|v| v.condition).collect::<Vec<_>>(), [3, 3]);
+
+        let (oracle, tables) = populated();
+        oracle
+            .transact(|tx| tx.update(tables.accounts, 3u64, &[account::BALANCE.set(-1i64)]))
+            .unwrap();
+        let found = check(&oracle, &tables, &CONFIG).unwrap();
+        assert_eq!(found.iter().map(|v| v.condition).collect::<Vec<_>>(), [2, 3, 1]);
+    }
+}

@@ -1,0 +1,93 @@
+//! The bank for a driver.
+
+use super::*;
+use crate::Violation;
+use crate::workload::{Outcome, Workload};
+use hyades::{Builder, Database, Error, ProcedureId, Session};
+
+/// The bank.
+#[derive(Debug)]
+pub struct Bank {
+    inputs: Inputs,
+    parts: Vec<Populate>,
+    handles: Option<(Tables, Procedures)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Procedures {
+    populate: ProcedureId,
+    transfer: ProcedureId,
+    audit: ProcedureId,
+}
+
+impl Bank {
+    /// # Panics
+    /// As [`Inputs::new`].
+    pub fn new(config: Config) -> Bank {
+        Bank { parts: parts(&config), inputs: Inputs::new(config), handles: None }
+    }
+
+    /// The tables, once declared.
+    pub fn tables(&self) -> &Tables {
+        &self.handles.as_ref().expect("declare() comes first").0
+    }
+
+    fn procedures(&self) -> &Procedures {
+        &self.handles.as_ref().expect("declare() comes first").1
+    }
+}
+
+impl Workload for Bank {
+    type Input = Input;
+
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn declare(&mut self, builder: &mut Builder) {
+        let tables = Tables::declare(|schema| builder.table(schema));
+        let procedures = Procedures {
+            populate: builder
+                .procedure("bank_populate", 1, move |tx, call| populate(tx, &tables, &call)),
+            transfer: builder
+                .procedure("bank_transfer", 1, move |tx, call| transfer(tx, &tables, &call)),
+            audit: builder.procedure("bank_audit", 1, move |tx, ()| audit(tx, &tables)),
+        };
+        self.handles = Some((tables, procedures));
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn load(&self, session: &mut Session, part: usize) -> Outcome {
+        session.call(self.procedures().populate, &self.parts[part])
+    }
+
+    fn draw(&self, rng: &mut Rng, _: usize, into: &mut Input) {
+        self.inputs.draw(rng, into);
+    }
+
+    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+        match input {
+            Input::Audit => session.call(self.procedures().audit, &()),
+            Input::Transfer(call) => session.call(self.procedures().transfer, call),
+        }
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["transfer", "audit"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        matches!(input, Input::Audit) as usize
+    }
+
+    fn expects(&self, abort: Abort) -> bool {
+        abort == Abort::User(SHORT_OF_MONEY)
+    }
+
+    fn check(&self, database: &Database) -> Result<Option<Vec<Violation>>, Error> {
+        check(database, self.tables(), self.inputs.config()).map(Some)
+    }
+}

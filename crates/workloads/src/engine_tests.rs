@@ -1,0 +1,182 @@
+//! The workloads on the engine: what the oracle says, what the conditions ask, and the same again
+//! after recovery.
+
+use crate::bank::{self, Bank};
+use crate::oracle::Oracle;
+use crate::tpcc::{self, Tpcc};
+use crate::ycsb::{self, Ycsb};
+use crate::{Outcome, Workload, populate};
+use fastrand::Rng;
+use hyades::{Abort, Concurrency, Database, Protocol, Record, Ticket, Transaction};
+use std::path::Path;
+
+const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, items: 60, customers: 30 };
+
+fn tpcc() -> Tpcc {
+    Tpcc::new(tpcc::Config {
+        scale: SCALE,
+        clock: tpcc::Clock::Fixed(7),
+        ..tpcc::Config::new(2)
+    })
+}
+
+fn ycsb(standard: Option<ycsb::Standard>) -> Ycsb {
+    let config = match standard {
+        Some(mix) => ycsb::Config::standard(mix, 2000),
+        None => ycsb::Config { rows: 2000, ..ycsb::Config::default() },
+    };
+    Ycsb::new(config)
+}
+
+fn bank() -> Bank {
+    let config = bank::Config { accounts: 200, audit_share: 0.01, ..bank::Config::default() };
+    Bank::new(config)
+}
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    protocol: Protocol,
+    record: Record,
+    concurrency: Concurrency,
+}
+
+fn forms() -> Vec<Form> {
+    let mut forms = Vec::new();
+    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+        for protocol in [Protocol::Serial, Protocol::Taurus] {
+            for record in [Record::Data, Record::Command] {
+                forms.push(Form { protocol, record, concurrency });
+            }
+        }
+        forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });
+    }
+    forms
+}
+
+fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
+    let streams = if form.protocol == Protocol::Taurus { 3 } else { 1 };
+    let mut builder = Database::builder()
+        .protocol(form.protocol)
+        .record(form.record)
+        .concurrency(form.concurrency)
+        .streams(streams)
+        .log_settings(|log| log.segment_bytes = 4 << 20);
+    workload.declare(&mut builder);
+    builder.open(dir).unwrap()
+}
+
+/// Runs `count` transactions on each of two workers, and waits for them.
+fn run<W: Workload>(workload: &W, database: &Database, seed: u64, count: usize) {
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            scope.spawn(move || {
+                let mut session = database.session().unwrap();
+                let (mut rng, mut input) = (Rng::with_seed(seed + worker), W::Input::default());
+                let mut tickets = Vec::new();
+                for _ in 0..count {
+                    workload.draw(&mut rng, worker as usize, &mut input);
+                    let (outcome, ticket) = workload.run(&mut session, &input).unwrap();
+                    if let Err(abort) = outcome {
+                        assert!(workload.expects(abort), "{abort}");
+                    }
+                    tickets.push(ticket);
+                }
+                tickets.into_iter().for_each(|ticket| ticket.wait().unwrap());
+            });
+        }
+    });
+}
+
+fn assert_consistent<W: Workload>(workload: &W, database: &Database, form: Form) {
+    let violations = workload.check(database).unwrap().unwrap_or_default();
+    assert_eq!(violations, [], "{form:?}");
+}
+
+/// Populates, runs, closes, recovers; checks the conditions and the digest on the way.
+fn survives<W: Workload>(mut make: impl FnMut() -> W, count: usize) {
+    for form in forms() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut workload = make();
+        let database = open(&mut workload, form, dir.path());
+        populate(&workload, &database, 2, |_| {}).unwrap();
+        assert_consistent(&workload, &database, form);
+        let populated = database.digest();
+        run(&workload, &database, 1, count);
+        assert_consistent(&workload, &database, form);
+        let digest = database.digest();
+        assert_ne!(digest, populated);
+        database.close().unwrap();
+        if form.protocol == Protocol::None {
+            continue;
+        }
+        let mut workload = make();
+        let database = open(&mut workload, form, dir.path());
+        assert_eq!(database.digest(), digest, "{form:?}");
+        assert_consistent(&workload, &database, form);
+        database.close().unwrap();
+    }
+}
+
+#[test]
+fn tpcc_is_consistent_and_survives() {
+    survives(tpcc, 1500);
+}
+
+#[test]
+fn ycsb_survives() {
+    survives(|| ycsb(None), 2000);
+}
+
+#[test]
+fn standard_mixes_survive() {
+    for mix in [ycsb::Standard::A, ycsb::Standard::D, ycsb::Standard::E, ycsb::Standard::F] {
+        survives(|| ycsb(Some(mix)), 500);
+    }
+}
+
+#[test]
+fn the_bank_keeps_its_sum_and_survives() {
+    survives(bank, 2000);
+}
+
+fn outcome_of(outcome: Outcome) -> Result<(), Abort> {
+    let (outcome, ticket) = outcome.unwrap();
+    Ticket::wait(ticket).unwrap();
+    outcome
+}
+
+#[test]
+fn tpcc_does_on_the_engine_what_it_does_on_the_oracle() {
+    let mut schemas = Vec::new();
+    let tables = tpcc::schema::Tables::declare(|schema| {
+        schemas.push(schema);
+        hyades::Table::nth(schemas.len() as u32 - 1)
+    });
+    let oracle = Oracle::new(schemas);
+    let form = forms()[2];
+    let dir = tempfile::tempdir().unwrap();
+    let mut workload = tpcc();
+    let database = open(&mut workload, form, dir.path());
+    populate(&workload, &database, 1, |_| {}).unwrap();
+    for part in tpcc::parts(&SCALE) {
+        let call = tpcc::Populate { seed: 1, scale: SCALE, date_us: 1, part };
+        oracle.transact(|tx| tpcc::populate(tx, &tables, &call)).unwrap();
+    }
+    let on_oracle = |tx: &Transaction<'_>, input: &tpcc::Input| match input {
+        tpcc::Input::NewOrder(call) => tpcc::new_order(tx, &tables, call).map(drop),
+        tpcc::Input::Payment(call) => tpcc::payment(tx, &tables, call).map(drop),
+        tpcc::Input::OrderStatus(call) => tpcc::order_status(tx, &tables, call).map(drop),
+        tpcc::Input::Delivery(call) => tpcc::delivery(tx, &tables, call).map(drop),
+        tpcc::Input::StockLevel(call) => tpcc::stock_level(tx, &tables, call).map(drop),
+    };
+    let mut session = database.session().unwrap();
+    let (mut rng, mut input) = (Rng::with_seed(3), tpcc::Input::default());
+    for _ in 0..1000 {
+        workload.draw(&mut rng, 0, &mut input);
+        let expected = oracle.transact(|tx| on_oracle(tx, &input));
+        assert_eq!(outcome_of(workload.run(&mut session, &input)), expected, "{input:?}");
+    }
+    let on_engine = tpcc::Snapshot::read(&database, workload.tables(), &SCALE).unwrap();
+    assert_eq!(on_engine, tpcc::Snapshot::read(&oracle, &tables, &SCALE).unwrap());
+}

@@ -1,0 +1,110 @@
+//! TPC-C, revision 5.11: nine tables with every column, the population, all five transactions with
+//! every insert, delete and index, and the twelve consistency conditions.
+//!
+//! What departs from the specification is said where it does: Delivery handles its ten districts
+//! in one transaction (clause 2.7.4 allows it) and is not queued; terminals neither think nor key;
+//! a procedure returns the figures of its output screen, not all of its texts, though it reads
+//! them. Last names travel as their number (clause 4.3.2.3) instead of their letters.
+
+pub mod consistency;
+mod delivery;
+mod input;
+mod new_order;
+mod order_status;
+mod payment;
+mod population;
+mod random;
+pub mod schema;
+mod snapshot;
+mod stock_level;
+#[cfg(test)]
+mod tests;
+
+pub use delivery::{Delivery, delivery};
+pub use input::{Clock, Home, Input, Inputs, Mix};
+pub use new_order::{Line, NewOrder, NewOrderResult, UNUSED_ITEM, new_order};
+pub use order_status::{OrderStatus, OrderStatusResult, order_status};
+pub use payment::{Payment, payment};
+pub use population::{Part, Populate, parts, populate};
+pub use random::{Constants, last_name, non_uniform};
+pub use snapshot::{Customer, District, Lines, Order, Snapshot};
+pub use stock_level::{StockLevel, stock_level};
+
+use crate::MISSING_ROW;
+use hyades::{Abort, Columns, Transaction, Value};
+use schema::{CUSTOMER_BY_NAME, Tables, customer};
+use serde::{Deserialize, Serialize};
+
+/// How many rows there are. Only the number of warehouses is free in a true TPC-C; the others are
+/// for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale {
+    /// Warehouses.
+    pub warehouses: i32,
+    /// Items, and stock rows of each warehouse: 100,000.
+    pub items: i32,
+    /// Customers of a district, and as many initial orders: 3,000.
+    pub customers: i32,
+}
+
+impl Scale {
+    /// The specification's size for a number of warehouses.
+    pub fn full(warehouses: i32) -> Scale {
+        Scale { warehouses, items: 100_000, customers: 3000 }
+    }
+
+    /// How many last names there are: every one belongs to at least one customer.
+    pub fn last_names(&self) -> i32 {
+        self.customers.min(1000)
+    }
+
+    /// How many of a district's initial orders have been delivered: the first 2,100 of 3,000.
+    pub fn delivered(&self) -> i32 {
+        self.customers * 7 / 10
+    }
+}
+
+fn found<T>(row: Option<T>) -> Result<T, Abort> {
+    row.ok_or(Abort::User(MISSING_ROW))
+}
+
+fn done(was_there: bool) -> Result<(), Abort> {
+    if was_there { Ok(()) } else { Err(Abort::User(MISSING_ROW)) }
+}
+
+/// How a terminal names a customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Who {
+    /// By number.
+    Id(i32),
+    /// By last name, given as its number.
+    LastName(u16),
+}
+
+impl Who {
+    /// The customer's number. Of several with a last name it is the middle one by first name,
+    /// rounded up (clauses 2.5.2.2 and 2.6.2.2).
+    fn find(self, tx: &Transaction<'_>, tables: &Tables, w: i32, d: i32) -> Result<i32, Abort> {
+        let number = match self {
+            Who::Id(id) => return Ok(id),
+            Who::LastName(number) => number,
+        };
+        let name = last_name(number);
+        let key: [Value<'_>; 3] = [w.into(), d.into(), name.as_str().into()];
+        let rows = tx
+            .scan_index(tables.customer, CUSTOMER_BY_NAME)
+            .prefix(&key)
+            .columns(customer::ID.only())
+            .rows()?;
+        let middle = found(rows.len().checked_sub(1))? / 2;
+        Ok(rows[middle].get(customer::ID))
+    }
+}
+
+/// The columns of a customer that Payment and Order-Status show or need, all but the long text.
+const CUSTOMER_FACE: Columns = customer::FIRST
+    .only()
+    .and(customer::MIDDLE.only())
+    .and(customer::LAST.only())
+    .and(customer::CREDIT.only())
+    .and(customer::BALANCE.only());

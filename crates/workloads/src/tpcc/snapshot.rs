@@ -1,0 +1,270 @@
+//! What the consistency conditions speak of, read out of a database in transactions of moderate
+//! size. While it is read nothing may be written: the parts do not come from one snapshot.
+
+use super::schema::*;
+use super::{Scale, found};
+use crate::Reader;
+use hyades::{Abort, Columns, Error, Transaction, Value};
+use std::collections::HashMap;
+
+/// An order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Order {
+    /// O_ID.
+    pub id: i32,
+    /// O_C_ID.
+    pub customer: i32,
+    /// O_CARRIER_ID.
+    pub carrier: Option<i32>,
+    /// O_OL_CNT.
+    pub lines: i32,
+}
+
+/// The lines of one order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// OL_O_ID.
+    pub order: i32,
+    /// How many there are.
+    pub count: i32,
+    /// How many have an OL_DELIVERY_D.
+    pub delivered: i32,
+    /// The sum of OL_AMOUNT over those delivered, in cents.
+    pub delivered_amount: i64,
+}
+
+/// A customer's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Customer {
+    /// C_ID.
+    pub id: i32,
+    /// C_BALANCE in cents.
+    pub balance: i64,
+    /// C_YTD_PAYMENT in cents.
+    pub ytd_payment: i64,
+    /// C_DELIVERY_CNT.
+    pub deliveries: i32,
+}
+
+/// A district and all that belongs to it; lists are ordered by their numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct District {
+    /// D_W_ID.
+    pub w: i32,
+    /// D_ID.
+    pub d: i32,
+    /// D_YTD in cents.
+    pub ytd: i64,
+    /// D_NEXT_O_ID.
+    pub next_order: i32,
+    /// Its customers.
+    pub customers: Vec<Customer>,
+    /// Its orders.
+    pub orders: Vec<Order>,
+    /// NO_O_ID of its new-orders.
+    pub new_orders: Vec<i32>,
+    /// Its order lines, by order.
+    pub lines: Vec<Lines>,
+}
+
+/// All that the conditions need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// W_ID and W_YTD of every warehouse.
+    pub warehouses: Vec<(i32, i64)>,
+    /// All districts.
+    pub districts: Vec<District>,
+    /// The sum of H_AMOUNT by (H_W_ID, H_D_ID).
+    pub paid_in_district: HashMap<(i32, i32), i64>,
+    /// The sum of H_AMOUNT by (H_C_W_ID, H_C_D_ID, H_C_ID).
+    pub paid_by_customer: HashMap<(i32, i32, i32), i64>,
+    /// Orders of a district that were delivered when the database was populated.
+    pub delivered_at_first: i32,
+}
+
+/// Orders, new-orders and lines are read for this many orders at a time.
+const ORDERS_AT_ONCE: i32 = 2000;
+/// So many history rows are read at a time.
+const HISTORY_AT_ONCE: usize = 20_000;
+
+impl Snapshot {
+    /// Reads it all.
+    ///
+    /// # Errors
+    /// The database's, or a missing warehouse or district.
+    pub fn read(reader: &impl Reader, tables: &Tables, scale: &Scale) -> Result<Snapshot, Error> {
+        let mut snapshot =
+            Snapshot { delivered_at_first: scale.delivered(), ..Snapshot::default() };
+        for w in 1..=scale.warehouses {
+            let ytd = reader.read(|tx| {
+                let row = tx.get_columns(tables.warehouse, w, warehouse::YTD.only())?;
+                Ok(found(row)?.get(warehouse::YTD))
+            })?;
+            snapshot.warehouses.push((w, ytd));
+            for d in 1..=DISTRICTS {
+                snapshot.districts.push(District::read(reader, tables, w, d)?);
+            }
+        }
+        snapshot.read_history(reader, tables)?;
+        Ok(snapshot)
+    }
+
+    fn read_history(&mut self, reader: &impl Reader, tables: &Tables) -> Result<(), Error> {
+        let mut after = 0u64;
+        loop {
+            let rows = reader.read(|tx| history_after(tx, tables, after))?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = last.row_id;
+            for row in rows {
+                *self.paid_in_district.entry(row.district).or_default() += row.amount;
+                *self.paid_by_customer.entry(row.customer).or_default() += row.amount;
+            }
+        }
+    }
+}
+
+struct HistoryRow {
+    row_id: u64,
+    district: (i32, i32),
+    customer: (i32, i32, i32),
+    amount: i64,
+}
+
+fn history_after(
+    tx: &Transaction<'_>,
+    tables: &Tables,
+    after: u64,
+) -> Result<Vec<HistoryRow>, Abort> {
+    let key: [Value<'_>; 1] = [after.into()];
+    let scan = tx.scan(tables.history).limit(HISTORY_AT_ONCE);
+    // Row ids may begin with 0, so that the first part has no lower bound.
+    let rows = if after == 0 { scan.rows()? } else { scan.after(&key).rows()? };
+    let facts = rows.iter().map(|row| HistoryRow {
+        row_id: row.row_id(),
+        district: (row.get(history::W_ID), row.get(history::D_ID)),
+        customer: (row.get(history::C_W_ID), row.get(history::C_D_ID), row.get(history::C_ID)),
+        amount: row.get(history::AMOUNT),
+    });
+    Ok(facts.collect())
+}
+
+impl District {
+    fn read(reader: &impl Reader, tables: &Tables, w: i32, d: i32) -> Result<District, Error> {
+        let mut district = reader.read(|tx| {
+            let row = found(tx.get(tables.district, (w, d))?)?;
+            Ok(District {
+                w,
+                d,
+                ytd: row.get(district::YTD),
+                next_order: row.get(district::NEXT_O_ID),
+                customers: customers(tx, tables, w, d)?,
+                ..District::default()
+            })
+        })?;
+        // One part more than the district says, and that one open: rows beyond the next order
+        // number are what some conditions look for.
+        let mut from = 0;
+        while from <= district.next_order {
+            let last = from + ORDERS_AT_ONCE > district.next_order;
+            let range = Part { w, d, from, before: (!last).then_some(from + ORDERS_AT_ONCE) };
+            district.orders.extend(reader.read(|tx| range.orders(tx, tables))?);
+            district.new_orders.extend(reader.read(|tx| range.new_orders(tx, tables))?);
+            district.lines.extend(reader.read(|tx| range.lines(tx, tables))?);
+            from += ORDERS_AT_ONCE;
+        }
+        Ok(district)
+    }
+
+    /// The lines of an order; none if it has none.
+    pub fn lines_of(&self, order: i32) -> Lines {
+        match self.lines.binary_search_by_key(&order, |lines| lines.order) {
+            Ok(at) => self.lines[at],
+            Err(_) => Lines { order, ..Lines::default() },
+        }
+    }
+}
+
+fn customers(
+    tx: &Transaction<'_>,
+    tables: &Tables,
+    w: i32,
+    d: i32,
+) -> Result<Vec<Customer>, Abort> {
+    const CUSTOMER: Columns = customer::ID
+        .only()
+        .and(customer::BALANCE.only())
+        .and(customer::YTD_PAYMENT.only())
+        .and(customer::DELIVERY_CNT.only());
+    let key: [Value<'_>; 2] = [w.into(), d.into()];
+    let rows =
+        tx.scan_index(tables.customer, CUSTOMER_BY_NAME).prefix(&key).columns(CUSTOMER).rows()?;
+    let facts = rows.iter().map(|row| Customer {
+        id: row.get(customer::ID),
+        balance: row.get(customer::BALANCE),
+        ytd_payment: row.get(customer::YTD_PAYMENT),
+        deliveries: row.get(customer::DELIVERY_CNT),
+    });
+    let mut facts: Vec<Customer> = facts.collect();
+    facts.sort_unstable_by_key(|customer| customer.id);
+    Ok(facts)
+}
+
+/// Some of a district's orders.
+#[derive(Clone, Copy)]
+struct Part {
+    w: i32,
+    d: i32,
+    from: i32,
+    /// None for all the rest.
+    before: Option<i32>,
+}
+
+impl Part {
+    fn bounds(&self) -> ([Value<'static>; 3], [Value<'static>; 3]) {
+        let key = |order: i32| [self.w.into(), self.d.into(), order.into()];
+        (key(self.from), key(self.before.unwrap_or(i32::MAX)))
+    }
+
+    fn orders(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<Order>, Abort> {
+        let (from, before) = self.bounds();
+        let rows = tx.scan(tables.orders).from(&from).before(&before).rows()?;
+        let facts = rows.iter().map(|row| Order {
+            id: row.get(orders::ID),
+            customer: row.get(orders::C_ID),
+            carrier: row.get(orders::CARRIER_ID),
+            lines: row.get(orders::OL_CNT),
+        });
+        Ok(facts.collect())
+    }
+
+    fn new_orders(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<i32>, Abort> {
+        let (from, before) = self.bounds();
+        let rows = tx.scan(tables.new_order).from(&from).before(&before).rows()?;
+        Ok(rows.iter().map(|row| row.get(new_order::O_ID)).collect())
+    }
+
+    fn lines(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<Lines>, Abort> {
+        const LINE: Columns = order_line::O_ID
+            .only()
+            .and(order_line::DELIVERY_D.only())
+            .and(order_line::AMOUNT.only());
+        let (from, before) = self.bounds();
+        let rows = tx.scan(tables.order_line).from(&from).before(&before).columns(LINE).rows()?;
+        let mut all: Vec<Lines> = Vec::new();
+        for row in rows {
+            let order = row.get(order_line::O_ID);
+            if all.last().is_none_or(|lines| lines.order != order) {
+                all.push(Lines { order, ..Lines::default() });
+            }
+            let lines = all.last_mut().expect("one was pushed");
+            lines.count += 1;
+            if row.get(order_line::DELIVERY_D).is_some() {
+                lines.delivered += 1;
+                lines.delivered_amount += row.get(order_line::AMOUNT);
+            }
+        }
+        Ok(all)
+    }
+}

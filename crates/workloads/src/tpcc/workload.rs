@@ -1,0 +1,145 @@
+//! TPC-C for a driver.
+
+use super::*;
+use crate::Violation;
+use crate::workload::{Outcome, Workload};
+use fastrand::Rng;
+use hyades::{Builder, Database, Error, ProcedureId, Session};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many rows there are.
+    pub scale: Scale,
+    /// Which transactions.
+    pub mix: Mix,
+    /// Which warehouses a worker uses.
+    pub home: Home,
+    /// Which dates inputs bear.
+    pub clock: Clock,
+    /// The population and the constants of NURand follow from this.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A full-sized TPC-C of some warehouses, full mix.
+    pub fn new(warehouses: i32) -> Config {
+        Config {
+            scale: Scale::full(warehouses),
+            mix: Mix::Full,
+            home: Home::Any,
+            clock: Clock::Wall,
+            seed: 1,
+        }
+    }
+}
+
+/// The date of the population: the first of January 2020.
+const POPULATION_DATE_US: i64 = 1_577_836_800_000_000;
+
+/// TPC-C.
+#[derive(Debug)]
+pub struct Tpcc {
+    config: Config,
+    inputs: Inputs,
+    parts: Vec<Part>,
+    handles: Option<(Tables, Procedures)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Procedures {
+    populate: ProcedureId,
+    new_order: ProcedureId,
+    payment: ProcedureId,
+    order_status: ProcedureId,
+    delivery: ProcedureId,
+    stock_level: ProcedureId,
+}
+
+impl Tpcc {
+    /// # Panics
+    /// If there are no warehouses, items or customers.
+    pub fn new(config: Config) -> Tpcc {
+        let Config { scale, mix, home, clock, seed } = config;
+        assert!(
+            scale.warehouses > 0 && scale.items > 0 && scale.customers > 0,
+            "TPC-C needs at least one warehouse, item and customer"
+        );
+        let inputs = Inputs { scale, mix, home, clock, constants: Constants::new(seed) };
+        Tpcc { config, inputs, parts: parts(&scale), handles: None }
+    }
+
+    /// The tables, once declared.
+    pub fn tables(&self) -> &Tables {
+        &self.handles.as_ref().expect("declare() comes first").0
+    }
+
+    fn procedures(&self) -> &Procedures {
+        &self.handles.as_ref().expect("declare() comes first").1
+    }
+}
+
+impl Workload for Tpcc {
+    type Input = Input;
+
+    fn name(&self) -> &'static str {
+        "tpcc"
+    }
+
+    fn declare(&mut self, builder: &mut Builder) {
+        let t = Tables::declare(|schema| builder.table(schema));
+        let procedures = Procedures {
+            populate: builder.procedure("tpcc_populate", 1, move |tx, c| populate(tx, &t, &c)),
+            new_order: builder.procedure("tpcc_new_order", 1, move |tx, c| new_order(tx, &t, &c)),
+            payment: builder.procedure("tpcc_payment", 1, move |tx, c| payment(tx, &t, &c)),
+            order_status: builder
+                .procedure("tpcc_order_status", 1, move |tx, c| order_status(tx, &t, &c)),
+            delivery: builder.procedure("tpcc_delivery", 1, move |tx, c| delivery(tx, &t, &c)),
+            stock_level: builder
+                .procedure("tpcc_stock_level", 1, move |tx, c| stock_level(tx, &t, &c)),
+        };
+        self.handles = Some((t, procedures));
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn load(&self, session: &mut Session, part: usize) -> Outcome {
+        let Config { scale, seed, .. } = self.config;
+        let call = Populate { seed, scale, date_us: POPULATION_DATE_US, part: self.parts[part] };
+        session.call(self.procedures().populate, &call)
+    }
+
+    fn draw(&self, rng: &mut Rng, worker: usize, into: &mut Input) {
+        self.inputs.draw(rng, worker, into);
+    }
+
+    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+        let procedures = self.procedures();
+        match input {
+            Input::NewOrder(call) => session.call(procedures.new_order, call),
+            Input::Payment(call) => session.call(procedures.payment, call),
+            Input::OrderStatus(call) => session.call(procedures.order_status, call),
+            Input::Delivery(call) => session.call(procedures.delivery, call),
+            Input::StockLevel(call) => session.call(procedures.stock_level, call),
+        }
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["new-order", "payment", "order-status", "delivery", "stock-level"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.kind()
+    }
+
+    fn expects(&self, abort: Abort) -> bool {
+        abort == Abort::User(UNUSED_ITEM)
+    }
+
+    fn check(&self, database: &Database) -> Result<Option<Vec<Violation>>, Error> {
+        let snapshot = Snapshot::read(database, self.tables(), &self.config.scale)?;
+        Ok(Some(consistency::check(&snapshot)))
+    }
+}

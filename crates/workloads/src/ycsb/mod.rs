@@ -1,0 +1,342 @@
+//! YCSB: one table of rows with ten columns of 100 bytes.
+//!
+//! In the form of the logging papers a transaction makes some accesses to rows drawn by a Zipf
+//! distribution, each of which writes one column (or all) or reads one. A quarter of the
+//! transactions is read-only with two accesses and half of them writes. The standard mixes A to F
+//! (Cooper et al., SoCC 2010) are single operations; reads there are of whole rows.
+
+mod procedures;
+#[cfg(test)]
+mod tests;
+
+pub use procedures::*;
+
+use crate::zipf::{Scramble, Zipf};
+use fastrand::Rng;
+use std::collections::HashSet;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The standard mixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads only.
+    C,
+    /// 95 % reads of the latest rows, 5 % inserts.
+    D,
+    /// 95 % scans of 1 to 100 rows, 5 % inserts.
+    E,
+    /// Half reads, half reads with a change that depends on what was read.
+    F,
+}
+
+impl FromStr for Standard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "A" | "a" => Ok(Standard::A),
+            "B" | "b" => Ok(Standard::B),
+            "C" | "c" => Ok(Standard::C),
+            "D" | "d" => Ok(Standard::D),
+            "E" | "e" => Ok(Standard::E),
+            "F" | "f" => Ok(Standard::F),
+            _ => Err(format!("{text:?} is no standard YCSB mix: choose A, B, C, D, E or F")),
+        }
+    }
+}
+
+/// How many columns a write sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WriteColumns {
+    /// One.
+    #[default]
+    One,
+    /// All ten.
+    All,
+}
+
+impl FromStr for WriteColumns {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "one" => Ok(WriteColumns::One),
+            "all" => Ok(WriteColumns::All),
+            _ => Err(format!("a YCSB write sets 1 column or all, not {text:?}")),
+        }
+    }
+}
+
+/// Where written values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Values {
+    /// Made inside the procedure from a small argument (as in Xia et al., VLDB 2020).
+    #[default]
+    Derived,
+    /// Passed whole as arguments, and so part of a command record (as in the report of 2016).
+    Argument,
+}
+
+impl FromStr for Values {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "derived" => Ok(Values::Derived),
+            "argument" => Ok(Values::Argument),
+            _ => Err(format!("YCSB values are derived or argument, not {text:?}")),
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Rows of the population.
+    pub rows: u64,
+    /// Skew of the Zipf distribution; 0 is uniform.
+    pub theta: f64,
+    /// Accesses of a transaction.
+    pub accesses: usize,
+    /// The share of accesses that write, 0 to 1.
+    pub write_share: f64,
+    /// Whether a transaction's accesses are to different rows.
+    pub distinct: bool,
+    /// What a write sets.
+    pub write_columns: WriteColumns,
+    /// Whether a read is of the whole row instead of one column.
+    pub read_whole_rows: bool,
+    /// Where written values come from.
+    pub values: Values,
+    /// A standard mix instead of the above (of which rows, theta, write columns and values count).
+    pub standard: Option<Standard>,
+    /// The population follows from this.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            rows: 1 << 20,
+            theta: 0.6,
+            accesses: 2,
+            write_share: 0.5,
+            distinct: true,
+            write_columns: WriteColumns::One,
+            read_whole_rows: false,
+            values: Values::Derived,
+            standard: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Config {
+    /// A standard mix over `rows` rows, with YCSB's own skew of 0.99.
+    pub fn standard(mix: Standard, rows: u64) -> Config {
+        Config {
+            rows,
+            theta: 0.99,
+            accesses: 1,
+            read_whole_rows: true,
+            standard: Some(mix),
+            ..Config::default()
+        }
+    }
+
+    /// Whether keys are spread over the 64-bit range, and the primary index is ordered: where rows
+    /// are scanned.
+    pub fn is_ordered(&self) -> bool {
+        self.standard == Some(Standard::E)
+    }
+}
+
+/// Which procedure an input is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// [`access`].
+    #[default]
+    Access,
+    /// [`access_all`].
+    AccessAll,
+    /// [`access_given`].
+    AccessGiven,
+    /// [`insert()`].
+    Insert,
+    /// [`scan`].
+    Scan,
+    /// [`modify`].
+    Modify,
+}
+
+/// The input of one transaction. It is drawn over and over in place, so that its buffers are
+/// allocated once; only the arguments of its operation are meaningful.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// Which procedure.
+    pub operation: Operation,
+    /// For the accesses; their values are empty unless they are given.
+    pub given: Given,
+    /// For an insert.
+    pub insert: Insert,
+    /// For a scan.
+    pub scan: Scan,
+    /// For a read with a change.
+    pub modify: Modify,
+    /// Rows drawn so far, where there are many.
+    drawn: HashSet<u64>,
+}
+
+/// Below this many accesses it is fastest to compare each with all before.
+const MANY: usize = 32;
+
+/// Draws inputs.
+#[derive(Debug)]
+pub struct Inputs {
+    config: Config,
+    zipf: Zipf,
+    scramble: Scramble,
+    /// A write if 32 random bits are below this.
+    write_below: u64,
+    /// The next row to insert. Workers draw from it; that numbers differ is all they need of each
+    /// other, hence `Relaxed`.
+    next: AtomicU64,
+}
+
+impl Inputs {
+    /// # Panics
+    /// If there are no rows, or too few of them for that many different accesses.
+    pub fn new(config: Config) -> Inputs {
+        assert!(
+            !config.distinct || config.accesses as u64 <= config.rows.div_ceil(2),
+            "{} rows are too few for {} different accesses",
+            config.rows,
+            config.accesses
+        );
+        Inputs {
+            zipf: Zipf::new(config.rows, config.theta),
+            scramble: Scramble::new(config.rows),
+            write_below: (config.write_share.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
+            next: AtomicU64::new(config.rows),
+            config,
+        }
+    }
+
+    /// What is run.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Draws the next input.
+    pub fn draw(&self, rng: &mut Rng, into: &mut Input) {
+        let Some(standard) = self.config.standard else {
+            return self.accesses(rng, into);
+        };
+        let percent = rng.u32(..100);
+        match standard {
+            Standard::A => self.single(rng, into, percent < 50),
+            Standard::B => self.single(rng, into, percent < 5),
+            Standard::C => self.single(rng, into, false),
+            Standard::D | Standard::E if percent < 5 => {
+                // Row 0 to rows - 1 were populated; each number from there on is drawn once.
+                let id = self.next.fetch_add(1, Ordering::Relaxed);
+                let spread = self.config.is_ordered();
+                into.operation = Operation::Insert;
+                into.insert = Insert { id, seed: self.config.seed, spread };
+            }
+            Standard::D => {
+                // The latest rows are the most popular. One that is still being inserted is read
+                // as missing, so the very last numbers are left out.
+                let latest = self.next.load(Ordering::Relaxed).saturating_sub(LATEST_LAG);
+                let latest = latest.max(self.config.rows) - 1;
+                let id = latest - self.zipf.draw(rng);
+                self.set_single(rng, into, id, false);
+            }
+            Standard::E => {
+                into.operation = Operation::Scan;
+                into.scan = Scan { id: self.row(rng), count: rng.u32(1..=100) };
+            }
+            Standard::F if percent < 50 => {
+                into.operation = Operation::Modify;
+                into.modify = Modify { id: self.row(rng), seed: rng.u32(..) };
+            }
+            Standard::F => self.single(rng, into, false),
+        }
+    }
+
+    /// A row by its popularity.
+    #[inline]
+    fn row(&self, rng: &mut Rng) -> u64 {
+        self.scramble.key(self.zipf.draw(rng))
+    }
+
+    fn single(&self, rng: &mut Rng, into: &mut Input, write: bool) {
+        let id = self.row(rng);
+        self.set_single(rng, into, id, write);
+    }
+
+    fn set_single(&self, rng: &mut Rng, into: &mut Input, id: u64, write: bool) {
+        into.given.accesses.rows.clear();
+        into.given.accesses.rows.push(RowAccess::new(id, write));
+        self.finish_accesses(rng, into);
+    }
+
+    fn accesses(&self, rng: &mut Rng, into: &mut Input) {
+        let rows = &mut into.given.accesses.rows;
+        rows.clear();
+        if self.config.accesses > MANY {
+            into.drawn.clear();
+        }
+        while rows.len() < self.config.accesses {
+            let id = self.row(rng);
+            if self.config.distinct {
+                let again = if self.config.accesses <= MANY {
+                    rows.iter().any(|row| row.id() == id)
+                } else {
+                    !into.drawn.insert(id)
+                };
+                if again {
+                    continue;
+                }
+            }
+            rows.push(RowAccess::new(id, (rng.u32(..) as u64) < self.write_below));
+        }
+        self.finish_accesses(rng, into);
+    }
+
+    /// Draws the seed, and the values where they are arguments.
+    fn finish_accesses(&self, rng: &mut Rng, into: &mut Input) {
+        let Given { accesses, values } = &mut into.given;
+        accesses.seed = rng.u32(..);
+        let all = self.config.write_columns == WriteColumns::All;
+        into.operation = match (self.config.values, all) {
+            (Values::Derived, false) => Operation::Access,
+            (Values::Derived, true) => Operation::AccessAll,
+            (Values::Argument, _) => Operation::AccessGiven,
+        };
+        if self.config.values == Values::Argument {
+            let each = if all { WIDTH * COLUMNS } else { WIDTH };
+            let writes = accesses.rows.iter().filter(|row| row.is_write()).count();
+            values.0.resize(writes * each, 0);
+            crate::bytes::fill(rng.u64(..), &mut values.0);
+        }
+    }
+}
+
+/// Mix D reads rows up to this far behind the last number drawn for an insert.
+const LATEST_LAG: u64 = 4096;
+
+/// A row that must be there is made by one population call of about this many rows.
+const CHUNK: u64 = 1000;
+
+/// The calls that make the population.
+pub fn parts(config: &Config) -> Vec<Populate> {
+    let (rows, seed, spread) = (config.rows, config.seed, config.is_ordered());
+    let part = |from| Populate { from, count: CHUNK.min(rows - from) as u32, seed, spread };
+    (0..rows).step_by(CHUNK as usize).map(part).collect()
+}

@@ -1,0 +1,291 @@
+//! The procedures of YCSB and their arguments.
+//!
+//! What a procedure does follows from its arguments alone, never from a setting of the process, so
+//! that a command log can be replayed by a process with other settings.
+
+use crate::MISSING_ROW;
+use crate::bytes::{fill, mix};
+use hyades::{Abort, Column, Columns, Schema, Set, Table, Transaction, Type, Value};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// Columns of a row beside its key.
+pub const COLUMNS: usize = 10;
+/// The width of each in bytes.
+pub const WIDTH: usize = 100;
+
+/// The column that belongs to a number.
+pub fn column(n: u64) -> Column<[u8]> {
+    Column::at(1 + (n % COLUMNS as u64) as u16)
+}
+
+/// The table: a 64-bit key and ten columns of 100 bytes.
+pub fn schema(ordered: bool) -> Schema {
+    let schema = (0..COLUMNS).fold(Schema::new("usertable").column("key", Type::U64), |s, n| {
+        s.column(&format!("field{n}"), Type::Fixed(WIDTH as u16))
+    });
+    let schema = schema.primary_key(&["key"]);
+    if ordered { schema } else { schema.hash() }
+}
+
+/// Where row number `id` stands. Spread keys lie all over the 64-bit range, so that rows inserted
+/// later fall between those that scans pass over.
+#[inline]
+pub fn key(id: u64, spread: bool) -> u64 {
+    if spread { id.wrapping_mul(0x9E37_79B9_7F4A_7C15) } else { id }
+}
+
+/// A row read or written: its number, and whether it is written, in one integer that takes few
+/// bytes in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowAccess(u64);
+
+impl RowAccess {
+    /// An access to row `id`.
+    pub fn new(id: u64, write: bool) -> Self {
+        RowAccess(id << 1 | write as u64)
+    }
+
+    /// The row's number.
+    pub fn id(self) -> u64 {
+        self.0 >> 1
+    }
+
+    /// Whether the row is written.
+    pub fn is_write(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// A transaction of several accesses. Which column each touches, and the values written, follow
+/// from the seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Accesses {
+    /// Columns and values follow from this.
+    pub seed: u32,
+    /// The rows.
+    pub rows: SmallVec<[RowAccess; 16]>,
+}
+
+/// The same with the written values passed whole, one after the other; if there are ten for each
+/// written row, all of its columns are written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Given {
+    /// The accesses.
+    pub accesses: Accesses,
+    /// The values.
+    pub values: Bytes,
+}
+
+/// Inserts one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Insert {
+    /// Its number.
+    pub id: u64,
+    /// Its values follow from this and the number.
+    pub seed: u64,
+    /// Whether keys are spread, see [`key`].
+    pub spread: bool,
+}
+
+/// Reads rows in key order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scan {
+    /// The row to begin with; keys are spread.
+    pub id: u64,
+    /// How many rows at most.
+    pub count: u32,
+}
+
+/// Reads a row and changes one column to a value that follows from the old one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Modify {
+    /// The row.
+    pub id: u64,
+    /// Column and value follow from this.
+    pub seed: u32,
+}
+
+/// Makes rows of the population.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Populate {
+    /// The first row's number.
+    pub from: u64,
+    /// How many rows.
+    pub count: u32,
+    /// As in [`Insert`].
+    pub seed: u64,
+    /// As in [`Insert`].
+    pub spread: bool,
+}
+
+/// The first access to a missing row ends its transaction.
+fn found<T>(row: Option<T>) -> Result<T, Abort> {
+    row.ok_or(Abort::User(MISSING_ROW))
+}
+
+fn done(was_there: bool) -> Result<(), Abort> {
+    found(was_there.then_some(()))
+}
+
+/// Reads one column, or the whole row.
+#[inline]
+fn read(
+    tx: &Transaction<'_>,
+    table: Table,
+    id: u64,
+    column: Column<[u8]>,
+    whole_rows: bool,
+) -> Result<(), Abort> {
+    let columns = if whole_rows { Columns::ALL } else { column.only() };
+    found(tx.get_columns(table, id, columns)?).map(drop)
+}
+
+/// Runs the accesses; a write sets one column.
+pub fn access(
+    tx: &Transaction<'_>,
+    table: Table,
+    call: &Accesses,
+    whole_rows: bool,
+) -> Result<(), Abort> {
+    let mut value = [0; WIDTH];
+    for (row, n) in call.rows.iter().zip(0u64..) {
+        let mixed = mix(call.seed as u64, n);
+        if row.is_write() {
+            fill(mixed, &mut value);
+            let set = column(mixed).set(&value);
+            done(tx.update(table, row.id(), &[set])?)?;
+        } else {
+            read(tx, table, row.id(), column(mixed), whole_rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the accesses; a write sets all columns.
+pub fn access_all(
+    tx: &Transaction<'_>,
+    table: Table,
+    call: &Accesses,
+    whole_rows: bool,
+) -> Result<(), Abort> {
+    let mut values = [0; WIDTH * COLUMNS];
+    for (row, n) in call.rows.iter().zip(0u64..) {
+        let mixed = mix(call.seed as u64, n);
+        if row.is_write() {
+            fill(mixed, &mut values);
+            write_all(tx, table, row.id(), &values)?;
+        } else {
+            read(tx, table, row.id(), column(mixed), whole_rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the accesses with the values given.
+pub fn access_given(
+    tx: &Transaction<'_>,
+    table: Table,
+    call: &Given,
+    whole_rows: bool,
+) -> Result<(), Abort> {
+    let Given { accesses, values } = call;
+    let writes = accesses.rows.iter().filter(|row| row.is_write()).count();
+    let each = values.0.len().checked_div(writes).unwrap_or(0);
+    let fits = each == WIDTH || each == WIDTH * COLUMNS;
+    if (writes > 0 && !fits) || values.0.len() != each * writes {
+        return Err(Abort::BadArguments);
+    }
+    let mut values = &values.0[..];
+    for (row, n) in accesses.rows.iter().zip(0u64..) {
+        let mixed = mix(accesses.seed as u64, n);
+        if !row.is_write() {
+            read(tx, table, row.id(), column(mixed), whole_rows)?;
+            continue;
+        }
+        let (mine, rest) = values.split_at(each);
+        values = rest;
+        if each == WIDTH {
+            let set = column(mixed).set(mine);
+            done(tx.update(table, row.id(), &[set])?)?;
+        } else {
+            write_all(tx, table, row.id(), mine)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_all(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Result<(), Abort> {
+    let mut sets = [Set { column: 0, value: Value::Null }; COLUMNS];
+    for (n, (set, value)) in (0..).zip(sets.iter_mut().zip(values.chunks_exact(WIDTH))) {
+        *set = column(n).set(value);
+    }
+    done(tx.update(table, id, &sets)?)
+}
+
+/// Inserts a row.
+pub fn insert(tx: &Transaction<'_>, table: Table, call: &Insert) -> Result<(), Abort> {
+    let mut values = [0; WIDTH * COLUMNS];
+    fill(mix(call.seed, call.id), &mut values);
+    let mut row = [Value::Null; COLUMNS + 1];
+    row[0] = key(call.id, call.spread).into();
+    for (column, value) in row[1..].iter_mut().zip(values.chunks_exact(WIDTH)) {
+        *column = value.into();
+    }
+    tx.insert(table, &row)?;
+    Ok(())
+}
+
+/// Inserts rows of the population.
+pub fn populate(tx: &Transaction<'_>, table: Table, call: &Populate) -> Result<(), Abort> {
+    let &Populate { from, count, seed, spread } = call;
+    (from..from + count as u64).try_for_each(|id| insert(tx, table, &Insert { id, seed, spread }))
+}
+
+/// Scans and returns how many rows there were.
+pub fn scan(tx: &Transaction<'_>, table: Table, call: &Scan) -> Result<u32, Abort> {
+    let from = [key(call.id, true).into()];
+    Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
+}
+
+/// Reads a whole row and changes one column to a value made of its old one, so that the outcome
+/// tells the order of the changes.
+pub fn modify(tx: &Transaction<'_>, table: Table, call: &Modify) -> Result<(), Abort> {
+    let row = found(tx.get(table, call.id)?)?;
+    let column = column(mix(call.seed as u64, 0));
+    let old = row.get(column);
+    let old = u64::from_le_bytes(old[..8].try_into().expect("the column is wider"));
+    let mut value = [0; WIDTH];
+    fill(mix(old, call.seed as u64), &mut value);
+    done(tx.update(table, call.id, &[column.set(&value)])?)
+}
+
+/// Bytes that travel as such, and stay inline up to a row's worth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bytes(pub SmallVec<[u8; 1024]>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Copy;
+        impl Visitor<'_> for Copy {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(SmallVec::from_slice(bytes)))
+            }
+        }
+        deserializer.deserialize_bytes(Copy)
+    }
+}

@@ -1,0 +1,172 @@
+use super::*;
+use crate::oracle::Oracle;
+use hyades::{Abort, Table, Transaction};
+
+const TABLE: Table = Table::nth(0);
+
+fn run(tx: &Transaction<'_>, input: &Input, whole: bool) -> Result<(), Abort> {
+    match input.operation {
+        Operation::Access => access(tx, TABLE, &input.given.accesses, whole),
+        Operation::AccessAll => access_all(tx, TABLE, &input.given.accesses, whole),
+        Operation::AccessGiven => access_given(tx, TABLE, &input.given, whole),
+        Operation::Insert => insert(tx, TABLE, &input.insert),
+        Operation::Scan => scan(tx, TABLE, &input.scan).map(drop),
+        Operation::Modify => modify(tx, TABLE, &input.modify),
+    }
+}
+
+fn populated(config: &Config) -> Oracle {
+    let oracle = Oracle::new(vec![schema(config.is_ordered())]);
+    for part in parts(config) {
+        oracle.transact(|tx| populate(tx, TABLE, &part)).unwrap();
+    }
+    oracle
+}
+
+fn small() -> Config {
+    Config { rows: 1500, ..Config::default() }
+}
+
+/// Runs `count` transactions from one seed; the digest afterwards and what was missing.
+fn after(config: &Config, count: usize) -> (u64, usize) {
+    let oracle = populated(config);
+    let inputs = Inputs::new(config.clone());
+    let (mut rng, mut input, mut missing) = (Rng::with_seed(8), Input::default(), 0);
+    for _ in 0..count {
+        inputs.draw(&mut rng, &mut input);
+        match oracle.transact(|tx| run(tx, &input, config.read_whole_rows)) {
+            Ok(()) => {}
+            Err(Abort::User(crate::MISSING_ROW)) => missing += 1,
+            Err(other) => panic!("{other:?} by {input:?}"),
+        }
+    }
+    (oracle.digest(), missing)
+}
+
+#[test]
+fn population_follows_from_its_seed() {
+    let a = populated(&small());
+    assert_eq!(a.len(TABLE), 1500);
+    assert_eq!(a.digest(), populated(&small()).digest());
+    assert_ne!(a.digest(), populated(&Config { seed: 2, ..small() }).digest());
+}
+
+#[test]
+fn every_form_runs_and_repeats_itself() {
+    let untouched = populated(&small()).digest();
+    let mut digests = vec![untouched];
+    for write_columns in [WriteColumns::One, WriteColumns::All] {
+        for values in [Values::Derived, Values::Argument] {
+            let config = Config { write_columns, values, ..small() };
+            let (digest, missing) = after(&config, 300);
+            assert_eq!((digest, missing), after(&config, 300));
+            assert_eq!(missing, 0);
+            assert!(!digests.contains(&digest), "{config:?} did what another did");
+            digests.push(digest);
+        }
+    }
+    assert_eq!(after(&Config { write_share: 0.0, ..small() }, 300).0, untouched);
+}
+
+#[test]
+fn standard_mixes_run() {
+    for mix in [Standard::A, Standard::B, Standard::C, Standard::D, Standard::E, Standard::F] {
+        let config = Config::standard(mix, 1500);
+        let untouched = populated(&config).digest();
+        let (digest, missing) = after(&config, 500);
+        assert_eq!(missing, 0, "{mix:?}");
+        assert_eq!(digest == untouched, mix == Standard::C, "{mix:?}");
+    }
+}
+
+#[test]
+fn a_quarter_of_the_transactions_only_reads() {
+    let inputs = Inputs::new(Config::default());
+    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    let (mut read_only, mut writes) = (0, 0);
+    const DRAWS: usize = 100_000;
+    for _ in 0..DRAWS {
+        inputs.draw(&mut rng, &mut input);
+        let rows = &input.given.accesses.rows;
+        assert!(rows.len() == 2 && rows[0].id() != rows[1].id());
+        assert!(rows.iter().all(|row| row.id() < 1 << 20));
+        let written = rows.iter().filter(|row| row.is_write()).count();
+        writes += written;
+        read_only += (written == 0) as usize;
+    }
+    assert!((read_only as f64 / DRAWS as f64 - 0.25).abs() < 0.006);
+    assert!((writes as f64 / DRAWS as f64 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn operations_come_in_the_shares_of_their_mix() {
+    for (mix, operation, expected) in [
+        (Standard::D, Operation::Insert, 0.05),
+        (Standard::E, Operation::Insert, 0.05),
+        (Standard::E, Operation::Scan, 0.95),
+        (Standard::F, Operation::Modify, 0.5),
+    ] {
+        let inputs = Inputs::new(Config::standard(mix, 10_000));
+        let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+        let mut count = 0;
+        for _ in 0..50_000 {
+            inputs.draw(&mut rng, &mut input);
+            count += (input.operation == operation) as usize;
+        }
+        assert!((count as f64 / 50_000.0 - expected).abs() < 0.01, "{mix:?} {count}");
+    }
+}
+
+#[test]
+fn many_distinct_accesses_are_distinct() {
+    let config = Config { accesses: 200, rows: 1000, theta: 0.9, ..Config::default() };
+    let inputs = Inputs::new(config);
+    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    for _ in 0..20 {
+        inputs.draw(&mut rng, &mut input);
+        let ids: HashSet<u64> = input.given.accesses.rows.iter().map(|row| row.id()).collect();
+        assert_eq!(ids.len(), 200);
+    }
+}
+
+#[test]
+fn a_change_depends_on_what_was_read() {
+    let oracle = populated(&small());
+    let order = |calls: [Modify; 2]| {
+        let oracle = populated(&small());
+        calls.iter().for_each(|call| oracle.transact(|tx| modify(tx, TABLE, call)).unwrap());
+        oracle.digest()
+    };
+    // Two seeds that change the same column.
+    let column_of = |seed: u32| column(crate::bytes::mix(seed as u64, 0)).only();
+    let other = (1..).find(|&seed| column_of(seed) == column_of(0)).unwrap();
+    let (a, b) = (Modify { id: 3, seed: 0 }, Modify { id: 3, seed: other });
+    assert_ne!(order([a, b]), order([b, a]));
+    assert_ne!(oracle.digest(), order([a, b]));
+}
+
+#[test]
+fn wrong_amounts_of_values_are_refused() {
+    let oracle = populated(&small());
+    let mut call = Given::default();
+    call.accesses.rows.push(RowAccess::new(1, true));
+    for len in [0, 99, 101, 200, 999] {
+        call.values = Bytes([0; 1000][..len].into());
+        let outcome = oracle.transact(|tx| access_given(tx, TABLE, &call, false));
+        assert_eq!(outcome, Err(Abort::BadArguments), "{len}");
+    }
+    call.values = Bytes([0; 1000][..100].into());
+    assert_eq!(oracle.transact(|tx| access_given(tx, TABLE, &call, false)), Ok(()));
+}
+
+#[test]
+fn arguments_travel_and_are_small() {
+    let inputs = Inputs::new(Config { values: Values::Argument, ..Config::default() });
+    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    for _ in 0..100 {
+        inputs.draw(&mut rng, &mut input);
+        let bytes = postcard::to_stdvec(&input.given).unwrap();
+        assert_eq!(postcard::from_bytes::<Given>(&bytes).unwrap(), input.given);
+        assert!(postcard::to_stdvec(&input.given.accesses).unwrap().len() <= 14);
+    }
+}

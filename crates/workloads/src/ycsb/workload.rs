@@ -1,0 +1,112 @@
+//! YCSB for a driver.
+
+use super::*;
+use crate::workload::{Outcome, Workload};
+use crate::{MISSING_ROW, Violation};
+use hyades::{Abort, Builder, Database, Error, ProcedureId, Session};
+
+/// YCSB.
+#[derive(Debug)]
+pub struct Ycsb {
+    inputs: Inputs,
+    parts: Vec<Populate>,
+    procedures: Option<Procedures>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Procedures {
+    populate: ProcedureId,
+    access: ProcedureId,
+    access_all: ProcedureId,
+    access_given: ProcedureId,
+    insert: ProcedureId,
+    scan: ProcedureId,
+    modify: ProcedureId,
+}
+
+impl Ycsb {
+    /// # Panics
+    /// As [`Inputs::new`].
+    pub fn new(config: Config) -> Ycsb {
+        Ycsb { parts: parts(&config), inputs: Inputs::new(config), procedures: None }
+    }
+
+    fn procedures(&self) -> &Procedures {
+        self.procedures.as_ref().expect("declare() comes first")
+    }
+}
+
+impl Workload for Ycsb {
+    type Input = Input;
+
+    fn name(&self) -> &'static str {
+        "ycsb"
+    }
+
+    fn declare(&mut self, builder: &mut Builder) {
+        let table = builder.table(schema(self.inputs.config().is_ordered()));
+        // What a read copies leaves no trace in the database, so it may be a setting.
+        let whole = self.inputs.config().read_whole_rows;
+        self.procedures = Some(Procedures {
+            populate: builder
+                .procedure("ycsb_populate", 1, move |tx, call| populate(tx, table, &call)),
+            access: builder
+                .procedure("ycsb_access", 1, move |tx, call| access(tx, table, &call, whole)),
+            access_all: builder
+                .procedure("ycsb_access_all", 1, move |tx, c| access_all(tx, table, &c, whole)),
+            access_given: builder
+                .procedure("ycsb_access_given", 1, move |tx, c| access_given(tx, table, &c, whole)),
+            insert: builder.procedure("ycsb_insert", 1, move |tx, call| insert(tx, table, &call)),
+            scan: builder.procedure("ycsb_scan", 1, move |tx, call| scan(tx, table, &call)),
+            modify: builder.procedure("ycsb_modify", 1, move |tx, call| modify(tx, table, &call)),
+        });
+    }
+
+    fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn load(&self, session: &mut Session, part: usize) -> Outcome {
+        session.call(self.procedures().populate, &self.parts[part])
+    }
+
+    fn draw(&self, rng: &mut Rng, _: usize, into: &mut Input) {
+        self.inputs.draw(rng, into);
+    }
+
+    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+        let procedures = self.procedures();
+        match input.operation {
+            Operation::Access => session.call(procedures.access, &input.given.accesses),
+            Operation::AccessAll => session.call(procedures.access_all, &input.given.accesses),
+            Operation::AccessGiven => session.call(procedures.access_given, &input.given),
+            Operation::Insert => session.call(procedures.insert, &input.insert),
+            Operation::Scan => session.call(procedures.scan, &input.scan),
+            Operation::Modify => session.call(procedures.modify, &input.modify),
+        }
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["read", "write", "insert", "scan", "modify"]
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        match input.operation {
+            Operation::Access | Operation::AccessAll | Operation::AccessGiven => {
+                input.given.accesses.rows.iter().any(|row| row.is_write()) as usize
+            }
+            Operation::Insert => 2,
+            Operation::Scan => 3,
+            Operation::Modify => 4,
+        }
+    }
+
+    /// Mix D reads rows whose insert may still be under way.
+    fn expects(&self, abort: Abort) -> bool {
+        abort == Abort::User(MISSING_ROW) && self.inputs.config().standard == Some(Standard::D)
+    }
+
+    fn check(&self, _: &Database) -> Result<Option<Vec<Violation>>, Error> {
+        Ok(None)
+    }
+}
