@@ -13,11 +13,7 @@ use std::path::Path;
 const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, items: 60, customers: 30 };
 
 fn tpcc() -> Tpcc {
-    Tpcc::new(tpcc::Config {
-        scale: SCALE,
-        clock: tpcc::Clock::Fixed(7),
-        ..tpcc::Config::new(2)
-    })
+    Tpcc::new(tpcc::Config { scale: SCALE, clock: tpcc::Clock::Fixed(7), ..tpcc::Config::new(2) })
 }
 
 fn ycsb(standard: Option<ycsb::Standard>) -> Ycsb {

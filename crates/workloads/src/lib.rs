@@ -2,17 +2,21 @@
 //! command-logged alike.
 //!
 //! Everything random is drawn outside the procedures, from a generator that the caller seeds; the
-//! population follows from its seed alone.
+//! population follows from its seed alone. A driver runs any of them through [`Workload`].
 #![forbid(unsafe_code)]
 
 pub mod bank;
 mod bytes;
 mod check;
 pub mod tpcc;
+mod workload;
 pub mod ycsb;
 pub mod zipf;
 
 #[cfg(test)]
+mod engine_tests;
+#[cfg(test)]
 mod oracle;
 
 pub use check::{MISSING_ROW, Reader, Violation};
+pub use workload::{Outcome, Workload, populate};

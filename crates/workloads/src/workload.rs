@@ -103,7 +103,7 @@ fn load_parts<W: Workload>(
     next: &AtomicUsize,
     progress: &(impl Fn(usize) + Sync),
 ) -> Result<(), Error> {
-    let mut session = database.session();
+    let mut session = database.session()?;
     let mut waiting = VecDeque::with_capacity(IN_FLIGHT);
     loop {
         let part = next.fetch_add(1, Ordering::Relaxed);

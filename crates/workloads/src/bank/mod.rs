@@ -1,6 +1,10 @@
 //! Bank transfers: the sum of all balances never changes, and every transfer that was acknowledged
 //! stands in a table of its own, whole.
 
+mod workload;
+
+pub use workload::Bank;
+
 use crate::{MISSING_ROW, Reader, Violation};
 use fastrand::Rng;
 use hyades::{Abort, Column, Error, Schema, Table, Transaction, Type, Value};
@@ -361,7 +365,7 @@ mod tests {
         assert_eq!(check(&oracle, &tables, &CONFIG).unwrap(), []);
         let ids = run(&oracle, &tables);
         assert_eq!(check(&oracle, &tables, &CONFIG).unwrap(), []);
-        assert_eq!(missing(&oracle, &tables, &ids).unwrap(), []);
+        assert!(missing(&oracle, &tables, &ids).unwrap().is_empty());
         assert_eq!(oracle.len(tables.transfers), ids.len());
     }
 

@@ -19,6 +19,7 @@ mod snapshot;
 mod stock_level;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub use delivery::{Delivery, delivery};
 pub use input::{Clock, Home, Input, Inputs, Mix};
@@ -29,6 +30,7 @@ pub use population::{Part, Populate, parts, populate};
 pub use random::{Constants, last_name, non_uniform};
 pub use snapshot::{Customer, District, Lines, Order, Snapshot};
 pub use stock_level::{StockLevel, stock_level};
+pub use workload::{Config, Tpcc};
 
 use crate::MISSING_ROW;
 use hyades::{Abort, Columns, Transaction, Value};

@@ -110,13 +110,13 @@ impl Snapshot {
     }
 
     fn read_history(&mut self, reader: &impl Reader, tables: &Tables) -> Result<(), Error> {
-        let mut after = 0u64;
+        let mut after = None;
         loop {
             let rows = reader.read(|tx| history_after(tx, tables, after))?;
             let Some(last) = rows.last() else {
                 return Ok(());
             };
-            after = last.row_id;
+            after = Some(last.row_id);
             for row in rows {
                 *self.paid_in_district.entry(row.district).or_default() += row.amount;
                 *self.paid_by_customer.entry(row.customer).or_default() += row.amount;
@@ -135,12 +135,11 @@ struct HistoryRow {
 fn history_after(
     tx: &Transaction<'_>,
     tables: &Tables,
-    after: u64,
+    after: Option<u64>,
 ) -> Result<Vec<HistoryRow>, Abort> {
-    let key: [Value<'_>; 1] = [after.into()];
+    let key = [Value::U64(after.unwrap_or(0))];
     let scan = tx.scan(tables.history).limit(HISTORY_AT_ONCE);
-    // Row ids may begin with 0, so that the first part has no lower bound.
-    let rows = if after == 0 { scan.rows()? } else { scan.after(&key).rows()? };
+    let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
     let facts = rows.iter().map(|row| HistoryRow {
         row_id: row.row_id(),
         district: (row.get(history::W_ID), row.get(history::D_ID)),

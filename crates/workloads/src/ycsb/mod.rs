@@ -8,8 +8,10 @@
 mod procedures;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub use procedures::*;
+pub use workload::Ycsb;
 
 use crate::zipf::{Scramble, Zipf};
 use fastrand::Rng;
