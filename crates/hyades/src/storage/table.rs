@@ -90,6 +90,18 @@ pub(crate) struct Entry<S> {
     pins: AtomicU32,
 }
 
+/// The last pointer to something retired, on its way to whichever thread frees it.
+struct Retired<T>(*mut T);
+
+// SAFETY: records and entries are shared between threads, and this is the only pointer left.
+unsafe impl<T> Send for Retired<T> {}
+
+impl<T> Retired<T> {
+    fn into_inner(self) -> *mut T {
+        self.0
+    }
+}
+
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
 
@@ -388,15 +400,15 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 let bucket = &misses[hash as usize % MISS_BUCKETS];
                 leave(&bucket.stamp);
                 bucket.version.fetch_add(1, Ordering::SeqCst);
-                index.remove(key, hash, record, guard)
+                index.take(key, hash, record, guard)
             }
-            Primary::Ordered(tree) => tree.remove_with(key, record, hooks, leave, guard),
+            Primary::Ordered(tree) => tree.take(key, record, hooks, leave, guard),
         };
-        assert!(unlinked, "only the holder of its lock unlinks a record");
-        let address = std::ptr::from_ref(record) as usize;
+        let unlinked = unlinked.expect("only the holder of its lock unlinks a record");
+        let unlinked = Retired(unlinked.cast_mut());
         // SAFETY: the record has left its index and no entry points to it: nobody who pins from now on
         // can find it, and it is freed when all others are gone.
-        unsafe { guard.defer_unchecked(move || Record::free(address as *mut Record<S>)) };
+        unsafe { guard.defer_unchecked(move || Record::free(unlinked.into_inner())) };
     }
 
     /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
@@ -455,12 +467,12 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             return false;
         }
         let unlinked =
-            self.secondaries[index].tree.remove_with(&entry.key, entry, hooks, leave, guard);
-        assert!(unlinked, "only the one who marked an entry gone unlinks it");
+            self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
+        let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
+        let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);
-        let address = std::ptr::from_ref(entry) as usize;
         // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(address as *mut Entry<S>))) };
+        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(unlinked.into_inner()))) };
         true
     }
 
