@@ -1,2 +1,75 @@
-//! The command line.
-fn main() {}
+//! `hyades`: the command line.
+//!
+//! Results go to standard output, everything else to standard error. Exit code 0 means that what
+//! the command checks holds, 1 that it does not, 2 wrong usage.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod children;
+mod failure;
+mod place;
+mod progress;
+mod units;
+mod words;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Replay allocates rows on all threads at once: a slow allocator would decide its speed.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Hyades: an in-memory, serializable, durable transactional database
+#[derive(Parser)]
+#[command(name = "hyades", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a workload and measure it
+    #[command(subcommand)]
+    Bench(bench::options::Bench),
+    /// The program's own child processes
+    #[command(subcommand, hide = true)]
+    Hidden(Hidden),
+}
+
+#[derive(Subcommand)]
+enum Hidden {
+    BenchRun,
+    BenchRecover,
+}
+
+fn hidden(command: &Hidden) -> Result<bool, Failure> {
+    match command {
+        Hidden::BenchRun => {
+            children::tell(&bench::run(&children::settings()?)?)?;
+            children::crash()
+        }
+        Hidden::BenchRecover => children::tell(&bench::recover(&children::settings()?)?)?,
+    }
+    Ok(true)
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Bench(options) => bench::bench(options),
+        Command::Hidden(command) => hidden(&command),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(Failure::Failed(text)) => {
+            eprintln!("hyades: {text}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(text)) => {
+            eprintln!("hyades: {text}");
+            ExitCode::from(2)
+        }
+    }
+}

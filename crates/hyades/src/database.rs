@@ -61,6 +61,7 @@ pub struct Database {
 trait AnyEngine: Send + Sync {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
+    fn rows(&self) -> u64;
 }
 
 struct Host<C, P: LoggingProtocol> {
@@ -77,6 +78,10 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn digest(&self) -> u64 {
         digest::digest(&self.engine.tables)
+    }
+
+    fn rows(&self) -> u64 {
+        digest::rows(&self.engine.tables)
     }
 }
 
@@ -230,6 +235,12 @@ impl Database {
     /// meaningful while no transaction runs.
     pub fn digest(&self) -> u64 {
         self.shared.engine.digest()
+    }
+
+    /// How many rows there are in all tables. It visits each of them; only meaningful while no
+    /// transaction runs.
+    pub fn rows(&self) -> u64 {
+        self.shared.engine.rows()
     }
 
     /// The number of log streams; 0 without a log.

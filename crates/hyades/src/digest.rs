@@ -43,3 +43,15 @@ pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) ->
     }
     sum
 }
+
+/// Counts the rows of all tables.
+pub(crate) fn rows<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) -> u64 {
+    let guard = crossbeam_epoch::pin();
+    let mut rows = 0;
+    for table in tables {
+        table.for_each(&guard, |record| {
+            rows += u64::from(record.word.load(Ordering::Acquire) & word::ABSENT == 0);
+        });
+    }
+    rows
+}

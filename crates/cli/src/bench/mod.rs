@@ -1,0 +1,234 @@
+//! `hyades bench`: populate, run, measure; and, if asked, crash and recover in fresh processes.
+
+mod driver;
+pub mod options;
+pub mod report;
+
+use crate::children;
+use crate::failure::Failure;
+use crate::place::Place;
+use crate::progress::Bar;
+use crate::units;
+use driver::{Drive, Measured};
+use hyades::{Database, Record};
+use hyades_workloads::{Workload, bank::Bank, populate, tpcc::Tpcc, ycsb::Ycsb};
+use options::{Bench, Protocol, Settings, Workload as Choice};
+use report::{Latency, Load, Recovery, Report};
+use serde::{Deserialize, Serialize};
+
+/// What a run leaves behind for whoever recovers it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ran {
+    report: Report,
+    digest: u64,
+}
+
+/// What a recovery found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    recovery: Recovery,
+    digest: u64,
+    consistent: Option<bool>,
+}
+
+/// `hyades bench`. True if everything that was checked holds.
+///
+/// # Errors
+/// Wrong usage, or something went wrong.
+pub fn bench(options: Bench) -> Result<bool, Failure> {
+    let mut settings = options.settings()?;
+    let place = match settings.protocol {
+        Protocol::None => None,
+        _ => Some(Place::new(&settings.dirs, settings.device)?),
+    };
+    if let Some(place) = &place {
+        settings.dirs.clone_from(&place.dirs);
+    }
+    let report = if settings.recover {
+        let ran: Ran = children::run("bench-run", &settings, children::Ending::Killed)?;
+        let recovered: Recovered =
+            children::run("bench-recover", &settings, children::Ending::Good)?;
+        let mut report = ran.report;
+        report.recovery = recovered.recovery;
+        report.recovery.state_matches = Some(ran.digest == recovered.digest);
+        report.consistent = recovered.consistent;
+        report
+    } else {
+        run(&settings)?.report
+    };
+    if settings.json {
+        println!("{}", serde_json::to_string(&report).map_err(Failure::doing("no JSON"))?);
+    } else {
+        print!("{}", report.text(&settings));
+        if let Some(place) = place.as_ref().filter(|place| !place.is_temporary()) {
+            println!("  {:<14}kept in {}", "log", place.dirs[0].display());
+        }
+    }
+    Ok(report.holds())
+}
+
+/// The run. If it is to be recovered, its database is left open for the crash.
+///
+/// # Errors
+/// The database's.
+pub fn run(settings: &Settings) -> Result<Ran, Failure> {
+    match &settings.workload {
+        Choice::Ycsb(own) => run_one(settings, || Ycsb::new(own.config(settings.seed))),
+        Choice::Tpcc(own) => run_one(settings, || Tpcc::new(own.config(settings.seed))),
+        Choice::Bank(own) => run_one(settings, || Bank::new(own.config())),
+    }
+}
+
+/// The recovery after it.
+///
+/// # Errors
+/// The database's.
+pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
+    match &settings.workload {
+        Choice::Ycsb(own) => recover_one(settings, Ycsb::new(own.config(settings.seed))),
+        Choice::Tpcc(own) => recover_one(settings, Tpcc::new(own.config(settings.seed))),
+        Choice::Bank(own) => recover_one(settings, Bank::new(own.config())),
+    }
+}
+
+fn open<W: Workload>(
+    settings: &Settings,
+    workload: &mut W,
+    record: Record,
+    what: &'static str,
+) -> Result<Database, Failure> {
+    let bar = std::sync::Arc::new(Bar::new(what, 1));
+    let shown = bar.clone();
+    let mut builder = settings.builder(record).on_progress(move |p| shown.show(p));
+    workload.declare(&mut builder);
+    let none = std::path::PathBuf::new();
+    let database = builder.open(settings.dirs.first().unwrap_or(&none))?;
+    let report = database.recovery();
+    if report.found {
+        bar.finish(&format!(
+            "{what}: {} on {} threads, {} transactions, {}",
+            units::time(report.seconds),
+            report.threads,
+            units::count(report.records as f64),
+            units::bytes(report.bytes as f64)
+        ));
+    }
+    Ok(database)
+}
+
+fn load<W: Workload>(
+    settings: &Settings,
+    workload: &W,
+    database: &Database,
+) -> Result<Load, Failure> {
+    let bar = Bar::new("loading", workload.parts() as u64);
+    let began = std::time::Instant::now();
+    populate(workload, database, settings.workers, |done| bar.set(done as u64))?;
+    let load = Load { records: database.rows(), bytes: database.stats().log_bytes };
+    let took = units::time(began.elapsed().as_secs_f64());
+    bar.finish(&format!("loaded {} rows in {took}", units::exact(load.records)));
+    Ok(load)
+}
+
+fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran, Failure> {
+    let mut workload = make();
+    // The population is logged as commands, which is short, in an incarnation of its own.
+    let mut database = open(settings, &mut workload, Record::Command, "opening")?;
+    let load = load(settings, &workload, &database)?;
+    if settings.protocol != Protocol::None {
+        database.close()?;
+        workload = make();
+        let record = settings.record.record();
+        database = open(settings, &mut workload, record, "opening what was loaded")?;
+    }
+    let measured = driver::drive(
+        &workload,
+        &database,
+        &Drive {
+            workers: settings.workers,
+            in_flight: settings.in_flight,
+            rate: settings.rate,
+            warmup: settings.warmup,
+            seconds: settings.seconds,
+            seed: settings.seed,
+        },
+    )?;
+    let mut report = report_of(settings, &measured, load);
+    if settings.recover {
+        let digest = database.digest();
+        // The process is about to crash: nothing may close the log in good order before.
+        std::mem::forget(database);
+        return Ok(Ran { report, digest });
+    }
+    report.consistent = check(&workload, &database)?;
+    database.close()?;
+    Ok(Ran { report, digest: 0 })
+}
+
+fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Recovered, Failure> {
+    let record = settings.record.record();
+    let database = open(settings, &mut workload, record, "recovering")?;
+    let report = database.recovery();
+    // The first incarnation is the population's.
+    let (image, runs) = report.incarnations.split_at(1.min(report.incarnations.len()));
+    let image_seconds: f64 = image.iter().map(|i| i.seconds).sum();
+    let records = runs.iter().map(|i| i.records).sum();
+    let replay_seconds = (report.seconds - image_seconds).max(1e-9);
+    let recovery = Recovery {
+        seconds: Some(report.seconds),
+        image_seconds: Some(image_seconds),
+        records: Some(records),
+        bytes: Some(runs.iter().map(|i| i.bytes).sum()),
+        records_per_s: Some(records as f64 / replay_seconds),
+        threads: Some(report.threads),
+        state_matches: None,
+    };
+    let digest = database.digest();
+    let consistent = check(&workload, &database)?;
+    database.close()?;
+    Ok(Recovered { recovery, digest, consistent })
+}
+
+fn check<W: Workload>(workload: &W, database: &Database) -> Result<Option<bool>, Failure> {
+    let violations = workload.check(database)?;
+    for violation in violations.iter().flatten().take(10) {
+        eprintln!("  {violation}");
+    }
+    Ok(violations.map(|violations| violations.is_empty()))
+}
+
+fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
+    let logged = settings.protocol != Protocol::None;
+    let some = measured.acknowledged > 0;
+    let quantile = |q| some.then(|| measured.latency.value_at_quantile(q) as f64 / 1e3);
+    let longest = measured.latency_max_ns as f64 / 1e3;
+    let latency_us = Latency {
+        // The histogram rounds up within its precision.
+        p50: quantile(0.5).map(|us| us.min(longest)),
+        p99: quantile(0.99).map(|us| us.min(longest)),
+        max: some.then_some(longest),
+    };
+    Report {
+        workload: settings.workload.name().to_string(),
+        protocol: settings.protocol,
+        record: logged.then_some(settings.record),
+        concurrency: settings.concurrency,
+        workers: settings.workers,
+        streams: settings.streams,
+        device: logged.then_some(settings.device),
+        in_flight: settings.in_flight,
+        seconds: measured.seconds,
+        acknowledged: measured.acknowledged,
+        acknowledged_per_s: measured.acknowledged as f64 / measured.seconds,
+        rollbacks: measured.rollbacks,
+        aborts: measured.conflicts,
+        log_bytes: measured.log_bytes,
+        device_bytes: measured.device_bytes,
+        log_bytes_per_transaction: some
+            .then(|| measured.log_bytes as f64 / measured.acknowledged as f64),
+        latency_us,
+        load,
+        recovery: Recovery::default(),
+        consistent: None,
+    }
+}

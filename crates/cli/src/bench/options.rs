@@ -1,0 +1,411 @@
+//! What `hyades bench` can be told, and what it makes of it.
+
+use crate::failure::Failure;
+use crate::place::DeviceKind;
+use crate::units;
+use crate::words::words;
+use clap::{Args, Subcommand};
+use hyades::{Builder, Record};
+use hyades_workloads::{bank, tpcc, ycsb};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+words! {
+    /// The logging protocol.
+    Protocol("protocol") {
+        /// No log.
+        None = "none",
+        /// One stream.
+        Serial = "serial",
+        /// Parallel streams with vectors.
+        Taurus = "taurus",
+    }
+}
+
+words! {
+    /// What records hold.
+    RecordKind("kind of record") {
+        /// The changed rows.
+        Data = "data",
+        /// The procedure and its arguments.
+        Command = "command",
+        /// Chosen for each transaction.
+        Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// The concurrency control.
+    Concurrency("concurrency control") {
+        /// Two-phase locking without waiting.
+        NoWait = "no-wait",
+        /// Optimistic.
+        Silo = "silo",
+    }
+}
+
+impl RecordKind {
+    /// The engine's word for it.
+    pub fn record(self) -> Record {
+        match self {
+            RecordKind::Data => Record::Data,
+            RecordKind::Command => Record::Command,
+            RecordKind::Adaptive => Record::Adaptive,
+        }
+    }
+}
+
+/// Transactions per worker that may await acknowledgement, unless told otherwise.
+pub const IN_FLIGHT: usize = 4096;
+
+/// Options of every workload.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Logging protocol: none, serial or taurus
+    #[arg(long, default_value = "taurus")]
+    protocol: Protocol,
+    /// What is logged: data, command or adaptive
+    #[arg(long, default_value = "data")]
+    record: RecordKind,
+    /// Concurrency control: no-wait or silo
+    #[arg(long, default_value = "silo")]
+    concurrency: Concurrency,
+    /// Log streams, 1 to 64 [default: 4; 1 for serial]
+    #[arg(long)]
+    streams: Option<usize>,
+    /// Log directory, empty or absent; may be given several times. It is kept [default: a
+    /// temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
+    /// What the log is on: file, or memory (not durable)
+    #[arg(long, default_value = "file")]
+    device: DeviceKind,
+    /// Worker threads [default: the number of cores]
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Transactions per worker awaiting acknowledgement
+    #[arg(long, default_value_t = IN_FLIGHT, value_name = "K")]
+    in_flight: usize,
+    /// Offered load in transactions per second over all workers (open loop)
+    #[arg(long, value_parser = units::positive)]
+    rate: Option<f64>,
+    /// How long to measure
+    #[arg(long, default_value = "5", value_parser = units::some_seconds)]
+    seconds: f64,
+    /// How long to run before measuring
+    #[arg(long, default_value = "1", value_parser = units::seconds)]
+    warmup: f64,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Crash at the end, recover in a fresh process, and compare
+    #[arg(long)]
+    recover: bool,
+    /// Threads that recover [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    recovery_threads: Option<usize>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// The workload, with its own options.
+#[derive(Subcommand, Clone, Debug, Serialize, Deserialize)]
+pub enum Workload {
+    /// Zipf-distributed accesses to rows of ten columns
+    Ycsb(Ycsb),
+    /// Order processing, all five transactions
+    Tpcc(Tpcc),
+    /// Transfers between accounts, each written down
+    Bank(Bank),
+}
+
+/// Options of YCSB.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct Ycsb {
+    /// Rows of 1,000 bytes
+    #[arg(long, default_value_t = 1 << 20)]
+    rows: u64,
+    /// Skew; 0 is uniform [default: 0.6; 0.99 for a standard mix]
+    #[arg(long)]
+    theta: Option<f64>,
+    /// Accesses per transaction
+    #[arg(long, default_value_t = 2, conflicts_with = "standard")]
+    accesses: usize,
+    /// Share of accesses that write, 0 to 1
+    #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
+    write_share: f64,
+    /// Columns that a write sets: 1 or all
+    #[arg(long, default_value = "1", value_parser = ["1", "all"])]
+    write_columns: String,
+    /// Written values: derived from a small argument, or passed whole as argument
+    #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
+    values: String,
+    /// A standard mix instead, A to F
+    #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
+    standard: Option<String>,
+}
+
+/// Options of TPC-C.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct Tpcc {
+    /// Warehouses, 1 to 30,000
+    #[arg(long, default_value_t = 4)]
+    warehouses: i32,
+    /// Transactions: full, payment-new-order, payment or new-order
+    #[arg(long, default_value = "full",
+        value_parser = ["full", "payment-new-order", "payment", "new-order"])]
+    mix: String,
+}
+
+/// Options of the bank.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct Bank {
+    /// Accounts, at least 2
+    #[arg(long, default_value_t = 100_000)]
+    accounts: u64,
+}
+
+/// A workload with its options and those of every workload.
+#[derive(Args, Clone, Debug)]
+pub struct With<W: Args> {
+    #[command(flatten)]
+    own: W,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `hyades bench`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Bench {
+    /// Zipf-distributed accesses to rows of ten columns
+    Ycsb(With<Ycsb>),
+    /// Order processing, all five transactions
+    Tpcc(With<Tpcc>),
+    /// Transfers between accounts, each written down
+    Bank(With<Bank>),
+}
+
+/// Everything that is fixed before a run begins; also what its child processes are told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// The workload.
+    pub workload: Workload,
+    /// The logging protocol.
+    pub protocol: Protocol,
+    /// What records hold.
+    pub record: RecordKind,
+    /// The concurrency control.
+    pub concurrency: Concurrency,
+    /// Log streams; 0 without a log.
+    pub streams: usize,
+    /// Log directories, filled in once they are known.
+    pub dirs: Vec<PathBuf>,
+    /// What these are on.
+    pub device: DeviceKind,
+    /// Worker threads.
+    pub workers: usize,
+    /// Transactions per worker awaiting acknowledgement.
+    pub in_flight: usize,
+    /// Offered load per second, over all workers.
+    pub rate: Option<f64>,
+    /// Measured seconds.
+    pub seconds: f64,
+    /// Seconds before.
+    pub warmup: f64,
+    /// The seed.
+    pub seed: u64,
+    /// Whether to crash and recover.
+    pub recover: bool,
+    /// Threads that recover; 0 for all cores.
+    pub recovery_threads: usize,
+    /// Whether results are JSON.
+    pub json: bool,
+}
+
+/// The number of cores.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Usage(text.into()))
+}
+
+impl Bench {
+    /// Checks the options and fills in what depends on others.
+    ///
+    /// # Errors
+    /// Wrong usage, in one sentence.
+    pub fn settings(self) -> Result<Settings, Failure> {
+        let (workload, common) = match self {
+            Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
+            Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
+            Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+        };
+        workload.check()?;
+        common.check()?;
+        let streams = match common.protocol {
+            Protocol::None => 0,
+            Protocol::Serial => 1,
+            Protocol::Taurus => common.streams.unwrap_or(4),
+        };
+        Ok(Settings {
+            workload,
+            protocol: common.protocol,
+            record: common.record,
+            concurrency: common.concurrency,
+            streams,
+            dirs: common.log_dir,
+            device: common.device,
+            workers: common.workers.unwrap_or_else(cores),
+            in_flight: common.in_flight,
+            rate: common.rate,
+            seconds: common.seconds,
+            warmup: common.warmup,
+            seed: common.seed,
+            recover: common.recover,
+            recovery_threads: common.recovery_threads.unwrap_or(0),
+            json: common.json,
+        })
+    }
+}
+
+impl Common {
+    fn check(&self) -> Result<(), Failure> {
+        let streams = self.streams.unwrap_or(1);
+        if self.protocol == Protocol::Serial && streams != 1 {
+            return usage(format!(
+                "serial logging has one stream, not {streams}: leave --streams out, or choose \
+                 --protocol taurus"
+            ));
+        }
+        if !(1..=hyades_wal::MAX_LANES).contains(&streams) {
+            return usage(format!(
+                "--streams must be 1 to {}, not {streams}",
+                hyades_wal::MAX_LANES
+            ));
+        }
+        if self.protocol == Protocol::None && self.recover {
+            return usage(
+                "--protocol none keeps no log to recover from: leave --recover out, or choose \
+                 --protocol taurus or serial",
+            );
+        }
+        if let Some(workers) = self.workers.filter(|n| !(1..=255).contains(n)) {
+            return usage(format!("--workers must be 1 to 255, not {workers}"));
+        }
+        if let Some(threads) = self.recovery_threads.filter(|n| !(1..=1024).contains(n)) {
+            return usage(format!("--recovery-threads must be 1 to 1024, not {threads}"));
+        }
+        if !(1..=1 << 20).contains(&self.in_flight) {
+            return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
+        }
+        Ok(())
+    }
+}
+
+impl Workload {
+    fn check(&self) -> Result<(), Failure> {
+        match self {
+            Workload::Bank(bank) if !(2..1 << 32).contains(&bank.accounts) => usage(format!(
+                "--accounts must be at least 2 and below 2^32, not {}",
+                bank.accounts
+            )),
+            Workload::Tpcc(tpcc) if !(1..=30_000).contains(&tpcc.warehouses) => {
+                usage(format!("--warehouses must be 1 to 30000, not {}", tpcc.warehouses))
+            }
+            Workload::Ycsb(ycsb) => ycsb.check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Workload::Ycsb(_) => "ycsb",
+            Workload::Tpcc(_) => "tpcc",
+            Workload::Bank(_) => "bank",
+        }
+    }
+}
+
+impl Ycsb {
+    fn check(&self) -> Result<(), Failure> {
+        if !(1..1 << 40).contains(&self.rows) {
+            return usage(format!("--rows must be at least 1 and below 2^40, not {}", self.rows));
+        }
+        if let Some(theta) = self.theta.filter(|t| !(0.0..=10.0).contains(t)) {
+            return usage(format!("--theta must be 0 to 10, not {theta}"));
+        }
+        if !(0.0..=1.0).contains(&self.write_share) {
+            return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
+        }
+        let most = self.rows.div_ceil(2);
+        if self.accesses == 0 || self.accesses as u64 > most {
+            return usage(format!(
+                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's accesses \
+                 are to different rows",
+                self.accesses
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the workload is to run.
+    pub fn config(&self, seed: u64) -> ycsb::Config {
+        let parsed = "clap took only words that the workload knows";
+        let mut config = match &self.standard {
+            Some(mix) => ycsb::Config::standard(mix.parse().expect(parsed), self.rows),
+            None => ycsb::Config {
+                rows: self.rows,
+                accesses: self.accesses,
+                write_share: self.write_share,
+                ..ycsb::Config::default()
+            },
+        };
+        config.theta = self.theta.unwrap_or(config.theta);
+        config.write_columns = self.write_columns.parse().expect(parsed);
+        config.values = self.values.parse().expect(parsed);
+        config.seed = seed;
+        config
+    }
+}
+
+impl Tpcc {
+    /// What the workload is to run.
+    pub fn config(&self, seed: u64) -> tpcc::Config {
+        let mix = self.mix.parse().expect("clap took only words that the workload knows");
+        tpcc::Config { mix, seed, ..tpcc::Config::new(self.warehouses) }
+    }
+}
+
+impl Bank {
+    /// What the workload is to run.
+    pub fn config(&self) -> bank::Config {
+        bank::Config { accounts: self.accounts, ..bank::Config::default() }
+    }
+}
+
+impl Settings {
+    /// A builder for the settings' database, with this kind of record.
+    pub fn builder(&self, record: Record) -> Builder {
+        let mut builder = hyades::Database::builder()
+            .protocol(match self.protocol {
+                Protocol::None => hyades::Protocol::None,
+                Protocol::Serial => hyades::Protocol::Serial,
+                Protocol::Taurus => hyades::Protocol::Taurus,
+            })
+            .concurrency(match self.concurrency {
+                Concurrency::NoWait => hyades::Concurrency::NoWait,
+                Concurrency::Silo => hyades::Concurrency::Silo,
+            })
+            .record(record)
+            .streams(self.streams.max(1))
+            .recovery_threads(self.recovery_threads);
+        for dir in self.dirs.iter().skip(1) {
+            builder = builder.log_dir(dir);
+        }
+        builder.log_settings(|log| log.device = Some(self.device.open()))
+    }
+}

@@ -1,0 +1,187 @@
+//! What a run is reported as: one JSON object whose keys scripts rely on, or text for people.
+
+use super::options::{Concurrency, Protocol, RecordKind, Settings};
+use crate::place::DeviceKind;
+use crate::units::{bytes, count, exact, rate, time};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// A finished run. Its fields, in this order, are the keys of the JSON object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The workload's name.
+    pub workload: String,
+    /// The logging protocol.
+    pub protocol: Protocol,
+    /// What records hold; none without a log.
+    pub record: Option<RecordKind>,
+    /// The concurrency control.
+    pub concurrency: Concurrency,
+    /// Worker threads.
+    pub workers: usize,
+    /// Log streams; 0 without a log.
+    pub streams: usize,
+    /// What the log is on; none without a log.
+    pub device: Option<DeviceKind>,
+    /// Transactions per worker awaiting acknowledgement.
+    pub in_flight: usize,
+    /// The measured interval.
+    pub seconds: f64,
+    /// Transactions acknowledged within it.
+    pub acknowledged: u64,
+    /// The same per second.
+    pub acknowledged_per_s: f64,
+    /// Rollbacks among them that the caller saw.
+    pub rollbacks: u64,
+    /// Attempts that met a conflict and were run again.
+    pub aborts: u64,
+    /// Bytes of frames, without padding.
+    pub log_bytes: u64,
+    /// Bytes written to the device.
+    pub device_bytes: u64,
+    /// Bytes of frames per acknowledged transaction.
+    pub log_bytes_per_transaction: Option<f64>,
+    /// From the first attempt to the acknowledgement.
+    pub latency_us: Latency,
+    /// The population.
+    pub load: Load,
+    /// What recovery did.
+    pub recovery: Recovery,
+    /// Whether the workload's conditions hold; none where it has none.
+    pub consistent: Option<bool>,
+}
+
+/// Microseconds; none if nothing was acknowledged.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// The median.
+    pub p50: Option<f64>,
+    /// 99 % are not above.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+}
+
+/// The population.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Load {
+    /// Rows.
+    pub records: u64,
+    /// Log bytes.
+    pub bytes: u64,
+}
+
+/// What recovery did; nothing but nulls if it was not asked for.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Recovery {
+    /// From opening until the database takes transactions.
+    pub seconds: Option<f64>,
+    /// What of this went into the population.
+    pub image_seconds: Option<f64>,
+    /// Live transactions of the run.
+    pub records: Option<u64>,
+    /// Log bytes of the run.
+    pub bytes: Option<u64>,
+    /// Transactions per second of replay, the population left out.
+    pub records_per_s: Option<f64>,
+    /// Threads used.
+    pub threads: Option<usize>,
+    /// Whether the digest is that of the run.
+    pub state_matches: Option<bool>,
+}
+
+impl Report {
+    /// Whether everything that was checked holds.
+    pub fn holds(&self) -> bool {
+        self.recovery.state_matches != Some(false) && self.consistent != Some(false)
+    }
+
+    /// The text for people. `settings` has what is not in the object.
+    pub fn text(&self, settings: &Settings) -> String {
+        let mut out = String::new();
+        let log = match self.record {
+            None => "no log".to_string(),
+            Some(record) => format!(
+                "{} {}, {} {}, device {}",
+                self.protocol.word(),
+                record.word(),
+                self.streams,
+                if self.streams == 1 { "stream" } else { "streams" },
+                settings.device.word()
+            ),
+        };
+        let offered = settings.rate.map_or(String::new(), |r| format!(", offered {}", rate(r)));
+        let (name, workers) = (&self.workload, self.workers);
+        let mut line = |label: &str, value: String| {
+            let _ = writeln!(out, "  {label:<14}{value}");
+        };
+        line(
+            "run",
+            format!(
+                "{name}: {log}, {}, {workers} workers, {} in flight each{offered}",
+                self.concurrency.word(),
+                self.in_flight
+            ),
+        );
+        let mut loaded = format!("{} rows", exact(self.load.records));
+        if self.load.bytes > 0 {
+            loaded += &format!(", {} of log", bytes(self.load.bytes as f64));
+        }
+        line("load", loaded);
+        line(
+            "acknowledged",
+            format!(
+                "{} in {}: {}  ({} rollbacks, {} conflicts retried)",
+                count(self.acknowledged as f64),
+                time(self.seconds),
+                rate(self.acknowledged_per_s),
+                count(self.rollbacks as f64),
+                count(self.aborts as f64)
+            ),
+        );
+        if let Latency { p50: Some(p50), p99: Some(p99), max: Some(max) } = self.latency_us {
+            let us = |us: f64| time(us * 1e-6);
+            line("latency", format!("p50 {}, p99 {}, max {}", us(p50), us(p99), us(max)));
+        }
+        if self.record.is_some() {
+            let each = self
+                .log_bytes_per_transaction
+                .map_or(String::new(), |each| format!(": {} per transaction", bytes(each)));
+            line(
+                "log",
+                format!(
+                    "{}{each}; {} to the device",
+                    bytes(self.log_bytes as f64),
+                    bytes(self.device_bytes as f64)
+                ),
+            );
+        }
+        self.recovery_text(&mut line);
+        if let Some(consistent) = self.consistent {
+            line("conditions", if consistent { "hold" } else { "VIOLATED" }.to_string());
+        }
+        if settings.device == DeviceKind::Memory && self.record.is_some() {
+            line("note", "the log is in shared memory: not durable".to_string());
+        }
+        out
+    }
+
+    fn recovery_text(&self, line: &mut impl FnMut(&str, String)) {
+        let Recovery { seconds: Some(seconds), .. } = self.recovery else { return };
+        let r = &self.recovery;
+        line(
+            "recovery",
+            format!(
+                "{} on {} threads, of which {} for the load; {} transactions, {}: {}",
+                time(seconds),
+                r.threads.unwrap_or(0),
+                time(r.image_seconds.unwrap_or(0.0)),
+                count(r.records.unwrap_or(0) as f64),
+                bytes(r.bytes.unwrap_or(0) as f64),
+                rate(r.records_per_s.unwrap_or(0.0)),
+            ),
+        );
+        let same = r.state_matches == Some(true);
+        line("state", if same { "matches the one before" } else { "DIFFERS" }.to_string());
+    }
+}

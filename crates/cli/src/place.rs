@@ -1,0 +1,100 @@
+//! Where a command keeps its log: the directories it was given, or a temporary one.
+
+use crate::failure::Failure;
+use crate::words::words;
+use hyades_platform::device::{Device, FileDevice, MemoryDevice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+words! {
+    /// What the log is on.
+    DeviceKind("device") {
+        /// Files, synced.
+        File = "file",
+        /// Shared memory; not durable.
+        Memory = "memory",
+    }
+}
+
+impl DeviceKind {
+    /// The device.
+    pub fn open(self) -> Arc<dyn Device> {
+        match self {
+            DeviceKind::File => FileDevice::shared(),
+            DeviceKind::Memory => MemoryDevice::shared(),
+        }
+    }
+}
+
+/// Directories for a log. A temporary one goes with this value.
+pub struct Place {
+    /// The directories.
+    pub dirs: Vec<PathBuf>,
+    /// Held for its effect on drop.
+    temporary: Option<TempDir>,
+}
+
+impl Place {
+    /// The given directories, which must not hold anything yet; a temporary one if none is given.
+    ///
+    /// # Errors
+    /// Usage: a directory is not empty. A temporary one could not be made.
+    pub fn new(given: &[PathBuf], device: DeviceKind) -> Result<Place, Failure> {
+        if given.is_empty() {
+            let root = match device {
+                DeviceKind::File => std::env::temp_dir(),
+                DeviceKind::Memory => PathBuf::from(MemoryDevice::ROOT),
+            };
+            return Place::temporary(&root);
+        }
+        for dir in given {
+            if !is_empty(dir)? {
+                return Err(Failure::Usage(format!(
+                    "{} is not empty: give a --log-dir that is empty or does not exist",
+                    dir.display()
+                )));
+            }
+        }
+        Ok(Place { dirs: given.to_vec(), temporary: None })
+    }
+
+    /// A temporary directory under `root`.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn temporary(root: &Path) -> Result<Place, Failure> {
+        let made = tempfile::Builder::new().prefix("hyades-").tempdir_in(root);
+        let what = format!("cannot make a temporary directory in {}", root.display());
+        let temporary = made.map_err(Failure::doing(what))?;
+        Ok(Place { dirs: vec![temporary.path().join("log")], temporary: Some(temporary) })
+    }
+
+    /// Whether the log goes away at the end.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+}
+
+fn is_empty(dir: &Path) -> Result<bool, Failure> {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(Failure::Usage(format!(
+            "{} cannot be used as a log directory ({error}): give one that can be written to",
+            dir.display()
+        ))),
+    }
+}
+
+/// The bytes of all files below a directory.
+pub fn size_of(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => size_of(&entry.path()),
+            _ => entry.metadata().map_or(0, |m| m.len()),
+        })
+        .sum()
+}
