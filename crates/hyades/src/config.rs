@@ -72,6 +72,9 @@ pub struct LogSettings {
     pub delta_bytes: u64,
 }
 
+/// Who is told how recovery goes.
+pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
+
 /// Describes and opens a database, see [`Database::builder`].
 pub struct Builder {
     pub(crate) protocol: Protocol,
@@ -82,7 +85,7 @@ pub struct Builder {
     pub(crate) procedures: Vec<Procedure>,
     pub(crate) recovery_threads: usize,
     pub(crate) replay: Replay,
-    pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    pub(crate) progress: Option<Arc<Tell>>,
 }
 
 impl Default for Builder {
