@@ -102,7 +102,7 @@ impl Default for Builder {
                 segment_bytes: 64 << 20,
                 flush_interval: None,
                 flush_fill_bytes: None,
-                anchor_interval_bytes: 256 << 10,
+                anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
             },
             tables: Vec::new(),

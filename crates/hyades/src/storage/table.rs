@@ -473,8 +473,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
-        let unlinked =
-            self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
+        let unlinked = self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
         let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);

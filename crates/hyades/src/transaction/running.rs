@@ -22,8 +22,7 @@ type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
 type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 
 /// What a scan calls for each row, with the key of the entry that led to it.
-type VisitRow<'v, 's, P> =
-    dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+type VisitRow<'v, 's, P> = dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
 
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     engine: &'s Engine<P>,
