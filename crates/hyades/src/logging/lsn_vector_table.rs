@@ -288,17 +288,6 @@ impl LsnVectorTable {
         vector.iter().zip(&self.cold).all(|(lsn, cold)| *lsn <= cold.load(Ordering::Acquire))
     }
 
-    /// Whether the row's vectors are no more than an absent entry means: the cold vector.
-    pub fn is_forgotten(&self, row: &Reference) -> bool {
-        match self.find(row.load(Ordering::Acquire)) {
-            None => true,
-            Some(mut slot) => {
-                let (write, read) = slot.vectors();
-                self.is_cold(write) && self.is_cold(read)
-            }
-        }
-    }
-
     /// Copies the cold vector.
     #[inline]
     pub fn load_cold(&self, out: &mut [u64]) {

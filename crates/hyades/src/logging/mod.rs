@@ -77,8 +77,6 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// `to` must be at least what `from` is: a leaf was split or merged, a key was put into a gap, a
     /// tombstone left one.
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp);
-    /// Whether the row remembers no more than an absent entry means.
-    fn is_forgotten(&self, row: &Self::RowStamp) -> bool;
 
     /// What must be durable before the transaction is answered: its own frame, if it has one, and
     /// all that it depends on.

@@ -30,10 +30,6 @@ impl LoggingProtocol for Serial {
     fn publish_read(&self, _: &(), _: &mut ()) {}
     fn publish_write(&self, _: &(), _: &mut ()) {}
     fn inherit(&self, _: &(), _: &(), _: &mut ()) {}
-    fn is_forgotten(&self, _: &()) -> bool {
-        true
-    }
-
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
         Needs::from_slice(&[(0, lsn)])

@@ -214,10 +214,6 @@ impl LoggingProtocol for Taurus {
         self.table.give_back(txn.ring);
     }
 
-    fn is_forgotten(&self, row: &Reference) -> bool {
-        self.table.is_forgotten(row)
-    }
-
     /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
     /// so cold rows add nothing.
     fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
