@@ -11,6 +11,7 @@ mod engine;
 mod error;
 mod garbage;
 mod logging;
+mod opening;
 mod recovery;
 mod session;
 mod storage;

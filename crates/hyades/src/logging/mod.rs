@@ -14,7 +14,8 @@ pub(crate) mod supported;
 pub(crate) mod taurus;
 pub(crate) mod unstamped;
 
-use hyades_wal::{Lsn, Writer};
+use crate::config::LogSettings;
+use hyades_wal::{Log, Lsn, Writer};
 use smallvec::SmallVec;
 
 /// What the frontier has to reach before a transaction may be answered: positions by lane, each lane
@@ -81,4 +82,14 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// What must be durable before the transaction is answered: its own frame, if it has one, and
     /// all that it depends on.
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>) -> Needs;
+}
+
+/// A protocol that has a log to start on.
+pub(crate) trait StartsOnLog: LoggingProtocol {
+    /// Its name in the manifest.
+    const NAME: &'static str;
+    /// Whether its records carry vectors.
+    const VECTORS: bool;
+    /// Starts on a log that has just begun an incarnation; `data_only` if it will hold no commands.
+    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self;
 }
