@@ -7,6 +7,7 @@
 mod bench;
 mod children;
 mod failure;
+mod log;
 mod place;
 mod progress;
 mod units;
@@ -33,6 +34,9 @@ enum Command {
     /// Run a workload and measure it
     #[command(subcommand)]
     Bench(bench::options::Bench),
+    /// Look into a log
+    #[command(subcommand)]
+    Log(log::Log),
     /// The program's own child processes
     #[command(subcommand, hide = true)]
     Hidden(Hidden),
@@ -58,6 +62,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(options),
+        Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
     };
     match result {

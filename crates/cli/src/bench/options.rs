@@ -56,7 +56,7 @@ impl RecordKind {
 }
 
 /// Transactions per worker that may await acknowledgement, unless told otherwise.
-pub const IN_FLIGHT: usize = 4096;
+pub const IN_FLIGHT: usize = 8192;
 
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
