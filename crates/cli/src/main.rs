@@ -6,6 +6,7 @@
 
 mod bench;
 mod children;
+mod demo;
 mod failure;
 mod log;
 mod place;
@@ -31,6 +32,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Kill a running database, recover it, and see that nothing acknowledged is missing
+    Demo(demo::Options),
     /// Run a workload and measure it
     #[command(subcommand)]
     Bench(bench::options::Bench),
@@ -46,6 +49,9 @@ enum Command {
 enum Hidden {
     BenchRun,
     BenchRecover,
+    DemoChild,
+    DemoRecover,
+    DemoCheck,
 }
 
 fn hidden(command: &Hidden) -> Result<bool, Failure> {
@@ -53,6 +59,13 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
         Hidden::BenchRun => {
             children::tell(&bench::run(&children::settings()?)?)?;
             children::crash()
+        }
+        Hidden::DemoChild => demo::child::run(&children::settings()?)?,
+        Hidden::DemoRecover => {
+            children::tell(&demo::check::recover(&children::settings()?, false)?)?;
+        }
+        Hidden::DemoCheck => {
+            children::tell(&demo::check::recover(&children::settings()?, true)?)?;
         }
         Hidden::BenchRecover => children::tell(&bench::recover(&children::settings()?)?)?,
     }
@@ -62,6 +75,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(options),
+        Command::Demo(options) => demo::demo(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
     };

@@ -1,7 +1,5 @@
 //! Sizes, durations and rates: as people write them on a command line, and as they like to read them.
 
-use std::time::Duration;
-
 /// Reads seconds: a plain number, or one with `us`, `ms`, `s` or `m`.
 ///
 /// # Errors
@@ -104,11 +102,6 @@ pub fn exact(value: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// Seconds as a [`Duration`].
-pub fn duration(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds)
 }
 
 #[cfg(test)]
