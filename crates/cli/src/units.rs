@@ -11,14 +11,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         )
     };
     let (number, unit) = split(text);
-    let scale = match unit {
-        "" | "s" => 1.0,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "m" => 60.0,
+    let number = number.parse::<f64>().map_err(|_| wrong())?;
+    let value = match unit {
+        "" | "s" => number,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "m" => number * 60.0,
         _ => return Err(wrong()),
     };
-    let value = number.parse::<f64>().map_err(|_| wrong())? * scale;
     // A year is beyond anything meant, and keeps what is computed from it finite.
     if (0.0..=3.2e7).contains(&value) { Ok(value) } else { Err(wrong()) }
 }

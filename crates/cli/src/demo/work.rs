@@ -35,8 +35,6 @@ impl Size {
 pub struct Work {
     /// Transfers.
     pub bank: Bank,
-    /// How these are set.
-    pub config: bank::Config,
     /// TPC-C.
     pub tpcc: Tpcc,
 }
@@ -51,7 +49,7 @@ impl Work {
             customers: size.customers,
         };
         let tpcc = tpcc::Config { scale, ..tpcc::Config::new(size.warehouses) };
-        Work { bank: Bank::new(config), config, tpcc: Tpcc::new(tpcc) }
+        Work { bank: Bank::new(config), tpcc: Tpcc::new(tpcc) }
     }
 
     /// Declares both.
