@@ -72,6 +72,9 @@ pub struct LogSettings {
     pub delta_bytes: u64,
 }
 
+/// Who is told how recovery goes.
+pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
+
 /// Describes and opens a database, see [`Database::builder`].
 pub struct Builder {
     pub(crate) protocol: Protocol,
@@ -82,7 +85,7 @@ pub struct Builder {
     pub(crate) procedures: Vec<Procedure>,
     pub(crate) recovery_threads: usize,
     pub(crate) replay: Replay,
-    pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    pub(crate) progress: Option<Arc<Tell>>,
 }
 
 impl Default for Builder {
@@ -99,7 +102,7 @@ impl Default for Builder {
                 segment_bytes: 64 << 20,
                 flush_interval: None,
                 flush_fill_bytes: None,
-                anchor_interval_bytes: 256 << 10,
+                anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
             },
             tables: Vec::new(),

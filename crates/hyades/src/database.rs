@@ -149,6 +149,7 @@ impl Database {
         let inner = self.shared.engine.session()?;
         Ok(Session {
             inner: Some(inner),
+            log: self.shared.log.clone().map(Arc::new),
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
@@ -161,6 +162,7 @@ impl Database {
         let mut session = match idle {
             Some(inner) => Session {
                 inner: Some(inner),
+                log: self.shared.log.clone().map(Arc::new),
                 shared: self.shared.clone(),
                 arguments: Vec::new(),
                 result: Vec::new(),
@@ -305,6 +307,8 @@ impl Drop for Shared {
 /// A thread's way into the database; see [`Database::session`].
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
+    /// For tickets.
+    log: Option<Arc<Log>>,
     shared: Arc<Shared>,
     arguments: Vec<u8>,
     result: Vec<u8>,
@@ -332,7 +336,7 @@ impl Session {
             result = Some(value);
             verdict
         })?;
-        let ticket = Ticket::new(self.shared.log.clone(), needs);
+        let ticket = Ticket::new(self.log.clone(), needs);
         Ok((result.expect("the body ran"), ticket))
     }
 
@@ -379,7 +383,9 @@ impl Session {
         bytes.clear();
         let bytes = postcard::to_extend(arguments, bytes)
             .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let shared = self.shared.clone();
+        let shared = &*self.shared;
+        let inner =
+            self.inner.as_deref_mut().expect("it is taken only when the session is dropped");
         let at = procedure.0 as usize;
         let Some(called) = shared.procedures.get(at) else {
             return Err(Error::Misuse("the procedure belongs to another database".to_string()));
@@ -388,14 +394,14 @@ impl Session {
         let call = Call { log_id: shared.procedure_ids[at], arguments: &bytes };
         let mut value = std::mem::take(&mut self.result);
         let mut outcome = Ok(());
-        let needs = self.inner().run(Some((call, kind)), &mut |tx| {
+        let needs = inner.run(Some((call, kind)), &mut |tx| {
             value.clear();
             outcome = (called.body)(tx, &bytes, &mut value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         });
         self.result = value;
         self.arguments = bytes;
-        Ok((outcome, Ticket::new(self.shared.log.clone(), needs?)))
+        Ok((outcome, Ticket::new(self.log.clone(), needs?)))
     }
 
     /// What the last procedure returned.

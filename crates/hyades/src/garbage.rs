@@ -210,17 +210,12 @@ fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
                 record.read_row(&mut row);
             }
             let true_entry = there && table.secondary_key(at, &row, record.key()) == *key;
-            let swept = if true_entry {
-                Swept::Done
-            } else if is_ripe(engine, record, version)
-                && table.unlink_entry(at, entry, &hooks, |gap| inherit(gap, &record.stamp), guard)
-            {
-                Swept::Done
-            } else {
-                Swept::NotYet
-            };
+            let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+            let done = true_entry
+                || is_ripe(engine, record, version)
+                    && table.unlink_entry(at, entry, &hooks, leave, guard);
             C::unlock_alone(record, version, false);
-            swept
+            if done { Swept::Done } else { Swept::NotYet }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// The promise of a pre-committed transaction: it becomes *acknowledged* once its own record, and
@@ -17,7 +18,8 @@ use std::task::{Context, Poll};
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    log: Option<Log>,
+    /// The session's own reference to the log: counting it up and down stays on the session's core.
+    log: Option<Arc<Log>>,
     needs: Needs,
 }
 
@@ -27,7 +29,7 @@ fn reached(log: &Log, needs: &Needs) -> bool {
 }
 
 impl Ticket {
-    pub(crate) fn new(log: Option<Log>, needs: Needs) -> Self {
+    pub(crate) fn new(log: Option<Arc<Log>>, needs: Needs) -> Self {
         Ticket { log, needs }
     }
 

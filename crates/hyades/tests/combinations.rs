@@ -117,7 +117,8 @@ fn churn(tx: &Transaction<'_>, churn: Churn) -> Result<(), Abort> {
             let savepoint = tx.savepoint();
             tx.delete(ITEMS, id)?;
             let name = format!("temporary {}", churn.seed);
-            let _ = tx.upsert(ITEMS, &[(id + 1).into(), group.into(), name[..].into(), Value::Null])?;
+            let _ =
+                tx.upsert(ITEMS, &[(id + 1).into(), group.into(), name[..].into(), Value::Null])?;
             if rng.bool() {
                 tx.rollback_to(savepoint)?;
             }
@@ -197,7 +198,8 @@ fn open(
     builder.table(Schema::new("history").column("at", Type::I64).column("what", Type::I64));
     let transfer = builder.procedure("transfer", 1, transfer);
     let churn = builder.procedure("churn", 1, churn);
-    let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?} {threads} {replay:?}: {error}"));
+    let db =
+        builder.open(dir).unwrap_or_else(|error| panic!("{c:?} {threads} {replay:?}: {error}"));
     Opened { db, transfer, churn }
 }
 
@@ -308,9 +310,12 @@ fn the_recovered_state_is_the_state_that_was() {
         let before = opened.db.digest();
         device.cut();
         drop(opened);
-        for (threads, replay) in
-            [(1, Replay::Wavefront), (2, Replay::Wavefront), (3, Replay::Pools), (2, Replay::Serial)]
-        {
+        for (threads, replay) in [
+            (1, Replay::Wavefront),
+            (2, Replay::Wavefront),
+            (3, Replay::Pools),
+            (2, Replay::Serial),
+        ] {
             let what = format!("{c:?} recovered by {threads} threads, {replay:?}");
             let again = open(dir.path(), c, None, threads, replay);
             assert_eq!(again.db.digest(), before, "{what}: another state");
@@ -329,8 +334,13 @@ fn acknowledged_is_recovered() {
             let mut acknowledged = Vec::new();
             for crash in 0..3u64 {
                 let device = power_cut(seed * 7 + crash);
-                let opened =
-                    open(dir.path(), c, Some(device.clone()), 1 + crash as usize % 2, Replay::Wavefront);
+                let opened = open(
+                    dir.path(),
+                    c,
+                    Some(device.clone()),
+                    1 + crash as usize % 2,
+                    Replay::Wavefront,
+                );
                 if crash == 0 {
                     populate(&opened);
                 }

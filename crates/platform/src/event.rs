@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A place to sleep until somebody says that a condition may hold.
 #[derive(Debug)]
 pub struct Event {
-    /// How many threads are announced. Written by sleepers, read by notifiers.
+    /// 1 if somebody may be asleep. Set by sleepers; taken by the notifier that wakes them all, so that
+    /// those who come after it until a sleeper is back need no system call.
     sleepers: AtomicU32,
     /// Changes at every notification that found sleepers; the word that the kernel compares.
     sequence: AtomicU32,
@@ -20,7 +21,8 @@ pub struct Event {
 }
 
 /// An announced sleeper. Look at the condition *after* you have this, and only then
-/// [`wait`](Listener::wait); drop it if the condition holds.
+/// [`wait`](Listener::wait); drop it if the condition holds. The announcement of one that is dropped costs
+/// the next notifier a needless wake.
 #[derive(Debug)]
 pub struct Listener<'a> {
     event: &'a Event,
@@ -47,7 +49,7 @@ impl Event {
     /// Announces the calling thread. SeqCst, so that every later SeqCst load of the condition
     /// comes after the announcement in the one total order (the sleeper's half of Dekker).
     pub fn listen(&self) -> Listener<'_> {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.store(1, Ordering::SeqCst);
         // Read before the condition is: a notification after this point changes the sequence, so
         // that the kernel refuses to put us to sleep.
         let seen = self.sequence.load(Ordering::SeqCst);
@@ -78,6 +80,11 @@ impl Event {
 
     #[cold]
     fn wake(&self) {
+        // Another notifier that takes the announcement wakes the same sleepers; who announces itself
+        // later looks at the condition later.
+        if self.sleepers.swap(0, Ordering::SeqCst) == 0 {
+            return;
+        }
         self.sequence.fetch_add(1, Ordering::SeqCst);
         #[cfg(all(not(loom), target_os = "linux"))]
         {
@@ -127,12 +134,5 @@ impl Listener<'_> {
                 loom::thread::yield_now();
             }
         }
-    }
-}
-
-impl Drop for Listener<'_> {
-    fn drop(&mut self) {
-        // Only a hint to notifiers is withdrawn; nothing is published with it.
-        self.event.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 }

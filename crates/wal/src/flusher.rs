@@ -17,12 +17,11 @@ use std::time::Duration;
 /// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers
 /// that wait for room.
 const MAX_BATCH: u64 = 2 << 20;
-/// The longest the flusher lets work collect on a device that needs no waiting for.
-const MAX_NAP: Duration = Duration::from_micros(200);
-/// A device that took less than this for a batch is worth a nap.
-const FAST_DEVICE_NS: u64 = 50_000;
-/// A batch of fewer bytes than this may be somebody's only one: the next is not delayed.
-const NAP_MIN_BYTES: u64 = 4096;
+/// On a device that needs no waiting for, a busy flusher begins a batch no more often than this,
+/// unless somebody waits: it lets work collect rather than take a core from those who produce it.
+const BUSY_SPACING_NS: u64 = 250_000;
+/// A device that took less than this for a batch needs no waiting for.
+const FAST_DEVICE_NS: u64 = 60_000;
 
 /// The segment that is being written.
 struct Current {
@@ -45,6 +44,7 @@ pub(crate) struct Flusher {
     zeros: Vec<u8>,
     idle_since_work: u32,
     flushed_at_ns: u64,
+    batch_began_ns: u64,
 }
 
 impl Flusher {
@@ -71,6 +71,7 @@ impl Flusher {
             zeros,
             idle_since_work: 0,
             flushed_at_ns: 0,
+            batch_began_ns: 0,
         };
         flusher.ask_for_segment();
         flusher
@@ -125,12 +126,14 @@ impl Flusher {
         let started = clock::monotonic_ns();
         let to = self.flush(durable, cut)?;
         let took = clock::monotonic_ns() - started;
+        let busy = started - self.batch_began_ns < 2 * BUSY_SPACING_NS;
+        self.batch_began_ns = started;
         if self.shared.options.flush_interval.is_none()
             && took < FAST_DEVICE_NS
-            && to - durable >= NAP_MIN_BYTES
+            && busy
             && to == cut
         {
-            self.nap(Duration::from_nanos(took * 8).min(MAX_NAP), to);
+            self.nap(Duration::from_nanos(BUSY_SPACING_NS - took), to);
         }
         Ok(())
     }
@@ -228,7 +231,7 @@ impl Flusher {
     /// Lets work collect, unless somebody is in a hurry.
     fn nap(&self, nap: Duration, durable: Lsn) {
         let stream = self.stream();
-        let listener = stream.hurry.listen();
+        let listener = self.shared.frontier.nap_event(self.lane).listen();
         if stream.order.log_lsn() - durable < stream.ring.size() / 2
             && self.shared.frontier.poisoned().is_none()
             && !self.shared.closing.load(Ordering::SeqCst)

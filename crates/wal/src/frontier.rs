@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::error::Poisoned;
 use crate::lsn_vector;
+use hyades_platform::event::Event;
 use hyades_platform::sync::Padded;
 use hyades_platform::watermark::Watermark;
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ struct Lane {
     /// read by the flusher without it.
     lowest: AtomicU64,
     parked: Mutex<Parked>,
+    /// Where the flusher naps while it lets work collect; woken by those who wait for it.
+    hurry: Event,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +75,7 @@ impl Frontier {
                 mark: AtomicU64::new(0),
                 lowest: AtomicU64::new(u64::MAX),
                 parked: Mutex::default(),
+                hurry: Event::new(),
             })
         };
         Self { lanes: starts.iter().map(lane).collect(), poison: Poison::default() }
@@ -121,7 +125,11 @@ impl Frontier {
     /// The log stopped before.
     pub fn wait(&self, stream: usize, lsn: Lsn) -> Result<(), Poisoned> {
         let durable = &self.lanes[stream].durable;
-        if durable.get() >= lsn || durable.wait_at_least(lsn, || self.poison.is_set()) {
+        if durable.get() >= lsn {
+            return Ok(());
+        }
+        self.hurry(stream);
+        if durable.wait_at_least(lsn, || self.poison.is_set()) {
             return Ok(());
         }
         match self.poison.get() {
@@ -144,11 +152,22 @@ impl Frontier {
             // round).
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
         }
+        self.hurry(stream);
         if lane.durable.get_ordered() >= lsn {
             self.wake_up_to(stream, lane.durable.get());
         } else if self.poison.is_set() {
             self.wake_up_to(stream, u64::MAX);
         }
+    }
+
+    /// Somebody waits for the stream: its flusher is not to let more work collect.
+    pub(crate) fn hurry(&self, stream: usize) {
+        self.lanes[stream].hurry.notify();
+    }
+
+    /// Where the flusher naps.
+    pub(crate) fn nap_event(&self, stream: usize) -> &Event {
+        &self.lanes[stream].hurry
     }
 
     /// How many wakers are parked at a stream.

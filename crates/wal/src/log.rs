@@ -101,7 +101,6 @@ impl Log {
             ring: Ring::new(options.buffer_bytes),
             seed: frame::seed(&uuid, l.stream, incarnation),
             wake: Event::new(),
-            hurry: Event::new(),
             published: starts.iter().map(|&s| AtomicU64::new(s)).collect(),
             anchors: Mutex::new(VecDeque::from([(starts[lane], starts.clone())])),
             heartbeat: AtomicU64::new(0),
@@ -144,6 +143,12 @@ impl Log {
     /// The largest payload of a frame, in bytes.
     pub fn max_payload(&self) -> usize {
         self.handle.shared.max_payload
+    }
+
+    /// The stream's published anchor, lane by lane; see [`anchor`](Self::anchor). Load with Acquire.
+    #[inline]
+    pub fn anchors(&self, stream: usize) -> &[AtomicU64] {
+        &self.handle.shared.streams[stream].published
     }
 
     /// A lane of the stream's published anchor, for [`compress::encode`](crate::compress::encode).
@@ -214,7 +219,7 @@ impl Log {
     pub fn flush(&self) -> Result<(), Poisoned> {
         for stream in 0..self.streams() {
             let target = self.next_lsn(stream);
-            self.handle.shared.streams[stream].hurry.notify();
+            self.handle.shared.frontier.hurry(stream);
             self.frontier().wait(stream, target)?;
         }
         Ok(())
@@ -253,7 +258,7 @@ impl Log {
         let handle = &self.handle;
         handle.shared.closing.store(true, Ordering::SeqCst);
         for stream in &handle.shared.streams {
-            stream.hurry.notify();
+            handle.shared.frontier.hurry(stream.lane);
         }
         self.flush()?;
         handle.shared.frontier.stop("it was closed");
@@ -305,7 +310,7 @@ impl Handle {
     fn join(&self) -> Running {
         for stream in &self.shared.streams {
             stream.wake.notify();
-            stream.hurry.notify();
+            self.shared.frontier.hurry(stream.lane);
         }
         let mut running = std::mem::take(&mut *locked(&self.running));
         // The preparer ends when nobody can ask it any more.

@@ -68,8 +68,6 @@ pub(crate) struct Stream {
     /// and the flusher's load of it are SeqCst, so that a writer's look for sleepers after it is
     /// one load.
     pub(crate) wake: Event,
-    /// Where the flusher naps while it lets work collect; woken only by those in a hurry.
-    pub(crate) hurry: Event,
     /// The published anchor, lane by lane. Written by the flusher (Release) after the anchor frame
     /// got its place, read by writers (Acquire) before theirs: a writer that sees a lane's value
     /// gets a place behind an anchor with at least this value. Each lane is compared on its own

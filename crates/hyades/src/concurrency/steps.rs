@@ -182,7 +182,10 @@ impl Reserved<'_> {
 /// Raises the read stamps of everything that a command read, before it validates.
 pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
     for (record, _) in &state.reads {
-        engine.protocol.publish_read(&record.stamp, state.stamp);
+        // What is written as well will take the write stamp, which stands above.
+        if state.own_write(record).is_none() {
+            engine.protocol.publish_read(&record.stamp, state.stamp);
+        }
     }
     for (record, _) in &state.held {
         // A row locked for writing may in the end not be written: it was read all the same.

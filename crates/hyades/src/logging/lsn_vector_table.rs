@@ -361,7 +361,7 @@ mod tests {
             }
             join(&mut had[at].1, &vector);
             if step % 50 == 0 {
-                table.raise_cold(&vec![step - 40; 3]);
+                table.raise_cold(&[step - 40; 3]);
             }
             let look = rng.usize(0..rows.len());
             let (write, both) = fold(&table, &rows[look]);

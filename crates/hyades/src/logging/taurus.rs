@@ -176,7 +176,8 @@ impl LoggingProtocol for Taurus {
         if command {
             join(&mut txn.validity, &txn.order);
         }
-        let anchor = |lane| self.log.anchor(stream, lane);
+        let anchors = self.log.anchors(stream);
+        let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
         compress::encode(out, &txn.validity, anchor);
         if self.commands && !command {
             compress::encode(out, &txn.order, anchor);

@@ -182,6 +182,13 @@ pub(crate) enum Placed<'g, S> {
     Exists(&'g Record<S>),
 }
 
+/// An index entry with the gap that it lies in, or with how its coming changed the gap.
+pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
+
+/// What a scan of a primary index calls, gap by gap.
+pub(crate) type VisitGap<'v, 'g, S> =
+    dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
+
 /// Splits and merges of leaves, as the logging protocol wants them.
 pub(crate) struct Inherit<F>(pub F);
 
@@ -423,7 +430,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         record: &'g Record<S>,
         hooks: &impl GapHooks<S>,
         guard: &'g Guard,
-    ) -> Result<(&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, S>>), Abort> {
+    ) -> Result<Linked<'g, S>, Abort> {
         // Counted first, then looked: whoever takes a record out marks it dead first, then counts.
         record.entries.fetch_add(1, Ordering::SeqCst);
         if record.word.load(Ordering::SeqCst) & word::DEAD != 0 {
@@ -466,8 +473,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
-        let unlinked =
-            self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
+        let unlinked = self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
         let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);
@@ -486,7 +492,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         upper: Bound<&[u8]>,
         descending: bool,
         guard: &'g Guard,
-        visit: &mut dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()>,
+        visit: &mut VisitGap<'_, 'g, S>,
     ) -> Result<(), Abort> {
         let Primary::Ordered(tree) = &self.primary else { return Err(Abort::UnknownHandle) };
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {

@@ -21,6 +21,9 @@ use std::ops::{Bound, ControlFlow};
 type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
 type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 
+/// What a scan calls for each row, with the key of the entry that led to it.
+type VisitRow<'v, 's, P> = dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     engine: &'s Engine<P>,
     state: RefCell<State<'s, P>>,
@@ -251,7 +254,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         index: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         descending: bool,
-        visit: &mut dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()>,
+        visit: &mut VisitRow<'_, 's, P>,
     ) {
         let guard = state.guard;
         let tree = &data.secondaries[index].tree;
