@@ -137,7 +137,7 @@ fn listen(pipe: ChildStdout, file: File, entries: &AtomicU64) -> io::Result<Hear
     journal::read_all(pipe, |entry: Entry| {
         let count = entries.fetch_add(1, Ordering::Relaxed);
         // The clock is looked at now and then only.
-        if count % 64 == 0 {
+        if count.is_multiple_of(64) {
             last = Instant::now();
             first.get_or_insert(last);
         }
