@@ -1,4 +1,5 @@
-//! Sizes, durations and rates: as people write them on a command line, and as they like to read them.
+//! Sizes, durations and rates: as people write them on a command line, and as they like to read
+//! them.
 
 /// Reads seconds: a plain number, or one with `us`, `ms`, `s` or `m`.
 ///

@@ -154,14 +154,14 @@ impl Inspected<'_> {
         self.head.command
     }
 
-    /// The positions that must be there for the transaction to count, by lane, its own excepted; empty
-    /// where records carry no vectors.
+    /// The positions that must be there for the transaction to count, by lane, its own excepted;
+    /// empty where records carry no vectors.
     pub fn validity(&self) -> &[Lsn] {
         self.validity
     }
 
-    /// The positions that replay waits for, by lane: everything up to them. Empty where it waits for
-    /// none, or goes by the stream's order.
+    /// The positions that replay waits for, by lane: everything up to them. Empty where it waits
+    /// for none, or goes by the stream's order.
     pub fn order(&self) -> &[Lsn] {
         self.order
     }
@@ -184,8 +184,8 @@ impl Inspected<'_> {
         let content = if self.head.command { self.command() } else { self.rows() };
         content.ok_or_else(|| {
             Error::Recovery(format!(
-                "the record at Lsn {} of log stream {} does not fit the log's catalogue, though its \
-                 checksum is right: it was written by another version of Hyades",
+                "the record at Lsn {} of log stream {} does not fit the log's catalogue, though \
+                 its checksum is right: it was written by another version of Hyades",
                 self.place.1, self.place.0
             ))
         })

@@ -31,7 +31,8 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         Medium::Files => Work::files(),
         Medium::PowerCut { lying } => Arc::new(PowerCutDevice::new(PowerCutOptions {
             seed: settings.seed,
-            // A lie beside torn sectors shows at once: recovery refuses. Alone it loses transactions.
+            // A lie beside torn sectors shows at once, recovery refuses; alone it loses
+            // transactions.
             early_sectors: if lying { 0.0 } else { EARLY_SECTORS },
             lying_sync: lying,
         })),

@@ -1,4 +1,5 @@
-//! How parallel replay can be: the work, over the longest chain of records that wait for each other.
+//! How parallel replay can be: the work, over the longest chain of records that wait for each
+//! other.
 //!
 //! A vector's entry means all of a stream up to a position, and the same is meant here. Chains may
 //! therefore be longer than those of rows that really were read and written; those are not in the
