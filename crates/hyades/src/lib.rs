@@ -10,6 +10,7 @@ mod digest;
 mod engine;
 mod error;
 mod garbage;
+pub mod inspect;
 mod logging;
 mod opening;
 mod recovery;
