@@ -172,8 +172,11 @@ impl LsnVectorTable {
         write: &mut [u64],
         both: Option<&mut [u64]>,
     ) -> Option<u32> {
-        // Acquire: pairs with the Release that published the reference; its slot is filled.
-        let mut slot = self.find(row.load(Ordering::Acquire))?;
+        // Acquire half: pairs with the Release that published the reference; its slot is filled.
+        // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
+        // here comes before the fence of a reader that published one, which will see the lock
+        // (docs/protocols.md, E4).
+        let mut slot = self.find(row.load(Ordering::SeqCst))?;
         let depth = slot.chunk.depths[slot.at].load(Ordering::Relaxed);
         let (written, read) = slot.vectors();
         join(write, written);
