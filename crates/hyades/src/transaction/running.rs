@@ -101,7 +101,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
-    /// The record under `key`, put there if there is none, intended for writing. Returns whether its
+    /// The record under `key`, put there with room for a row if there is none, intended for writing. Returns whether its
     /// row is there.
     fn claim(
         &self,
@@ -109,11 +109,12 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
-        row_bytes: usize,
+        (row_bytes, likely_new): (usize, bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
-        let found = match data.find(key, state.guard) {
-            Lookup::Found(record) => Placed::Exists(record),
-            Lookup::Missing(_) => {
+        let found = if likely_new { None } else { Some(data.find(key, state.guard)) };
+        let found = match found {
+            Some(Lookup::Found(record)) => Placed::Exists(record),
+            _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
                 data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, state.guard)
@@ -269,7 +270,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let (bytes, key, id) = self.encode(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, bytes.len())?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.0, index: None });
             }
@@ -287,7 +288,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let (bytes, key, _) = self.encode(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, bytes.len())?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
             } else {
