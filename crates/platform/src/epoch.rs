@@ -6,9 +6,9 @@ use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An epoch is a number of 36 bits: at one per millisecond, two years of *busy* time; at the usual
-/// 40 ms, eighty.
-pub const MAX_EPOCH: u64 = (1 << 36) - 1;
+/// An epoch is a number of 34 bits, which is what a version word has room for beside a sequence
+/// number and its flags: at one in 10 milliseconds, five years of *busy* time.
+pub const MAX_EPOCH: u64 = (1 << 34) - 1;
 
 /// The global epoch counter of one database.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Epoch {
 impl Epoch {
     /// A counter that starts at `first`.
     pub fn new(first: u64) -> Self {
-        assert!(first <= MAX_EPOCH, "epoch {first} has more than 36 bits");
+        assert!(first <= MAX_EPOCH, "epoch {first} has more than 34 bits");
         Self {
             current: AtomicU64::new(first),
             advanced_at_ns: AtomicU64::new(clock::monotonic_ns()),
@@ -39,7 +39,7 @@ impl Epoch {
     /// Advances by one and returns the new epoch.
     pub fn advance(&self) -> u64 {
         let next = self.current.fetch_add(1, Ordering::SeqCst) + 1;
-        assert!(next <= MAX_EPOCH, "the epochs of 36 bits are used up");
+        assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
         next
     }
 

@@ -7,7 +7,7 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::lsn_vector::LsnVector;
-use crate::manifest::{MANIFEST, Manifest, Marker};
+use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker};
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
@@ -220,29 +220,38 @@ impl Recovering {
     /// [`Error::Corrupt`] if something durable says that a stream was durable beyond the end of its
     /// valid prefix; [`Error::Invalid`] if a reader is missing or was not read to its end.
     pub fn verdict(&self, ends: &[ReaderEnd]) -> Result<Verdict, Error> {
-        let mut verdict = Verdict { ends: Vec::new() };
-        for incarnation in &self.manifest.incarnations {
-            let number = incarnation.number;
-            let mut lanes = Vec::new();
-            for dimension in 0..incarnation.dims.len() {
-                let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
-                lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
-                    Error::Invalid(format!(
-                        "the reader of incarnation {number}, stream {dimension} was not read to \
-                         its end"
-                    ))
-                })?);
-            }
-            let mut proven = Vec::new();
-            for (dimension, lane) in lanes.iter().enumerate() {
-                let recorded = incarnation.dims[dimension].end;
-                proven.push(judge(&lanes, lane, recorded, &self.manifest_dir)?);
-            }
-            let ends: Vec<Lsn> = lanes.iter().map(|l| l.valid_to).collect();
-            let ends = LsnVector::from_slice(&ends);
-            verdict.ends.push(IncarnationEnd { incarnation: number, ends, proven });
+        let incarnations = self.manifest.incarnations.iter();
+        let ends = incarnations.map(|incarnation| self.judge_incarnation(incarnation, ends));
+        Ok(Verdict { ends: ends.collect::<Result<_, _>>()? })
+    }
+
+    /// The verdict on one incarnation, for whoever wants to know that it is whole before going on to
+    /// the next.
+    ///
+    /// # Errors
+    /// As [`verdict`](Self::verdict).
+    pub fn judge_incarnation(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<IncarnationEnd, Error> {
+        let number = incarnation.number;
+        let mut lanes = Vec::new();
+        for dimension in 0..incarnation.dims.len() {
+            let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
+            lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
+                Error::Invalid(format!(
+                    "the reader of incarnation {number}, stream {dimension} was not read to its end"
+                ))
+            })?);
         }
-        Ok(verdict)
+        let mut proven = Vec::new();
+        for (dimension, lane) in lanes.iter().enumerate() {
+            let recorded = incarnation.dims[dimension].end;
+            proven.push(judge(&lanes, lane, recorded, &self.manifest_dir)?);
+        }
+        let ends: Vec<Lsn> = lanes.iter().map(|l| l.valid_to).collect();
+        Ok(IncarnationEnd { incarnation: number, ends: LsnVector::from_slice(&ends), proven })
     }
 }
 

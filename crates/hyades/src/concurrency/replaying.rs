@@ -57,9 +57,26 @@ impl ConcurrencyControl for Replaying {
 
     fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}
 
+    /// Waits for another holder: locks are held shortly at replay, and none while taking another.
+    /// `None` only if the record is dead.
     fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
-        let version = record.word.load(Ordering::Acquire);
-        (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
+        let mut looks = 0u32;
+        loop {
+            let version = record.word.load(Ordering::Acquire);
+            if version & word::DEAD != 0 {
+                return None;
+            }
+            if version & word::LOCKED == 0 && record.try_lock(version) {
+                return Some(version);
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) {
+                // The holder may have lost its processor.
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {

@@ -172,8 +172,11 @@ impl LsnVectorTable {
         write: &mut [u64],
         both: Option<&mut [u64]>,
     ) -> Option<u32> {
-        // Acquire: pairs with the Release that published the reference; its slot is filled.
-        let mut slot = self.find(row.load(Ordering::Acquire))?;
+        // Acquire half: pairs with the Release that published the reference; its slot is filled.
+        // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
+        // here comes before the fence of a reader that published one, which will see the lock
+        // (docs/protocols.md, E4).
+        let mut slot = self.find(row.load(Ordering::SeqCst))?;
         let depth = slot.chunk.depths[slot.at].load(Ordering::Relaxed);
         let (written, read) = slot.vectors();
         join(write, written);
@@ -286,17 +289,6 @@ impl LsnVectorTable {
     fn is_cold(&self, vector: &[u64]) -> bool {
         // Acquire: a slot's new generation (Release) is published after these loads.
         vector.iter().zip(&self.cold).all(|(lsn, cold)| *lsn <= cold.load(Ordering::Acquire))
-    }
-
-    /// Whether the row's vectors are no more than an absent entry means: the cold vector.
-    pub fn is_forgotten(&self, row: &Reference) -> bool {
-        match self.find(row.load(Ordering::Acquire)) {
-            None => true,
-            Some(mut slot) => {
-                let (write, read) = slot.vectors();
-                self.is_cold(write) && self.is_cold(read)
-            }
-        }
     }
 
     /// Copies the cold vector.

@@ -133,20 +133,21 @@ impl Applier {
         guard: &Guard,
     ) {
         let table = &replay.engine.tables[at];
-        let record = match table.find(key, guard) {
-            Lookup::Found(record) => record,
-            Lookup::Missing(_) => {
-                let row_bytes = if let Change::Put(row) = change { row.len() } else { 0 };
-                match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, guard) {
-                    Placed::New(record, _) | Placed::Exists(record) => record,
+        // Another thread may be applying another version of the same row, or taking a dead record
+        // out of its index: then the key is looked up again.
+        let (record, version) = loop {
+            let record = match table.find(key, guard) {
+                Lookup::Found(record) => record,
+                Lookup::Missing(_) => {
+                    let row_bytes = if let Change::Put(row) = change { row.len() } else { 0 };
+                    match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, guard) {
+                        Placed::New(record, _) | Placed::Exists(record) => record,
+                    }
                 }
-            }
-        };
-        // Another thread may be applying another version of the same row.
-        let version = loop {
+            };
             match Replaying::try_lock_alone(record) {
-                Some(version) => break version,
-                None => std::hint::spin_loop(),
+                Some(version) => break (record, version),
+                None => std::thread::yield_now(),
             }
         };
         let current = word::tid(version);

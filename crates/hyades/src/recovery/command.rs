@@ -8,12 +8,14 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::record::Head;
 use crate::logging::unstamped::Unstamped;
+use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIds, State};
 use bumpalo::Bump;
+use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
 use hyades_wal::Lsn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,8 +98,20 @@ impl CommandRunner {
         if Replaying::commit(&replay.engine, &mut state, &mut appender).is_err() {
             return stop(name() + " met a conflict, which replay has none of");
         }
-        // What it leaves behind goes at once: the next transaction on these rows may follow as soon as
-        // this one counts as replayed.
+        // A row that it put in place and took back was only read: another command that does the same
+        // may be running now, so the record stays where it is until the end.
+        if state.rolled_back {
+            let mut absent = replay.absent.lock().expect("no holder panics");
+            for (table, record) in
+                std::mem::replace(&mut state.placed, ArenaVec::new_in(&self.arena))
+            {
+                if state.own_write(record).is_none() {
+                    absent.push((table, KeyBytes::from_slice(record.key())));
+                }
+            }
+        }
+        // What else it leaves behind goes at once: the next transaction on these rows may follow as
+        // soon as this one counts as replayed.
         self.garbage.collect_from(&replay.engine.tables, &state, true);
         drop(state);
         if !self.garbage.is_empty() {

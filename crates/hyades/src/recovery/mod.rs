@@ -11,7 +11,9 @@ pub(crate) mod catalogue;
 pub(crate) mod command;
 pub(crate) mod decode;
 pub(crate) mod finish;
+pub(crate) mod hands;
 pub(crate) mod last_writer_wins;
+pub(crate) mod pools;
 pub(crate) mod wavefront;
 
 use crate::config::Replay as ReplayKind;
@@ -178,8 +180,11 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             let shape = decode::Shape::of(incarnation, streams);
             let result = if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
+            } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
+                pools::replay(&replay, lanes, shape, plan.threads)
             } else {
-                let serial = plan.kind == ReplayKind::Serial || plan.threads == 1;
+                // A log without vectors has one order, that of its stream.
+                let serial = plan.kind == ReplayKind::Serial || !shape.has_vectors();
                 let threads = if serial { 1 } else { plan.threads };
                 wavefront::replay(&replay, lanes, shape, threads)
             };
@@ -190,6 +195,8 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             return Err(error);
         }
         ends.extend(result?);
+        // Damage is named as such, before what it took away lets the next incarnation's commands fail.
+        recovering.judge_incarnation(incarnation, &ends)?;
         let counts = &replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);

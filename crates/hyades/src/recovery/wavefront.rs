@@ -16,9 +16,8 @@
 //! run. So neither a bound on parked records nor running lanes strictly in order can block.
 
 use super::Replay;
-use super::apply::{Applier, count};
-use super::command::CommandRunner;
 use super::decode::{Decoded, Decoder, Shape};
+use super::hands::Hands;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
@@ -112,15 +111,6 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
     bell_lock: Mutex<()>,
 }
 
-/// What one thread works with.
-struct Hands {
-    applier: Applier,
-    runner: CommandRunner,
-    records: u64,
-    dead: u64,
-    bytes: u64,
-}
-
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
@@ -189,13 +179,7 @@ impl Lane {
 
 impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
-        let mut hands = Hands {
-            applier: Applier::default(),
-            runner: CommandRunner::new(),
-            records: 0,
-            dead: 0,
-            bytes: 0,
-        };
+        let mut hands = Hands::new();
         let mut idle = 0;
         while !self.replay.has_failed() {
             if let Some(record) = self.next_ready() {
@@ -482,38 +466,5 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         };
         self.raise(record.lane, to);
         Ok(())
-    }
-}
-
-impl Hands {
-    fn run<S: Default + Send + Sync + 'static>(
-        &mut self,
-        replay: &Replay<S>,
-        head: &Head,
-        body: &[u8],
-        place: (u32, Lsn),
-    ) -> Result<(), Error> {
-        count(replay, head);
-        let guard = crossbeam_epoch::pin();
-        if head.command {
-            self.runner.run(replay, head, body, place, &guard)?;
-        } else {
-            self.applier.apply(replay, head, body, &guard)?;
-        }
-        self.records += 1;
-        if self.records == 256 {
-            self.report(replay);
-        }
-        Ok(())
-    }
-
-    /// Adds what was done to the shared counters.
-    fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &Replay<S>) {
-        let add = |counter: &AtomicU64, n: &mut u64| {
-            counter.fetch_add(std::mem::take(n), Ordering::Relaxed);
-        };
-        add(&replay.counts.records, &mut self.records);
-        add(&replay.counts.dead, &mut self.dead);
-        add(&replay.counts.bytes, &mut self.bytes);
     }
 }

@@ -1,0 +1,62 @@
+//! What one thread of an ordered replay works with.
+
+use super::Replay;
+use super::apply::{Applier, count};
+use super::command::CommandRunner;
+use crate::error::Error;
+use crate::logging::record::Head;
+use hyades_wal::Lsn;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs records, and counts them in batches.
+pub(crate) struct Hands {
+    pub applier: Applier,
+    runner: CommandRunner,
+    records: u64,
+    pub dead: u64,
+    pub bytes: u64,
+}
+
+impl Hands {
+    pub fn new() -> Self {
+        Hands {
+            applier: Applier::default(),
+            runner: CommandRunner::new(),
+            records: 0,
+            dead: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Runs a live record that everything it must follow precedes. `place` is its stream and start.
+    pub fn run<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        head: &Head,
+        body: &[u8],
+        place: (u32, Lsn),
+    ) -> Result<(), Error> {
+        count(replay, head);
+        let guard = crossbeam_epoch::pin();
+        if head.command {
+            self.runner.run(replay, head, body, place, &guard)?;
+        } else {
+            self.applier.apply(replay, head, body, &guard)?;
+        }
+        self.records += 1;
+        if self.records == 256 {
+            self.report(replay);
+        }
+        Ok(())
+    }
+
+    /// Adds what was done to the shared counters.
+    pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &Replay<S>) {
+        let add = |counter: &AtomicU64, n: &mut u64| {
+            counter.fetch_add(std::mem::take(n), Ordering::Relaxed);
+        };
+        add(&replay.counts.records, &mut self.records);
+        add(&replay.counts.dead, &mut self.dead);
+        add(&replay.counts.bytes, &mut self.bytes);
+    }
+}

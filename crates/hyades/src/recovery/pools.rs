@@ -1,0 +1,336 @@
+//! Replay from pools (Taurus, section 3.3, algorithms 3 and 4), for comparison with the wavefront.
+//!
+//! Each stream has a *pool*: records that were decoded and not yet replayed, split into queues. A
+//! worker looks through the pools, back and forth, for a record whose vector RLV covers, takes it
+//! out, replays it, and then raises its stream's lane of RLV. A worker that finds none decodes on
+//! some stream: it is that stream's log manager for the while.
+//!
+//! Where this departs from the printed algorithms, docs/protocols.md says why:
+//!
+//! - E1: a record is judged alone. One that needs more than a stream has is dead; the stream goes on.
+//! - E2: anchors, padding, parts and dead records count: RLV reaches the end of every stream.
+//! - E3: a record is live once RLV covers it, and dead only once the end of a stream is known.
+//! - E5: RLV is the lowest start over the heads of the pool *and everything in flight*, since a
+//!   record that was taken out is not replayed yet.
+//! - E6: the pool's maxLSN is read before the pool is looked at, and raised after a record was put in.
+//!
+//! Progress: of all unresolved records take the one whose frame was reserved first. All that it
+//! follows, and all before it in its stream, is resolved; so it is in flight, or at the head of its
+//! queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may be
+//! bounded.
+
+use super::Replay;
+use super::decode::{Decoder, Shape};
+use super::hands::Hands;
+use crate::error::Error;
+use crate::logging::admits;
+use crate::logging::record::Head;
+use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Queues of a pool; records go to them in turn (section 3.3, "we partition each pool").
+const QUEUES: usize = 4;
+
+/// A pool takes no more records than this.
+const POOL_RECORDS: usize = 2048;
+
+/// A worker looks at so many records of a queue, from its head, before it goes to the next one.
+const WINDOW: usize = 32;
+
+/// Frames that a log manager decodes before it is a worker again.
+const BATCH: usize = 64;
+
+/// A decoded record that waits to be replayed.
+struct Waiting {
+    start: Lsn,
+    validity: Box<[Lsn]>,
+    /// `None` for a command, which is ordered by its validity.
+    order: Option<Box<[Lsn]>>,
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// A part of a pool, in the order of the stream.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// The starts of records taken out and not yet replayed.
+    in_flight: Vec<Lsn>,
+}
+
+struct Source {
+    reader: StreamReader,
+    decoder: Decoder,
+    chunk: Option<Chunk>,
+    at: Lsn,
+    /// The queue of the next record.
+    turn: usize,
+}
+
+#[repr(align(128))]
+struct Pool {
+    stream: u32,
+    source: Mutex<Source>,
+    queues: [Mutex<Queue>; QUEUES],
+    /// How many records wait. Counted up by the log manager before a record can be seen, down by who
+    /// takes it; Relaxed, since it only bounds the pool.
+    len: AtomicUsize,
+    /// Everything that starts below this was put in, or is nothing to replay. Raised by the holder of
+    /// `source` (Release, after the record is in its queue), read by workers (Acquire, before they
+    /// look at the queues: E6).
+    max_lsn: AtomicU64,
+    /// This stream's lane of RLV: everything below is resolved. Raised by workers after they replayed
+    /// (Release), read by all to see what is covered (Acquire: what was installed is seen).
+    resolved: AtomicU64,
+    /// Where the stream ends, once that is known; `u64::MAX` before. Written by the holder of
+    /// `source`, read by all.
+    end: AtomicU64,
+    finished: AtomicBool,
+}
+
+/// What a record's vectors say at the moment.
+enum Standing {
+    Ready,
+    Dead,
+    NotYet,
+}
+
+struct Pools<'r, S: Default + Send + Sync + 'static> {
+    replay: &'r Replay<S>,
+    pools: Vec<Pool>,
+}
+
+/// Replays one incarnation whose records have vectors. Returns where its streams end.
+pub(crate) fn replay<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    readers: Vec<StreamReader>,
+    shape: Shape,
+    threads: usize,
+) -> Result<Vec<ReaderEnd>, Error> {
+    let pools = readers.into_iter().map(|reader| Pool::new(reader, shape)).collect();
+    let pools = Pools { replay, pools };
+    std::thread::scope(|scope| {
+        let work = |seat: usize| {
+            if let Err(error) = pools.work(seat) {
+                replay.fail(error);
+            }
+        };
+        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
+        work(0);
+    });
+    let source = |pool: Pool| pool.source.into_inner().expect("no holder panics");
+    Ok(pools.pools.into_iter().map(|pool| source(pool).reader.end()).collect())
+}
+
+impl Pool {
+    fn new(reader: StreamReader, shape: Shape) -> Pool {
+        let start = reader.start();
+        Pool {
+            stream: reader.stream,
+            queues: Default::default(),
+            len: AtomicUsize::new(0),
+            max_lsn: AtomicU64::new(start),
+            resolved: AtomicU64::new(start),
+            end: AtomicU64::new(u64::MAX),
+            finished: AtomicBool::new(false),
+            source: Mutex::new(Source {
+                decoder: Decoder::new(shape, reader.stream),
+                reader,
+                chunk: None,
+                at: start,
+                turn: 0,
+            }),
+        }
+    }
+
+    fn queue(&self, at: usize) -> std::sync::MutexGuard<'_, Queue> {
+        self.queues[at].lock().expect("no holder panics")
+    }
+
+    /// Algorithm 4, lines 4 to 7, for a pool of several queues. Every record that starts below
+    /// maxLSN as loaded here was put in before; when its queue is looked at it is there, in flight
+    /// or resolved, and it goes from one to the next under the queue's lock. So queues need not be
+    /// looked at all at once.
+    fn raise(&self) {
+        let mut lowest = self.max_lsn.load(Ordering::Acquire);
+        for at in 0..QUEUES {
+            let queue = self.queue(at);
+            let head = queue.waiting.front().map(|record| record.start);
+            for start in head.iter().chain(&queue.in_flight) {
+                lowest = lowest.min(*start);
+            }
+        }
+        self.resolved.fetch_max(lowest, Ordering::AcqRel);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+            && self.resolved.load(Ordering::Acquire) == self.end.load(Ordering::Acquire)
+    }
+}
+
+impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
+    fn work(&self, seat: usize) -> Result<(), Error> {
+        let mut hands = Hands::new();
+        let mut idle = 0u32;
+        let mut upwards = seat.is_multiple_of(2);
+        while !self.replay.has_failed() {
+            let found = self.sweep(seat, upwards, &mut hands)?;
+            // The next sweep goes the other way: it begins where this one has just replayed.
+            upwards = !upwards;
+            if found || self.decode_some(seat, &mut hands)? {
+                idle = 0;
+                continue;
+            }
+            hands.report(self.replay);
+            if self.pools.iter().all(Pool::is_complete) {
+                break;
+            }
+            idle += 1;
+            if idle < 32 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        hands.report(self.replay);
+        hands.applier.finish(self.replay);
+        Ok(())
+    }
+
+    /// Goes over all queues of all pools once, in one direction, and replays what is ready. False if
+    /// nothing was.
+    fn sweep(&self, seat: usize, upwards: bool, hands: &mut Hands) -> Result<bool, Error> {
+        let all = self.pools.len() * QUEUES;
+        let mut found = false;
+        for step in 0..all {
+            let step = if upwards { step } else { all - 1 - step };
+            let (pool, queue) = ((seat + step / QUEUES) % self.pools.len(), step % QUEUES);
+            let pool = &self.pools[pool];
+            let mut replayed = 0;
+            while replayed < BATCH && !self.replay.has_failed() {
+                let Some(record) = self.fetch_next(pool, queue) else { break };
+                let place = (pool.stream, record.start);
+                match record.standing {
+                    Standing::Dead => hands.dead += 1,
+                    _ => hands.run(self.replay, &record.head, &record.body, place)?,
+                }
+                let mut of = pool.queue(queue);
+                of.in_flight.retain(|start| *start != record.start);
+                drop(of);
+                pool.raise();
+                replayed += 1;
+            }
+            found |= replayed > 0;
+        }
+        Ok(found)
+    }
+
+    /// FetchNext: takes a record out that RLV covers, or that is dead. It is in flight from then on,
+    /// without a moment in between.
+    fn fetch_next(&self, pool: &Pool, queue: usize) -> Option<Taken> {
+        let mut of = pool.queue(queue);
+        let window = of.waiting.iter().take(WINDOW).enumerate();
+        let judged = window.map(|(at, record)| (at, self.standing(record)));
+        let (at, standing) = { judged }.find(|(_, s)| !matches!(s, Standing::NotYet))?;
+        let Waiting { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
+        of.in_flight.push(start);
+        pool.len.fetch_sub(1, Ordering::Relaxed);
+        Some(Taken { start, head, body, standing })
+    }
+
+    fn standing(&self, record: &Waiting) -> Standing {
+        let resolved = |lane: usize| self.pools[lane].resolved.load(Ordering::Acquire);
+        let end = |lane: usize| self.pools[lane].end.load(Ordering::Acquire);
+        let validity = || record.validity.iter().copied().enumerate();
+        if !admits(resolved, validity()) {
+            let dead = validity().any(|(lane, lsn)| lsn > end(lane));
+            return if dead { Standing::Dead } else { Standing::NotYet };
+        }
+        // What only has to come first may stand beyond the end of its stream: then it never comes.
+        let comes_first = |(lane, lsn): (usize, &Lsn)| {
+            let resolved = resolved(lane);
+            *lsn <= resolved || resolved == end(lane)
+        };
+        let order = record.order.as_deref().unwrap_or_default();
+        let ready = order.iter().enumerate().all(comes_first);
+        if ready { Standing::Ready } else { Standing::NotYet }
+    }
+
+    /// Decodes a batch of the stream with the emptiest pool that is free. False if there is none.
+    fn decode_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
+        let n = self.pools.len();
+        let mut order: smallvec::SmallVec<[(usize, usize); 16]> = (0..n)
+            .map(|at| (seat + at) % n)
+            .filter(|&at| !self.pools[at].finished.load(Ordering::Relaxed))
+            .map(|at| (self.pools[at].len.load(Ordering::Relaxed), at))
+            .collect();
+        order.sort_by_key(|(len, _)| *len);
+        for (len, at) in order {
+            if len >= POOL_RECORDS {
+                break;
+            }
+            let pool = &self.pools[at];
+            let Ok(mut source) = pool.source.try_lock() else { continue };
+            if pool.finished.load(Ordering::Relaxed) {
+                continue;
+            }
+            self.decode(pool, &mut source, hands)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Algorithm 3.
+    fn decode(&self, pool: &Pool, source: &mut Source, hands: &mut Hands) -> Result<(), Error> {
+        if source.chunk.as_ref().is_none_or(|chunk| chunk.end() == source.at) {
+            let Some(chunk) = source.reader.next_chunk()? else {
+                // RLV ends at ELV, whatever the last frames were (E2).
+                let end = source.reader.valid_to();
+                pool.end.store(end, Ordering::Release);
+                pool.max_lsn.fetch_max(end, Ordering::Release);
+                pool.finished.store(true, Ordering::Release);
+                pool.raise();
+                return Ok(());
+            };
+            source.decoder.enter(&chunk);
+            source.at = chunk.start();
+            source.chunk = Some(chunk);
+        }
+        let chunk = source.chunk.as_ref().expect("it was just read");
+        for frame in chunk.frames_from(source.at).take(BATCH) {
+            if let Some(decoded) = source.decoder.decode(&frame)? {
+                let data = !decoded.head.command;
+                let continued = decoded.head.continued;
+                let record = Waiting {
+                    start: frame.start,
+                    validity: source.decoder.validity.as_slice().into(),
+                    order: data.then(|| source.decoder.order.as_slice().into()),
+                    head: decoded.head,
+                    body: decoded.body.into_owned(),
+                };
+                source.decoder.forget_parts(continued);
+                pool.len.fetch_add(1, Ordering::Relaxed);
+                pool.queue(source.turn).waiting.push_back(record);
+                source.turn = (source.turn + 1) % QUEUES;
+            }
+            hands.bytes += frame.end - frame.start;
+            source.at = frame.end;
+            // Line 3, after line 2: who sees this sees the record in its queue.
+            pool.max_lsn.fetch_max(frame.end, Ordering::Release);
+        }
+        pool.raise();
+        Ok(())
+    }
+}
+
+/// A record in flight.
+struct Taken {
+    start: Lsn,
+    head: Head,
+    body: Vec<u8>,
+    standing: Standing,
+}
