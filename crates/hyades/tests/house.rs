@@ -210,3 +210,11 @@ fn a_protocol_is_named_only_where_it_lives() {
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");
     }
 }
+
+#[test]
+fn the_program_in_the_readme_is_the_example() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let example = fs::read_to_string(root().join("crates/hyades/examples/readme.rs")).unwrap();
+    let program = example.split_once("\n\n").expect("a program below its description").1;
+    assert!(readme.contains(program), "README.md and examples/readme.rs differ");
+}
