@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 
 pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
     let tables = &replay.engine.tables;
-    if let Some((table, base, tid)) = replay.held.any() {
+    let unmet = replay.held.unmet(tables, &crossbeam_epoch::pin());
+    if let Some((table, base, tid)) = unmet {
         return Err(Error::Recovery(format!(
             "a row of table {:?} is missing version {base}, which transaction {tid} changed: a stream of \
              the log is incomplete; restore the log's files from a copy",
