@@ -292,6 +292,33 @@ impl Session {
 
     /// Runs a procedure without waiting; [`Session::result`] has what it returned.
     ///
+    /// ```
+    /// use hyades::{Abort, Column, Database, Schema, Transaction, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let mut builder = Database::builder();
+    /// let schema = Schema::new("stock").column("item", Type::I64).column("count", Type::I64);
+    /// let stock = builder.table(schema.primary_key(&["item"]));
+    /// let add = builder.procedure("add", 1, move |tx: &Transaction<'_>, (item, n): (i64, i64)| {
+    ///     let count = tx.get(stock, item)?.map_or(0, |row| row.get(Column::<i64>::at(1))) + n;
+    ///     if count < 0 {
+    ///         return Err(Abort::User(count));
+    ///     }
+    ///     tx.upsert(stock, &[item.into(), count.into()])?;
+    ///     Ok(count)
+    /// });
+    /// let db = builder.open(dir)?;
+    /// let mut session = db.session()?;
+    /// let (outcome, ticket) = session.call(add, &(7i64, 5i64))?;
+    /// assert_eq!(outcome, Ok(()));
+    /// assert_eq!(session.result::<i64>()?, 5);
+    /// ticket.wait()?; // only now it is on disk
+    /// let (outcome, ticket) = session.call(add, &(7i64, -9i64))?;
+    /// assert_eq!(outcome, Err(Abort::User(-4)));
+    /// ticket.wait()?; // what the refusal was based on is on disk as well
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The log has failed.
     #[inline]
