@@ -145,37 +145,24 @@ fn two_versions_of_a_procedure_replay_each_its_own_records() {
 
 #[test]
 fn a_schema_that_differs_is_refused() {
-    let pairs: [(&str, fn() -> Schema); 5] = [
-        ("columns", || {
-            Schema::new("counters")
-                .column("id", Type::I64)
-                .column("count", Type::I32)
-                .primary_key(&["id"])
-                .index("by_count", &["count"])
-        }),
-        ("columns", || {
-            Schema::new("counters")
-                .column("id", Type::I64)
-                .nullable("count", Type::I64)
-                .primary_key(&["id"])
-                .index("by_count", &["count"])
-        }),
-        ("primary key", || counters().hash()),
-        ("secondary indexes", || {
-            Schema::new("counters")
-                .column("id", Type::I64)
-                .column("count", Type::I64)
-                .primary_key(&["id"])
-        }),
-        ("not declared", || Schema::new("others").column("id", Type::I64).primary_key(&["id"])),
+    let columns = |kind| {
+        Schema::new("counters").column("id", Type::I64).column("count", kind).primary_key(&["id"])
+    };
+    let nullable = Schema::new("counters").column("id", Type::I64).nullable("count", Type::I64);
+    let pairs = [
+        ("columns", columns(Type::I32).index("by_count", &["count"])),
+        ("columns", nullable.primary_key(&["id"]).index("by_count", &["count"])),
+        ("primary key", counters().hash()),
+        ("secondary indexes", columns(Type::I64)),
+        ("not declared", Schema::new("others").column("id", Type::I64).primary_key(&["id"])),
     ];
     for protocol in PROTOCOLS {
         let dir = directory();
         counted(dir.path(), protocol, Record::Data);
         let before = fingerprint(dir.path());
-        for (what, schema) in pairs {
+        for (what, schema) in &pairs {
             let mut builder = builder(protocol, Record::Data);
-            builder.table(schema());
+            builder.table(schema.clone());
             builder.procedure("add", 1, add);
             let error = refused(builder.open(dir.path()), what);
             assert!(matches!(error, Error::Mismatch(_)), "{error:?}");
