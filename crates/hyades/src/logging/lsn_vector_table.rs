@@ -198,7 +198,8 @@ impl LsnVectorTable {
         }
         let reference = self.take(ring, depth, |write, read| {
             write.copy_from_slice(vector);
-            read.fill(0);
+            // Readers of before, whom the writer need not have folded into this vector.
+            self.load_cold(read);
         });
         row.store(reference, Ordering::Release);
     }

@@ -97,22 +97,23 @@ impl HeldDeltas {
         Some(held)
     }
 
-    /// A row that lacks the version which a held delta follows, when all of the log has been read: the
-    /// table's position, that version, the delta's. Deltas that a newer image has overtaken are none.
-    pub fn unmet<S: Default + Send + Sync + 'static>(
+    /// All of an incarnation has been read: forgets the deltas that a newer image has overtaken. If one
+    /// is left, its row lacks a version: the table's position, that version, the delta's.
+    pub fn settle<S: Default + Send + Sync + 'static>(
         &self,
         tables: &[Table<S>],
         guard: &Guard,
     ) -> Option<(usize, u64, u64)> {
         self.shards.iter().find_map(|shard| {
-            let held = shard.held.lock().expect("no holder panics");
-            held.iter().find_map(|((_, base), held)| {
+            let mut shard_held = shard.held.lock().expect("no holder panics");
+            shard.count.store(0, Ordering::Release);
+            shard_held.drain().find_map(|((_, base), held)| {
                 let (table, key) = &held.row;
                 let version = match tables[*table].find(key, guard) {
                     Lookup::Found(record) => word::tid(record.word.load(Ordering::Acquire)),
                     Lookup::Missing(_) => 0,
                 };
-                (version < held.tid).then_some((*table, *base, held.tid))
+                (version < held.tid).then_some((*table, base, held.tid))
             })
         })
     }

@@ -198,6 +198,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
         ends.extend(result?);
         // Damage is named as such, before what it took away lets the next incarnation's commands fail.
         recovering.judge_incarnation(incarnation, &ends)?;
+        finish::finish_incarnation(&replay)?;
         let counts = &replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);
