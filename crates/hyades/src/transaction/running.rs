@@ -166,9 +166,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
             // The whole row is wanted: for index keys, and to know that it does not grow too long.
             let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
-            if !data.layout.is_valid(old) {
-                return Err(Abort::Conflict);
-            }
             let mut new = old.to_vec();
             apply_delta(&data.layout, &mut new, delta)?;
             self.index(state, (table, data), record, Some(old), Some(&new), changed)?;

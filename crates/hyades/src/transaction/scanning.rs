@@ -60,10 +60,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 }
             };
             if let Some(at) = index {
-                if !data.layout.is_valid(row.bytes) {
-                    failed = Some(Abort::Conflict);
-                    return ControlFlow::Break(());
-                }
                 // An entry may be stale: it counts only if it is the row's own.
                 if data.secondary_key(at, row.bytes, record.key())[..] != *entry {
                     return ControlFlow::Continue(());

@@ -1,0 +1,419 @@
+//! Commands repeat at replay what they did when they ran, and large and undone transactions are whole.
+#![allow(missing_docs)]
+
+mod common;
+use common::{combinations, directory, power_cut};
+use hyades::{
+    Abort, Builder, Column, Concurrency, Database, Index, Protocol, Record, Replay, Schema, Table,
+    Transaction, Type, Value,
+};
+use hyades_platform::device::Device;
+use serde::{Deserialize, Serialize};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+const ITEMS: Table = Table::nth(0);
+const LINES: Table = Table::nth(1);
+const PLAIN: Table = Table::nth(2);
+const GROUP: Column<i64> = Column::at(1);
+const NAME: Column<str> = Column::at(2);
+const BY_GROUP: Index = Index(0);
+
+fn builder(
+    (protocol, streams): (Protocol, usize),
+    concurrency: Concurrency,
+    record: Record,
+    device: Option<Arc<dyn Device>>,
+) -> Builder {
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .streams(streams)
+        .concurrency(concurrency)
+        .record(record)
+        .log_settings(|log| {
+            log.device = device;
+            log.segment_bytes = 1 << 18;
+            log.buffer_bytes = 1 << 15;
+            log.anchor_interval_bytes = 2000;
+        });
+    builder.table(
+        Schema::new("items")
+            .column("id", Type::I64)
+            .column("group", Type::I64)
+            .column("name", Type::Text)
+            .primary_key(&["id"])
+            .index("by_group", &["group"])
+            .unique("by_name", &["name"]),
+    );
+    builder.table(Schema::new("lines").column("what", Type::I64).column("text", Type::Text));
+    builder.table(
+        Schema::new("plain")
+            .column("id", Type::I64)
+            .column("count", Type::I64)
+            .column("text", Type::Text)
+            .primary_key(&["id"])
+            .hash(),
+    );
+    builder.procedure("chance", 1, chance);
+    builder.procedure("take_back", 1, take_back);
+    builder.procedure("bulk", 1, bulk);
+    builder.procedure("hot", 1, hot);
+    builder
+}
+
+/// Reopens in every way and compares digests.
+fn same_after_reopening(
+    dir: &Path,
+    layout: (Protocol, usize),
+    concurrency: Concurrency,
+    record: Record,
+    digest: u64,
+) {
+    for (threads, replay) in
+        [(1, Replay::Serial), (2, Replay::Wavefront), (4, Replay::Wavefront), (3, Replay::Pools)]
+    {
+        let builder = builder(layout, concurrency, record, None);
+        let opened = builder.recovery_threads(threads).replay(replay).open(dir);
+        let what = format!("{layout:?} {concurrency:?} {record:?}: {threads} {replay:?}");
+        let db = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(db.digest(), digest, "{what}");
+    }
+}
+
+const LAYOUTS: [(Protocol, usize); 2] = [(Protocol::Serial, 1), (Protocol::Taurus, 4)];
+const CONTROLS: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
+
+/// Runs `body` on two threads, each with a session of its own.
+fn on_two_threads(db: &Database, body: impl Fn(&mut hyades::Session, u64) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let body = &body;
+            scope.spawn(move || body(&mut db.session().unwrap(), thread));
+        }
+    });
+}
+
+/// Time, randomness and row ids.
+fn chance(tx: &Transaction<'_>, id: i64) -> Result<(i64, u64, u64), Abort> {
+    let (time, drawn) = (tx.now_us(), tx.random());
+    assert_eq!(tx.now_us(), time, "a transaction has one time");
+    let text = format!("{drawn} {}", tx.random());
+    let first = tx.insert(LINES, &[time.into(), text[..].into()])?;
+    let second = tx.insert(LINES, &[id.into(), "second"[..].into()])?;
+    if drawn.is_multiple_of(3) {
+        tx.delete(LINES, first)?;
+    }
+    Ok((time, drawn, second))
+}
+
+#[test]
+fn time_randomness_and_row_ids_repeat_at_replay() {
+    for layout in LAYOUTS {
+        for concurrency in CONTROLS {
+            let dir = directory();
+            let db = builder(layout, concurrency, Record::Command, None).open(dir.path()).unwrap();
+            let id = db.prepare("chance").unwrap();
+            let seen = std::sync::Mutex::new(Vec::new());
+            on_two_threads(&db, |session, thread| {
+                for n in 0..80 {
+                    let (result, ticket) = session.call(id, &(thread as i64 * 1000 + n)).unwrap();
+                    result.unwrap();
+                    drop(ticket);
+                    seen.lock().unwrap().push(session.result::<(i64, u64, u64)>().unwrap());
+                }
+            });
+            let digest = db.digest();
+            drop(db);
+            let seen = seen.into_inner().unwrap();
+            let mut drawn: Vec<u64> = seen.iter().map(|s| s.1).collect();
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert_eq!(drawn.len(), 160, "every transaction has its own numbers");
+            same_after_reopening(dir.path(), layout, concurrency, Record::Command, digest);
+            let db = builder(layout, concurrency, Record::Command, None).open(dir.path()).unwrap();
+            let fresh = db.transact(|tx| tx.insert(LINES, &[0i64.into(), "new"[..].into()]));
+            let fresh = fresh.unwrap().unwrap();
+            assert!(seen.iter().all(|s| s.2 < fresh), "row ids are not given out again");
+            for (_, _, row) in seen {
+                let found = db.transact(|tx| Ok::<_, Abort>(tx.get(LINES, row)?.is_some()));
+                assert!(found.unwrap().unwrap(), "row {row} has another id");
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+struct TakeBack {
+    own: i64,
+    shared: i64,
+    keep: bool,
+}
+
+/// Puts a shared row in place and takes it back, then writes a row of its own: commands that do this
+/// have nothing but reads in common, so replay runs them at the same time.
+fn take_back(tx: &Transaction<'_>, t: TakeBack) -> Result<(), Abort> {
+    let savepoint = tx.savepoint();
+    let name = format!("shared {}", t.shared);
+    let there = tx.upsert(ITEMS, &[t.shared.into(), 7i64.into(), name[..].into()])?;
+    if t.keep && there {
+        tx.delete(ITEMS, t.shared)?;
+    } else if !t.keep {
+        tx.rollback_to(savepoint)?;
+    }
+    let name = format!("own {}", t.own);
+    let row: [Value<'_>; 3] = [t.own.into(), i64::from(there).into(), name[..].into()];
+    tx.upsert(ITEMS, &row)?;
+    Ok(())
+}
+
+#[test]
+fn what_is_put_in_place_and_taken_back_by_many_at_once_is_no_conflict_at_replay() {
+    for layout in LAYOUTS {
+        for concurrency in CONTROLS {
+            for keep in [0, 20] {
+                let dir = directory();
+                let opened = builder(layout, concurrency, Record::Command, None).open(dir.path());
+                let db = opened.unwrap();
+                let id = db.prepare("take_back").unwrap();
+                on_two_threads(&db, |session, thread| {
+                    let mut rng = fastrand::Rng::with_seed(thread + keep);
+                    for n in 0..800 {
+                        let call = TakeBack {
+                            own: 1000 + thread as i64 * 10 + n % 10,
+                            shared: rng.i64(0..3),
+                            keep: rng.u64(0..100) < keep,
+                        };
+                        let (result, ticket) = session.call(id, &call).unwrap();
+                        result.unwrap();
+                        drop(ticket);
+                    }
+                });
+                let digest = db.digest();
+                drop(db);
+                same_after_reopening(dir.path(), layout, concurrency, Record::Command, digest);
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Bulk {
+    first: i64,
+    rows: i64,
+    text: String,
+    give_up: bool,
+}
+
+fn bulk(tx: &Transaction<'_>, bulk: Bulk) -> Result<i64, Abort> {
+    for id in bulk.first..bulk.first + bulk.rows {
+        let name = format!("{id} {}", bulk.text);
+        tx.upsert(ITEMS, &[id.into(), (id % 5).into(), name[..].into()])?;
+    }
+    if bulk.give_up { Err(Abort::User(bulk.rows)) } else { Ok(bulk.rows) }
+}
+
+/// The log's buffer has 32 KiB, a frame at most 8.
+#[test]
+fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
+    for layout in LAYOUTS {
+        for concurrency in CONTROLS {
+            for record in [Record::Data, Record::Command, Record::Adaptive] {
+                let dir = directory();
+                let device = power_cut(5);
+                let held = Some(Arc::new(device.clone()) as Arc<dyn Device>);
+                let db = builder(layout, concurrency, record, held).open(dir.path()).unwrap();
+                on_two_threads(&db, |_, thread| {
+                    let first = thread as i64 * 1000;
+                    for n in 0..3 {
+                        let text = "long ".repeat(8000 + n);
+                        let large = Bulk { first, rows: 3, text, give_up: n == 1 };
+                        let result = db.call::<_, i64>("bulk", &large).unwrap();
+                        assert_eq!(result, if n == 1 { Err(Abort::User(3)) } else { Ok(3) });
+                        let many = Bulk {
+                            first: first + 10,
+                            rows: 300,
+                            text: "x".into(),
+                            give_up: n == 1,
+                        };
+                        let _ = db.call::<_, i64>("bulk", &many).unwrap();
+                    }
+                    // A closure is logged as data whatever the others are.
+                    let text = "closure ".repeat(20_000);
+                    let row = [first.into(), text[..].into()];
+                    db.transact(|tx| tx.insert(LINES, &row)).unwrap().unwrap();
+                });
+                let digest = db.digest();
+                device.cut();
+                drop(db);
+                same_after_reopening(dir.path(), layout, concurrency, record, digest);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_grow_and_shrink() {
+    for concurrency in CONTROLS {
+        let dir = directory();
+        let layout = (Protocol::Taurus, 3);
+        let db = builder(layout, concurrency, Record::Data, None).open(dir.path()).unwrap();
+        let name = |id: i64, len: usize| format!("{id}-{}", "y".repeat(len));
+        on_two_threads(&db, |session, thread| {
+            let id = thread as i64;
+            for (n, len) in [0, 100_000, 3, 5000, 1, 300_000, 0, 64, 63].into_iter().enumerate() {
+                let text = name(id, len);
+                let result = session.submit(|tx| {
+                    if !tx.update(ITEMS, id, &[NAME.set(&text[..]), GROUP.set(n as i64)])? {
+                        tx.insert(ITEMS, &[id.into(), 0i64.into(), text[..].into()])?;
+                    }
+                    // One's own write is read back at once.
+                    assert_eq!(tx.get(ITEMS, id)?.unwrap().get(NAME), text);
+                    Ok::<_, Abort>(())
+                });
+                let (result, ticket) = result.unwrap();
+                result.unwrap();
+                ticket.wait().unwrap();
+            }
+        });
+        let digest = db.digest();
+        drop(db);
+        same_after_reopening(dir.path(), layout, concurrency, Record::Data, digest);
+        let db = builder(layout, concurrency, Record::Data, None).open(dir.path()).unwrap();
+        db.transact(|tx| {
+            for id in 0..2 {
+                let row = tx.get(ITEMS, id)?.unwrap();
+                assert_eq!((row.get(NAME), row.get(GROUP)), (&name(id, 63)[..], 8));
+            }
+            Ok::<_, Abort>(())
+        })
+        .unwrap()
+        .unwrap();
+    }
+}
+
+/// Row 0 is hot; the others are cold. The text keeps a data record longer than the command.
+fn hot(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
+    for id in [0, cold] {
+        let row = tx.get(PLAIN, id)?.ok_or(Abort::User(id))?;
+        let count = row.get(Column::<i64>::at(1)) + 1;
+        let text = format!("row {id} has count {count} {}", "z".repeat(100));
+        tx.upsert(PLAIN, &[id.into(), count.into(), text[..].into()])?;
+    }
+    Ok(())
+}
+
+/// How many records of each kind a closed log holds: (data, command).
+fn kinds(dir: &Path) -> (u64, u64) {
+    let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], 4);
+    let (mut data, mut commands) = (0, 0);
+    for mut reader in hyades_wal::open(options).unwrap().readers() {
+        while let Some(chunk) = reader.next_chunk().unwrap() {
+            for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
+                // docs/format.md: the lowest bit of a record's first byte says that it is a command.
+                if frame.payload[0] & 1 == 1 { commands += 1 } else { data += 1 }
+            }
+        }
+    }
+    (data, commands)
+}
+
+#[test]
+fn adaptive_breaks_the_chain_of_a_hot_row() {
+    for concurrency in CONTROLS {
+        let layout = (Protocol::Taurus, 4);
+        let dir = directory();
+        let db = builder(layout, concurrency, Record::Adaptive, None).open(dir.path()).unwrap();
+        let id = db.prepare("hot").unwrap();
+        let mut rows = db.session().unwrap();
+        for id in 0..=200i64 {
+            let row = [id.into(), 0i64.into(), ""[..].into()];
+            let (result, _ticket) = rows.submit(|tx| tx.insert(PLAIN, &row)).unwrap();
+            result.unwrap();
+        }
+        on_two_threads(&db, |session, thread| {
+            for n in 0..300 {
+                let cold = 1 + thread as i64 + 2 * (n % 100);
+                let (result, ticket) = session.call(id, &cold).unwrap();
+                result.unwrap();
+                drop(ticket);
+            }
+        });
+        let digest = db.digest();
+        db.close().unwrap();
+        let (data, commands) = kinds(dir.path());
+        assert_eq!(data + commands, 201 + 600);
+        assert!(data > 201 + 2 && commands > 300, "{data} data records, {commands} commands");
+        same_after_reopening(dir.path(), layout, concurrency, Record::Adaptive, digest);
+    }
+}
+
+#[test]
+fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
+    for concurrency in CONTROLS {
+        let dir = directory();
+        let layout = (Protocol::Taurus, 2);
+        let mut builder = builder(layout, concurrency, Record::Command, None);
+        builder.procedure("panics", 1, |tx: &Transaction<'_>, id: i64| -> Result<(), Abort> {
+            tx.upsert(ITEMS, &[id.into(), 9i64.into(), "panic"[..].into()])?;
+            panic!("inside a procedure");
+        });
+        let db = builder.open(dir.path()).unwrap();
+        let row = |name: &'static str| [1i64.into(), 2i64.into(), name[..].into()];
+        db.transact(|tx| tx.insert(ITEMS, &row("one"))).unwrap().unwrap();
+        let digest = db.digest();
+        let mut session = db.session().unwrap();
+        for _ in 0..3 {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _ = session.submit(|tx| -> Result<(), Abort> {
+                    tx.update(ITEMS, 1i64, &[GROUP.set(77i64)])?;
+                    tx.insert(ITEMS, &[2i64.into(), 2i64.into(), "two"[..].into()])?;
+                    tx.scan_index(ITEMS, BY_GROUP).rows()?;
+                    panic!("inside a closure");
+                });
+            }));
+            assert!(panicked.is_err());
+            let panicked = catch_unwind(AssertUnwindSafe(|| db.call::<_, ()>("panics", &1i64)));
+            assert!(panicked.is_err());
+        }
+        assert_eq!(db.digest(), digest);
+        // The same session, another one, and the database's own go on with the same rows.
+        let update = |tx: &Transaction<'_>| tx.update(ITEMS, 1i64, &[GROUP.set(3i64)]);
+        let (result, ticket) = session.submit(update).unwrap();
+        assert_eq!(result, Ok(true));
+        ticket.wait().unwrap();
+        assert_eq!(db.transact(update).unwrap(), Ok(true));
+        let two = [2i64.into(), 2i64.into(), "two"[..].into()];
+        db.transact(|tx| tx.insert(ITEMS, &two)).unwrap().unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn every_combination_takes_back_in_order() {
+    // As above, over all combinations and shortly, recovered after a power cut.
+    for (seed, c) in combinations().into_iter().enumerate() {
+        let dir = directory();
+        let device = power_cut(seed as u64);
+        let layout = (c.protocol, c.streams);
+        let held = Some(Arc::new(device.clone()) as Arc<dyn Device>);
+        let db = builder(layout, c.concurrency, c.record, held).open(dir.path()).unwrap();
+        let id = db.prepare("take_back").unwrap();
+        on_two_threads(&db, |session, thread| {
+            let mut rng = fastrand::Rng::with_seed(seed as u64 * 2 + thread);
+            for n in 0..60 {
+                let own = 1000 + n % 4 + 4 * rng.i64(0..2);
+                let call = TakeBack { own, shared: rng.i64(0..2), keep: rng.bool() };
+                let (result, ticket) = session.call(id, &call).unwrap();
+                result.unwrap();
+                drop(ticket);
+            }
+        });
+        db.log().unwrap().flush().unwrap();
+        let digest = db.digest();
+        device.cut();
+        drop(db);
+        let opened = builder(layout, c.concurrency, c.record, None).recovery_threads(3);
+        assert_eq!(opened.open(dir.path()).unwrap().digest(), digest, "{c:?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! A device that can hold the syncs of some files.
+
+use hyades_platform::device::{Device, DeviceFile, DirectoryLock};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Wraps a device; syncs of files below a held directory wait until it is let go.
+#[derive(Clone, Debug)]
+pub struct HeldDevice {
+    inner: Arc<dyn Device>,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    /// Names of directories.
+    held: Mutex<Vec<String>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self, path: &Path) {
+        let is_held = |held: &mut Vec<String>| {
+            held.iter().any(|name| path.components().any(|c| c.as_os_str() == name.as_str()))
+        };
+        let held = self.held.lock().unwrap();
+        drop(self.changed.wait_while(held, is_held).unwrap());
+    }
+}
+
+impl HeldDevice {
+    pub fn new(inner: Arc<dyn Device>) -> Self {
+        HeldDevice { inner, gate: Arc::default() }
+    }
+
+    /// From now on no sync of a file below a directory of this name returns, until `release`, or until
+    /// what this returns is dropped: a test that fails must not wait for ever.
+    pub fn hold(&self, name: &str) -> Held<'_> {
+        self.gate.held.lock().unwrap().push(name.to_string());
+        Held(self)
+    }
+
+    /// Lets all go.
+    pub fn release(&self) {
+        self.gate.held.lock().unwrap().clear();
+        self.gate.changed.notify_all();
+    }
+
+    fn wrap(&self, path: &Path, inner: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
+        Arc::new(HeldFile { inner, path: path.to_owned(), gate: self.gate.clone() })
+    }
+}
+
+/// Releases the device when it is dropped.
+pub struct Held<'d>(&'d HeldDevice);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+#[derive(Debug)]
+struct HeldFile {
+    inner: Arc<dyn DeviceFile>,
+    path: PathBuf,
+    gate: Arc<Gate>,
+}
+
+impl DeviceFile for HeldFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.inner.write_at(slices, offset)
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_at(buffer, offset)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.gate.pass(&self.path);
+        self.inner.sync_data()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}
+
+impl Device for HeldDevice {
+    fn name(&self) -> &'static str {
+        "held"
+    }
+    fn durable(&self) -> bool {
+        self.inner.durable()
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(path, self.inner.create(path, len)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(path, self.inner.open(path)?))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read_small(path)
+    }
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_small(path, bytes)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.inner.lock_dir(dir)
+    }
+}

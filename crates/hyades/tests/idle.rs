@@ -1,0 +1,46 @@
+//! An open, idle database is asleep. Alone in its file, and so in its process: it looks at all threads.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+mod common;
+use common::{Combination, directory, open, populate, run};
+use hyades::{Concurrency, Protocol, Record, Replay};
+use std::fs;
+use std::time::Duration;
+
+/// Processor time of the process in ticks of 10 ms, and context switches of all its threads.
+fn used() -> (u64, u64) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    let mut switches = 0;
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+        switches += lines
+            .map(|line| line.split_whitespace().last().unwrap().parse::<u64>().unwrap())
+            .sum::<u64>();
+    }
+    (ticks, switches)
+}
+
+#[test]
+fn an_idle_database_uses_no_processor() {
+    for (protocol, streams) in [(Protocol::Serial, 1), (Protocol::Taurus, 8)] {
+        let concurrency = Concurrency::Silo;
+        let c = Combination { protocol, concurrency, record: Record::Adaptive, streams };
+        let dir = directory();
+        let opened = open(dir.path(), c, None, 2, Replay::Wavefront);
+        populate(&opened);
+        run(&opened, 1, 200);
+        let pause = || std::thread::sleep(Duration::from_millis(300));
+        pause();
+        let before = used();
+        pause();
+        let after = used();
+        // This thread and the test's own runner are switched a few times; a poll would be hundreds.
+        assert!(after.1 - before.1 < 30, "{c:?}: {} context switches", after.1 - before.1);
+        assert!(after.0 - before.0 < 10, "{c:?}: {} ticks", after.0 - before.0);
+        opened.db.close().unwrap();
+    }
+}
