@@ -16,6 +16,7 @@ use std::sync::Arc;
 const ITEMS: Table = Table::nth(0);
 const LINES: Table = Table::nth(1);
 const PLAIN: Table = Table::nth(2);
+const SHARED: Table = Table::nth(3);
 const GROUP: Column<i64> = Column::at(1);
 const NAME: Column<str> = Column::at(2);
 const BY_GROUP: Index = Index(0);
@@ -54,6 +55,14 @@ fn builder(
             .column("text", Type::Text)
             .primary_key(&["id"])
             .hash(),
+    );
+    builder.table(
+        Schema::new("shared")
+            .column("id", Type::I64)
+            .column("group", Type::I64)
+            .primary_key(&["id"])
+            .hash()
+            .index("by_group", &["group"]),
     );
     builder.procedure("chance", 1, chance);
     builder.procedure("take_back", 1, take_back);
@@ -154,16 +163,13 @@ struct TakeBack {
 /// have nothing but reads in common, so replay runs them at the same time.
 fn take_back(tx: &Transaction<'_>, t: TakeBack) -> Result<(), Abort> {
     let savepoint = tx.savepoint();
-    let name = format!("shared {}", t.shared);
-    let there = tx.upsert(ITEMS, &[t.shared.into(), 7i64.into(), name[..].into()])?;
+    let there = tx.upsert(SHARED, &[t.shared.into(), (t.own % 2).into()])?;
     if t.keep && there {
-        tx.delete(ITEMS, t.shared)?;
+        tx.delete(SHARED, t.shared)?;
     } else if !t.keep {
         tx.rollback_to(savepoint)?;
     }
-    let name = format!("own {}", t.own);
-    let row: [Value<'_>; 3] = [t.own.into(), i64::from(there).into(), name[..].into()];
-    tx.upsert(ITEMS, &row)?;
+    tx.upsert(PLAIN, &[t.own.into(), i64::from(there).into(), "own"[..].into()])?;
     Ok(())
 }
 
