@@ -53,7 +53,7 @@ impl Lane {
             self.valid.store(chunk.end(), Ordering::Release);
             source.ahead.push_back(chunk);
         }
-        let next = source.ahead.front().map_or(u64::MAX, |chunk| first_epoch(chunk));
+        let next = source.ahead.front().map_or(u64::MAX, first_epoch);
         self.next_epoch.store(next, Ordering::Relaxed);
         self.finished.store(source.ahead.is_empty(), Ordering::Release);
         Ok(())
