@@ -17,11 +17,9 @@ use std::time::Duration;
 /// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers
 /// that wait for room.
 const MAX_BATCH: u64 = 2 << 20;
-/// On a device that needs no waiting for, a busy flusher begins a batch no more often than this,
-/// unless somebody waits: it lets work collect rather than take a core from those who produce it.
-const BUSY_SPACING_NS: u64 = 250_000;
-/// A device that took less than this for a batch needs no waiting for.
-const FAST_DEVICE_NS: u64 = 60_000;
+/// A busy flusher begins a batch no more often than this unless somebody waits for it: it lets work
+/// collect rather than take a core from those who produce it. A flusher that was idle begins at once.
+const BUSY_SPACING_NS: u64 = 500_000;
 
 /// The segment that is being written.
 struct Current {
@@ -112,6 +110,8 @@ impl Flusher {
     fn turn(&mut self) -> Result<(), Error> {
         let durable = self.shared.frontier.durable(self.lane);
         self.own_frames(durable);
+        // Whoever waits for something before the cut is served by this batch.
+        self.shared.frontier.take_wanted(self.lane);
         let cut = self.stream().order.cut(durable);
         if cut == durable {
             self.wait_for_work(durable);
@@ -129,7 +129,7 @@ impl Flusher {
         let busy = started - self.batch_began_ns < 2 * BUSY_SPACING_NS;
         self.batch_began_ns = started;
         if self.shared.options.flush_interval.is_none()
-            && took < FAST_DEVICE_NS
+            && took < BUSY_SPACING_NS
             && busy
             && to == cut
         {
@@ -233,6 +233,7 @@ impl Flusher {
         let stream = self.stream();
         let listener = self.shared.frontier.nap_event(self.lane).listen();
         if stream.order.log_lsn() - durable < stream.ring.size() / 2
+            && !self.shared.frontier.take_wanted(self.lane)
             && self.shared.frontier.poisoned().is_none()
             && !self.shared.closing.load(Ordering::SeqCst)
         {

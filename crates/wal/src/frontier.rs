@@ -52,6 +52,9 @@ struct Lane {
     parked: Mutex<Parked>,
     /// Where the flusher naps while it lets work collect; woken by those who wait for it.
     hurry: Event,
+    /// Somebody began to wait since the flusher last looked. Set by waiters, taken by the flusher; SeqCst
+    /// against `hurry`.
+    wanted: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +79,7 @@ impl Frontier {
                 lowest: AtomicU64::new(u64::MAX),
                 parked: Mutex::default(),
                 hurry: Event::new(),
+                wanted: AtomicBool::new(false),
             })
         };
         Self { lanes: starts.iter().map(lane).collect(), poison: Poison::default() }
@@ -162,7 +166,13 @@ impl Frontier {
 
     /// Somebody waits for the stream: its flusher is not to let more work collect.
     pub(crate) fn hurry(&self, stream: usize) {
+        self.lanes[stream].wanted.store(true, Ordering::SeqCst);
         self.lanes[stream].hurry.notify();
+    }
+
+    /// Whether somebody began to wait since this was last asked. For the stream's flusher.
+    pub(crate) fn take_wanted(&self, stream: usize) -> bool {
+        self.lanes[stream].wanted.swap(false, Ordering::SeqCst)
     }
 
     /// Where the flusher naps.
