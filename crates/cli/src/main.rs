@@ -6,7 +6,9 @@
 
 mod bench;
 mod children;
+mod demo;
 mod failure;
+mod log;
 mod place;
 mod progress;
 mod units;
@@ -30,9 +32,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Kill a running database, recover it, and see that nothing acknowledged is missing
+    Demo(demo::Options),
     /// Run a workload and measure it
     #[command(subcommand)]
     Bench(bench::options::Bench),
+    /// Look into a log
+    #[command(subcommand)]
+    Log(log::Log),
     /// The program's own child processes
     #[command(subcommand, hide = true)]
     Hidden(Hidden),
@@ -42,6 +49,9 @@ enum Command {
 enum Hidden {
     BenchRun,
     BenchRecover,
+    DemoChild,
+    DemoRecover,
+    DemoCheck,
 }
 
 fn hidden(command: &Hidden) -> Result<bool, Failure> {
@@ -49,6 +59,13 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
         Hidden::BenchRun => {
             children::tell(&bench::run(&children::settings()?)?)?;
             children::crash()
+        }
+        Hidden::DemoChild => demo::child::run(&children::settings()?)?,
+        Hidden::DemoRecover => {
+            children::tell(&demo::check::recover(&children::settings()?, false)?)?;
+        }
+        Hidden::DemoCheck => {
+            children::tell(&demo::check::recover(&children::settings()?, true)?)?;
         }
         Hidden::BenchRecover => children::tell(&bench::recover(&children::settings()?)?)?,
     }
@@ -58,6 +75,8 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(options),
+        Command::Demo(options) => demo::demo(&options),
+        Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
     };
     match result {

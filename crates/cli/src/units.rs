@@ -1,6 +1,5 @@
-//! Sizes, durations and rates: as people write them on a command line, and as they like to read them.
-
-use std::time::Duration;
+//! Sizes, durations and rates: as people write them on a command line, and as they like to read
+//! them.
 
 /// Reads seconds: a plain number, or one with `us`, `ms`, `s` or `m`.
 ///
@@ -13,14 +12,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         )
     };
     let (number, unit) = split(text);
-    let scale = match unit {
-        "" | "s" => 1.0,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "m" => 60.0,
+    let number = number.parse::<f64>().map_err(|_| wrong())?;
+    let value = match unit {
+        "" | "s" => number,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "m" => number * 60.0,
         _ => return Err(wrong()),
     };
-    let value = number.parse::<f64>().map_err(|_| wrong())? * scale;
     // A year is beyond anything meant, and keeps what is computed from it finite.
     if (0.0..=3.2e7).contains(&value) { Ok(value) } else { Err(wrong()) }
 }
@@ -104,11 +103,6 @@ pub fn exact(value: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// Seconds as a [`Duration`].
-pub fn duration(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds)
 }
 
 #[cfg(test)]

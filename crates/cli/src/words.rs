@@ -3,7 +3,9 @@
 /// Declares an enum whose variants have a word each: for the command line, for reports, and for
 /// messages between a parent process and its children.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident ($what:literal) { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident ($what:literal) {
+        $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum $name {

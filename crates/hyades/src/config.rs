@@ -76,6 +76,32 @@ pub struct LogSettings {
 pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 
 /// Describes and opens a database, see [`Database::builder`].
+///
+/// What is declared has to be the same every time that a directory is opened; new tables and new
+/// versions of procedures may join.
+///
+/// ```
+/// use hyades::{Concurrency, Database, Protocol, Record, Schema, Transaction, Type};
+/// # let temporary = tempfile::tempdir()?;
+/// # let (dir, other) = (temporary.path().join("a"), temporary.path().join("b"));
+/// let mut builder = Database::builder()
+///     .protocol(Protocol::Taurus)
+///     .concurrency(Concurrency::Silo)
+///     .record(Record::Adaptive)
+///     .streams(8)
+///     .log_dir(other) // a second directory, perhaps on another device
+///     .on_progress(|progress| eprintln!("{} transactions", progress.records_done));
+/// let log = builder.table(Schema::new("log").column("at_us", Type::I64).column("what", Type::Text));
+/// builder.procedure("note", 1, move |tx: &Transaction<'_>, what: String| {
+///     // Without a primary key a row gets a hidden id. The time is the same at replay.
+///     tx.insert(log, &[tx.now_us().into(), what[..].into()])
+/// });
+/// let db = builder.open(dir)?;
+/// let id: u64 = db.call("note", "began")??;
+/// assert_eq!(db.streams(), 8);
+/// # let _ = id;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 pub struct Builder {
     pub(crate) protocol: Protocol,
     pub(crate) concurrency: Concurrency,

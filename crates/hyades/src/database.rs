@@ -1,29 +1,18 @@
 //! The public face: a database, its sessions, and how they are opened and closed.
 
 use crate::concurrency::steps::Call;
-use crate::concurrency::{ConcurrencyControl, no_wait::NoWait, silo::Silo};
-use crate::config::{Builder, Concurrency, LogSettings, Protocol};
-use crate::digest;
-use crate::engine::Engine;
+use crate::config::Builder;
 use crate::error::{Abort, Error};
-use crate::logging::LoggingProtocol;
-use crate::logging::supported::RunsUnder;
-use crate::logging::{lsn_vector_table, none::NoLog, serial::Serial, taurus::Taurus};
-use crate::recovery::catalogue::Catalogue;
-use crate::recovery::{Plan, RecoveryReport, recover};
-use crate::session::{self, AnySession, Verdict};
-use crate::storage::table::Table;
+use crate::opening::{self, AnyEngine};
+use crate::recovery::RecoveryReport;
+use crate::session::{AnySession, Verdict};
 use crate::ticket::{CommitQueue, Ticket};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, Record, decode_result};
-use hyades_platform::clock;
-use hyades_platform::device::FileDevice;
-use hyades_platform::epoch::Epoch;
-use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering};
+use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// An open database. Clones are handles to the same one; it closes when the last is dropped.
@@ -57,47 +46,19 @@ pub struct Database {
     shared: Arc<Shared>,
 }
 
-/// An engine of some sound pair.
-trait AnyEngine: Send + Sync {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error>;
-    fn digest(&self) -> u64;
-    fn rows(&self) -> u64;
-}
-
-struct Host<C, P: LoggingProtocol> {
-    engine: Arc<Engine<P>>,
-    log: Option<Log>,
-    concurrency: PhantomData<fn() -> C>,
-}
-
-impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = session::Session::<C, P>::new(self.engine.clone(), self.log.clone())?;
-        Ok(Box::new(session))
-    }
-
-    fn digest(&self) -> u64 {
-        digest::digest(&self.engine.tables)
-    }
-
-    fn rows(&self) -> u64 {
-        digest::rows(&self.engine.tables)
-    }
-}
-
-struct Shared {
-    engine: Box<dyn AnyEngine>,
-    log: Option<Log>,
-    closed: AtomicBool,
-    procedures: Vec<Procedure>,
-    procedure_ids: Vec<u32>,
-    record: Record,
-    data_only: bool,
-    report: RecoveryReport,
+pub(crate) struct Shared {
+    pub engine: Box<dyn AnyEngine>,
+    pub log: Option<Log>,
+    pub closed: AtomicBool,
+    pub procedures: Vec<Procedure>,
+    pub procedure_ids: Vec<u32>,
+    pub record: Record,
+    pub data_only: bool,
+    pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
-    idle: Mutex<Vec<Box<dyn AnySession>>>,
+    pub idle: Mutex<Vec<Box<dyn AnySession>>>,
     /// Counters of sessions that have ended.
-    ended: Mutex<Stats>,
+    pub ended: Mutex<Stats>,
 }
 
 /// What a database has done since it was opened.
@@ -122,22 +83,11 @@ impl Database {
     }
 
     pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
-        let started_ns = clock::monotonic_ns();
-        check(&builder)?;
-        let concurrency = builder.concurrency;
-        let opening = Opening { builder, started_ns };
-        match (opening.builder.protocol, concurrency) {
-            (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait>(),
-            (Protocol::None, Concurrency::Silo) => opening.without_log::<Silo>(),
-            (Protocol::Serial, Concurrency::NoWait) => opening.with_log::<NoWait, Serial, ()>(),
-            (Protocol::Serial, Concurrency::Silo) => opening.with_log::<Silo, Serial, ()>(),
-            (Protocol::Taurus, Concurrency::NoWait) => {
-                opening.with_log::<NoWait, Taurus, lsn_vector_table::Reference>()
-            }
-            (Protocol::Taurus, Concurrency::Silo) => {
-                opening.with_log::<Silo, Taurus, lsn_vector_table::Reference>()
-            }
-        }
+        opening::open(builder)
+    }
+
+    pub(crate) fn over(shared: Shared) -> Database {
+        Database { shared: Arc::new(shared) }
     }
 
     /// A session for the calling thread: faster than going through the database, because it keeps its
@@ -342,6 +292,33 @@ impl Session {
 
     /// Runs a procedure without waiting; [`Session::result`] has what it returned.
     ///
+    /// ```
+    /// use hyades::{Abort, Column, Database, Schema, Transaction, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let mut builder = Database::builder();
+    /// let schema = Schema::new("stock").column("item", Type::I64).column("count", Type::I64);
+    /// let stock = builder.table(schema.primary_key(&["item"]));
+    /// let add = builder.procedure("add", 1, move |tx: &Transaction<'_>, (item, n): (i64, i64)| {
+    ///     let count = tx.get(stock, item)?.map_or(0, |row| row.get(Column::<i64>::at(1))) + n;
+    ///     if count < 0 {
+    ///         return Err(Abort::User(count));
+    ///     }
+    ///     tx.upsert(stock, &[item.into(), count.into()])?;
+    ///     Ok(count)
+    /// });
+    /// let db = builder.open(dir)?;
+    /// let mut session = db.session()?;
+    /// let (outcome, ticket) = session.call(add, &(7i64, 5i64))?;
+    /// assert_eq!(outcome, Ok(()));
+    /// assert_eq!(session.result::<i64>()?, 5);
+    /// ticket.wait()?; // only now it is on disk
+    /// let (outcome, ticket) = session.call(add, &(7i64, -9i64))?;
+    /// assert_eq!(outcome, Err(Abort::User(-4)));
+    /// ticket.wait()?; // what the refusal was based on is on disk as well
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The log has failed.
     #[inline]
@@ -429,186 +406,5 @@ impl Drop for Session {
         let mut ended = self.shared.ended.lock().expect("no holder panics");
         ended.attempts += counters.attempts;
         ended.conflicts += counters.conflicts;
-    }
-}
-
-fn check(builder: &Builder) -> Result<(), Error> {
-    if let Some(fault) = builder.tables.iter().find_map(|s| s.fault.clone()) {
-        return Err(Error::Misuse(fault));
-    }
-    for (at, schema) in builder.tables.iter().enumerate() {
-        if builder.tables[..at].iter().any(|s| s.name == schema.name) {
-            return Err(Error::Misuse(format!("table {:?} is declared twice", schema.name)));
-        }
-    }
-    for (at, procedure) in builder.procedures.iter().enumerate() {
-        let same = |p: &Procedure| p.name == procedure.name && p.version == procedure.version;
-        if builder.procedures[..at].iter().any(same) {
-            return Err(Error::Misuse(format!(
-                "procedure {:?} version {} is registered twice",
-                procedure.name, procedure.version
-            )));
-        }
-    }
-    if builder.protocol == Protocol::Serial && builder.log.streams != 1 {
-        return Err(Error::Misuse(format!(
-            "serial logging has one stream, not {}: set streams to 1",
-            builder.log.streams
-        )));
-    }
-    Ok(())
-}
-
-/// A protocol that can be started on a log.
-trait StartOn: LoggingProtocol {
-    const NAME: &'static str;
-    const VECTORS: bool;
-    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self;
-}
-
-impl StartOn for Serial {
-    const NAME: &'static str = "serial";
-    const VECTORS: bool = false;
-    fn start(log: &Log, _: &LogSettings, _: bool) -> Self {
-        Serial { log: log.clone() }
-    }
-}
-
-impl StartOn for Taurus {
-    const NAME: &'static str = "taurus";
-    const VECTORS: bool = true;
-    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self {
-        let interval = settings.anchor_interval_bytes;
-        Taurus::new(log.clone(), !data_only, settings.delta_bytes, interval)
-    }
-}
-
-struct Opening {
-    builder: Builder,
-    started_ns: u64,
-}
-
-impl Opening {
-    fn without_log<C: RunsUnder<NoLog> + ConcurrencyControl>(self) -> Result<Database, Error> {
-        let catalogue = Catalogue::join(&[], &self.builder.tables, &self.builder.procedures)?;
-        let tables = self.tables::<()>(&catalogue);
-        let epoch = Arc::new(Epoch::new(1));
-        let row_ids = Arc::new(AtomicU64::new(1));
-        let engine = Arc::new(Engine::new(tables, NoLog, epoch, row_ids));
-        let host = Host::<C, NoLog> { engine, log: None, concurrency: PhantomData };
-        Ok(self.finish(Box::new(host), None, &catalogue, true, RecoveryReport::default()))
-    }
-
-    fn tables<S: Default + Send + Sync + 'static>(
-        &self,
-        catalogue: &Catalogue,
-    ) -> Arc<Vec<Table<S>>> {
-        let schemas = self.builder.tables.iter().enumerate();
-        let table = |(at, schema)| Table::new(schema, at as u32, catalogue.table_ids[at]);
-        Arc::new(schemas.map(table).collect())
-    }
-
-    fn log_options(&self) -> LogOptions {
-        let settings = &self.builder.log;
-        let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
-        options.buffer_bytes = settings.buffer_bytes;
-        options.segment_bytes = settings.segment_bytes;
-        options.flush_interval = settings.flush_interval;
-        if let Some(fill) = settings.flush_fill_bytes {
-            options.flush_fill_bytes = fill;
-        }
-        options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
-        // The protocol anchors streams as it comes to them; the flusher's own are a fallback.
-        options.anchor_interval_bytes = settings.anchor_interval_bytes * 4;
-        options
-    }
-
-    fn with_log<C, P, S>(self) -> Result<Database, Error>
-    where
-        C: RunsUnder<P> + ConcurrencyControl,
-        P: StartOn + LoggingProtocol<RowStamp = S>,
-        S: Default + Send + Sync + 'static,
-    {
-        let builder = &self.builder;
-        let recovering = hyades_wal::open(self.log_options())?;
-        let stored = &recovering.manifest().catalogue;
-        let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
-        let tables = self.tables::<S>(&catalogue);
-        let row_ids = Arc::new(AtomicU64::new(1));
-        let threads = match builder.recovery_threads {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-            n => n,
-        };
-        let plan = Plan {
-            threads,
-            kind: builder.replay,
-            progress: builder.progress.as_deref(),
-            started_ns: self.started_ns,
-        };
-        let recovered =
-            recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
-        let verdict = recovering.verdict(&recovered.ends)?;
-        let first_epoch = recovered.max_epoch.max(recovering.manifest().epoch_floor) + 1;
-        let data_only = self.is_data_only();
-        let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
-        let protocol = P::start(&log, &builder.log, data_only);
-        let epoch = Arc::new(Epoch::new(first_epoch));
-        let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
-        let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
-        Ok(self.finish(Box::new(host), Some(log), &catalogue, data_only, recovered.report))
-    }
-
-    /// Whether no command can come: then replay may go by versions alone.
-    fn is_data_only(&self) -> bool {
-        let data = |record: Option<Record>| record.is_none_or(|r| r == Record::Data);
-        self.builder.record == Record::Data
-            && self.builder.procedures.iter().all(|p| data(p.record))
-    }
-
-    fn begin<P: StartOn>(
-        &self,
-        recovering: Recovering,
-        catalogue: &Catalogue,
-        verdict: &hyades_wal::Verdict,
-        first_epoch: u64,
-        data_only: bool,
-    ) -> Result<Log, Error> {
-        let vectors = if P::VECTORS { "yes" } else { "no" };
-        let concurrency = match self.builder.concurrency {
-            Concurrency::NoWait => "no-wait",
-            Concurrency::Silo => "silo",
-        };
-        let settings = [("vectors", vectors), ("concurrency", concurrency)];
-        let settings = IncarnationSettings {
-            catalogue: catalogue.to_bytes(),
-            data_only,
-            protocol: P::NAME.to_string(),
-            settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).into(),
-        };
-        Ok(recovering.start(settings, verdict, first_epoch)?)
-    }
-
-    fn finish(
-        self,
-        engine: Box<dyn AnyEngine>,
-        log: Option<Log>,
-        catalogue: &Catalogue,
-        data_only: bool,
-        mut report: RecoveryReport,
-    ) -> Database {
-        report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
-        let shared = Shared {
-            engine,
-            log,
-            closed: AtomicBool::new(false),
-            procedures: self.builder.procedures,
-            procedure_ids: catalogue.procedure_ids.clone(),
-            record: self.builder.record,
-            data_only,
-            report,
-            idle: Mutex::new(Vec::new()),
-            ended: Mutex::new(Stats::default()),
-        };
-        Database { shared: Arc::new(shared) }
     }
 }

@@ -1,8 +1,9 @@
 //! Tombstones and stale index entries, taken out once nobody can need what they remember.
 //!
 //! A deleted row stays in its index as a tombstone, because its version and stamps order what comes
-//! after it. It may go when both are below what an absent entry means: the stamp at or below the cold
-//! vector, the version of an epoch that has passed. The gap that it leaves is raised by its stamp.
+//! after it. It may go once its version's epoch has passed, for then whoever puts the key in anew
+//! gets a higher version; its stamps go over to the gap that it leaves. Waiting until the stamps are
+//! cold would not do: a scan that passes a tombstone again and again keeps it warm for ever.
 
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
@@ -10,7 +11,7 @@ use crate::logging::LoggingProtocol;
 use crate::logging::record::Tid;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
-use crate::storage::record::{Record, word};
+use crate::storage::record::word;
 use crate::storage::table::{Inherit, Lookup, Table};
 use crate::transaction::state::{Pending, State};
 use crossbeam_epoch::Guard;
@@ -144,14 +145,9 @@ impl Garbage {
     }
 }
 
-/// Whether nobody can need the row's version and stamp any more.
-fn is_ripe<P: LoggingProtocol>(
-    engine: &Engine<P>,
-    record: &Record<P::RowStamp>,
-    version: u64,
-) -> bool {
+/// Whether a new row under this key would get a higher version.
+fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
     Tid(word::tid(version)).epoch() < engine.epoch.current()
-        && engine.protocol.is_forgotten(&record.stamp)
 }
 
 fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
@@ -173,14 +169,14 @@ fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
             if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
                 return Swept::Done;
             }
-            if record.entries.load(Ordering::Acquire) != 0 || !is_ripe(engine, record, seen) {
+            if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
                 return Swept::NotYet;
             }
             let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
             let gone = version & word::ABSENT != 0
                 && version & word::DEAD == 0
                 && record.entries.load(Ordering::Acquire) == 0
-                && is_ripe(engine, record, version);
+                && is_past(engine, version);
             if !gone {
                 C::unlock_alone(record, version, false);
                 return Swept::NotYet;
@@ -211,9 +207,7 @@ fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
             }
             let true_entry = there && table.secondary_key(at, &row, record.key()) == *key;
             let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-            let done = true_entry
-                || is_ripe(engine, record, version)
-                    && table.unlink_entry(at, entry, &hooks, leave, guard);
+            let done = true_entry || table.unlink_entry(at, entry, &hooks, leave, guard);
             C::unlock_alone(record, version, false);
             if done { Swept::Done } else { Swept::NotYet }
         }

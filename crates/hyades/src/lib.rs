@@ -1,7 +1,24 @@
 //! Hyades: an in-memory, serializable, durable transactional database.
 //!
-//! It logs in parallel to any number of streams, acknowledges only what is on disk, and recovers on
-//! all cores.
+//! It logs in parallel to up to 64 streams, acknowledges only what is on disk, and recovers on all
+//! cores.
+//!
+//! Start at [`Database::builder`]: declare tables ([`Schema`]) and procedures, and [`Builder::open`] a
+//! directory. [`Database::transact`] runs a closure as a transaction and returns when it is on disk.
+//! A [`Session`] does not wait: it gives a [`Ticket`], and a [`CommitQueue`] holds many of these.
+//!
+//! ```
+//! use hyades::{Abort, Database, Schema, Type};
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let mut builder = Database::builder();
+//! let words = builder.table(Schema::new("words").column("word", Type::Text).primary_key(&["word"]));
+//! let db = builder.open(dir)?;
+//! db.transact(|tx| tx.insert(words, &["durable".into()]))??;
+//! let known = db.transact(|tx| Ok::<_, Abort>(tx.get(words, "durable")?.is_some()))??;
+//! assert!(known);
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 
 mod concurrency;
 mod config;
@@ -10,7 +27,9 @@ mod digest;
 mod engine;
 mod error;
 mod garbage;
+pub mod inspect;
 mod logging;
+mod opening;
 mod recovery;
 mod session;
 mod storage;
@@ -30,3 +49,8 @@ pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
 pub use transaction::procedure::{ProcedureId, Record};
+
+/// The program in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -15,6 +15,23 @@ use std::task::{Context, Poll};
 ///
 /// Block on it with [`Ticket::wait`], await it, or look at it now and then. Dropping it loses nothing:
 /// the transaction is in the log all the same.
+///
+/// ```
+/// use hyades::{Database, Schema, Type};
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path();
+/// let mut builder = Database::builder();
+/// let names = builder.table(Schema::new("names").column("name", Type::Text).primary_key(&["name"]));
+/// let db = builder.open(dir)?;
+/// let mut session = db.session()?;
+/// let (inserted, ticket) = session.submit(|tx| tx.insert(names, &["Aldebaran".into()]))?;
+/// assert!(inserted.is_ok()); // others see it from now on
+/// while !ticket.is_acknowledged()? {
+///     std::thread::yield_now(); // something better to do
+/// }
+/// // Or block with `ticket.wait()?`, or `ticket.await?`.
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
@@ -116,6 +133,29 @@ impl<T> Ord for Parked<T> {
 ///
 /// A transaction is parked under one stream that it lacks, by position, and moves on when that is
 /// passed: none waits behind another.
+///
+/// ```
+/// use hyades::{Database, Schema, Type};
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path();
+/// let mut builder = Database::builder();
+/// let numbers = builder.table(Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]));
+/// let db = builder.open(dir)?;
+/// let (mut session, mut queue) = (db.session()?, db.commit_queue());
+/// let mut sum = 0;
+/// for n in 1..=100i64 {
+///     let (inserted, ticket) = session.submit(|tx| tx.insert(numbers, &[n.into()]))?;
+///     inserted?;
+///     queue.push(ticket, n);
+///     queue.drain(|n| sum += n)?; // whatever is acknowledged by now, in any order
+/// }
+/// while !queue.is_empty() {
+///     queue.wait_for_one()?;
+///     queue.drain(|n| sum += n)?;
+/// }
+/// assert_eq!(sum, 5050);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 pub struct CommitQueue<T> {
     log: Option<Log>,
     lanes: Vec<BinaryHeap<Parked<T>>>,

@@ -56,7 +56,7 @@ impl RecordKind {
 }
 
 /// Transactions per worker that may await acknowledgement, unless told otherwise.
-pub const IN_FLIGHT: usize = 4096;
+pub const IN_FLIGHT: usize = 8192;
 
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
@@ -342,10 +342,14 @@ impl Ycsb {
             return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
         }
         let most = self.rows.div_ceil(2);
+        // A standard mix has accesses of its own.
+        if self.standard.is_some() {
+            return Ok(());
+        }
         if self.accesses == 0 || self.accesses as u64 > most {
             return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's accesses \
-                 are to different rows",
+                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's \
+                 accesses are to different rows",
                 self.accesses
             ));
         }

@@ -185,3 +185,39 @@ impl Report {
         line("state", if same { "matches the one before" } else { "DIFFERS" }.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_or_a_violation_does_not_hold() {
+        let report = |state_matches, consistent| Report {
+            workload: "bank".to_string(),
+            protocol: Protocol::Taurus,
+            record: Some(RecordKind::Data),
+            concurrency: Concurrency::Silo,
+            workers: 1,
+            streams: 1,
+            device: Some(DeviceKind::File),
+            in_flight: 1,
+            seconds: 1.0,
+            acknowledged: 0,
+            acknowledged_per_s: 0.0,
+            rollbacks: 0,
+            aborts: 0,
+            log_bytes: 0,
+            device_bytes: 0,
+            log_bytes_per_transaction: None,
+            latency_us: Latency::default(),
+            load: Load::default(),
+            recovery: Recovery { state_matches, ..Recovery::default() },
+            consistent,
+        };
+        assert!(report(None, None).holds());
+        assert!(report(Some(true), Some(true)).holds());
+        assert!(!report(Some(false), Some(true)).holds());
+        assert!(!report(Some(true), Some(false)).holds());
+        assert!(!report(None, Some(false)).holds());
+    }
+}

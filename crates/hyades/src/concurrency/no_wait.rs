@@ -15,18 +15,6 @@ use std::sync::atomic::Ordering;
 pub(crate) struct NoWait;
 
 impl NoWait {
-    /// The place of a lock that the transaction holds.
-    #[inline]
-    fn held<P: LoggingProtocol>(
-        state: &State<'_, P>,
-        record: &Record<P::RowStamp>,
-    ) -> Option<usize> {
-        if !state.may_know(record) {
-            return None;
-        }
-        state.held.iter().position(|(held, _)| std::ptr::eq(*held, record))
-    }
-
     #[inline]
     fn version<S>(record: &Record<S>) -> Result<u64, Abort> {
         let version = record.word.load(Ordering::Acquire);
@@ -65,7 +53,7 @@ impl ConcurrencyControl for NoWait {
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort> {
-        if Self::held(state, record).is_none() {
+        if state.own_lock(record).is_none() {
             let readers = record.lock.load(Ordering::Relaxed);
             // A reader that loses a race against another reader tries once more; against a writer it
             // gives up.
@@ -76,8 +64,7 @@ impl ConcurrencyControl for NoWait {
             {
                 return Err(Abort::Conflict);
             }
-            state.held.push((record, false));
-            state.note(record);
+            state.push_lock(record, false);
             engine.protocol.observe_read(&record.stamp, state.stamp);
         }
         let version = Self::version(record)?;
@@ -98,7 +85,7 @@ impl ConcurrencyControl for NoWait {
                 .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
                 .map_err(|_| Abort::Conflict)
         };
-        match Self::held(state, record) {
+        match state.own_lock(record) {
             Some(at) if state.held[at].1 => {}
             // An upgrade: this must be the only reader. Readers' stamps are folded now.
             Some(at) => {
@@ -107,8 +94,7 @@ impl ConcurrencyControl for NoWait {
             }
             None => {
                 take(0)?;
-                state.held.push((record, true));
-                state.note(record);
+                state.push_lock(record, true);
             }
         }
         engine.protocol.observe_write(&record.stamp, state.stamp);
@@ -118,8 +104,7 @@ impl ConcurrencyControl for NoWait {
     }
 
     fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
-        state.held.push((record, true));
-        state.note(record);
+        state.push_lock(record, true);
     }
 
     fn commit<'s, P: LoggingProtocol>(

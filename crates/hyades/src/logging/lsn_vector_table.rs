@@ -198,7 +198,8 @@ impl LsnVectorTable {
         }
         let reference = self.take(ring, depth, |write, read| {
             write.copy_from_slice(vector);
-            read.fill(0);
+            // Readers of before, whom the writer need not have folded into this vector.
+            self.load_cold(read);
         });
         row.store(reference, Ordering::Release);
     }
@@ -289,17 +290,6 @@ impl LsnVectorTable {
     fn is_cold(&self, vector: &[u64]) -> bool {
         // Acquire: a slot's new generation (Release) is published after these loads.
         vector.iter().zip(&self.cold).all(|(lsn, cold)| *lsn <= cold.load(Ordering::Acquire))
-    }
-
-    /// Whether the row's vectors are no more than an absent entry means: the cold vector.
-    pub fn is_forgotten(&self, row: &Reference) -> bool {
-        match self.find(row.load(Ordering::Acquire)) {
-            None => true,
-            Some(mut slot) => {
-                let (write, read) = slot.vectors();
-                self.is_cold(write) && self.is_cold(read)
-            }
-        }
     }
 
     /// Copies the cold vector.

@@ -14,7 +14,8 @@ pub(crate) mod supported;
 pub(crate) mod taurus;
 pub(crate) mod unstamped;
 
-use hyades_wal::{Lsn, Writer};
+use crate::config::LogSettings;
+use hyades_wal::{Log, Lsn, Writer};
 use smallvec::SmallVec;
 
 /// What the frontier has to reach before a transaction may be answered: positions by lane, each lane
@@ -77,10 +78,18 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// `to` must be at least what `from` is: a leaf was split or merged, a key was put into a gap, a
     /// tombstone left one.
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp);
-    /// Whether the row remembers no more than an absent entry means.
-    fn is_forgotten(&self, row: &Self::RowStamp) -> bool;
 
     /// What must be durable before the transaction is answered: its own frame, if it has one, and
     /// all that it depends on.
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>) -> Needs;
+}
+
+/// A protocol that has a log to start on.
+pub(crate) trait StartsOnLog: LoggingProtocol {
+    /// Its name in the manifest.
+    const NAME: &'static str;
+    /// Whether its records carry vectors.
+    const VECTORS: bool;
+    /// Starts on a log that has just begun an incarnation; `data_only` if it will hold no commands.
+    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self;
 }

@@ -21,9 +21,6 @@ impl LoggingProtocol for NoLog {
     fn publish_read(&self, _: &(), _: &mut ()) {}
     fn publish_write(&self, _: &(), _: &mut ()) {}
     fn inherit(&self, _: &(), _: &(), _: &mut ()) {}
-    fn is_forgotten(&self, _: &()) -> bool {
-        true
-    }
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
         Needs::new()
     }

@@ -6,11 +6,12 @@
 //! their serialization order. A reader saw only transactions whose frames were reserved before it
 //! ended: it needs the stream up to the place where it ended.
 
-use super::{LoggingProtocol, Needs};
+use super::{LoggingProtocol, Needs, StartsOnLog};
+use crate::config::LogSettings;
 use hyades_wal::{Log, Lsn};
 
 pub(crate) struct Serial {
-    pub log: Log,
+    log: Log,
 }
 
 impl LoggingProtocol for Serial {
@@ -30,12 +31,16 @@ impl LoggingProtocol for Serial {
     fn publish_read(&self, _: &(), _: &mut ()) {}
     fn publish_write(&self, _: &(), _: &mut ()) {}
     fn inherit(&self, _: &(), _: &(), _: &mut ()) {}
-    fn is_forgotten(&self, _: &()) -> bool {
-        true
-    }
-
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
         Needs::from_slice(&[(0, lsn)])
+    }
+}
+
+impl StartsOnLog for Serial {
+    const NAME: &'static str = "serial";
+    const VECTORS: bool = false;
+    fn start(log: &Log, _: &LogSettings, _: bool) -> Self {
+        Serial { log: log.clone() }
     }
 }

@@ -11,7 +11,8 @@
 //! second. In a log of data records alone there is no order vector, and readers are not remembered.
 
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
-use super::{LoggingProtocol, Needs};
+use super::{LoggingProtocol, Needs, StartsOnLog};
+use crate::config::LogSettings;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,29 +45,6 @@ pub(crate) struct Gathered {
     /// Whether it was encoded as a command.
     command: bool,
     ring: Ring,
-}
-
-impl Taurus {
-    pub fn new(log: Log, commands: bool, delta_bytes: u64, anchor_interval_bytes: u64) -> Self {
-        let lanes = log.streams();
-        let mut durable = vec![0; lanes];
-        log.frontier().load_into(&mut durable);
-        let table = LsnVectorTable::new(lanes);
-        // After recovery all stamps are bottom: everything on disk now precedes everything to come.
-        // An incarnation is a barrier, so lanes begin at zero.
-        let sum = durable.iter().sum();
-        Taurus {
-            log,
-            lanes,
-            commands,
-            table,
-            delta_bytes,
-            anchor_interval_bytes,
-            anchor: Mutex::new((durable, sum)),
-            generation: AtomicU64::new(0),
-            anchored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
-        }
-    }
 }
 
 impl Gathered {
@@ -214,10 +192,6 @@ impl LoggingProtocol for Taurus {
         self.table.give_back(txn.ring);
     }
 
-    fn is_forgotten(&self, row: &Reference) -> bool {
-        self.table.is_forgotten(row)
-    }
-
     /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
     /// so cold rows add nothing.
     fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
@@ -232,5 +206,30 @@ impl LoggingProtocol for Taurus {
         }
         debug_assert!(own.is_none_or(|(stream, end)| txn.validity[stream] == end));
         needs
+    }
+}
+
+impl StartsOnLog for Taurus {
+    const NAME: &'static str = "taurus";
+    const VECTORS: bool = true;
+
+    /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
+    /// precedes everything to come.
+    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self {
+        let lanes = log.streams();
+        let mut durable = vec![0; lanes];
+        log.frontier().load_into(&mut durable);
+        let sum = durable.iter().sum();
+        Taurus {
+            log: log.clone(),
+            lanes,
+            commands: !data_only,
+            table: LsnVectorTable::new(lanes),
+            delta_bytes: settings.delta_bytes,
+            anchor_interval_bytes: settings.anchor_interval_bytes,
+            anchor: Mutex::new((durable, sum)),
+            generation: AtomicU64::new(0),
+            anchored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }

@@ -22,9 +22,6 @@ impl<S: Default + Send + Sync + 'static> LoggingProtocol for Unstamped<S> {
     fn publish_read(&self, _: &S, _: &mut ()) {}
     fn publish_write(&self, _: &S, _: &mut ()) {}
     fn inherit(&self, _: &S, _: &S, _: &mut ()) {}
-    fn is_forgotten(&self, _: &S) -> bool {
-        true
-    }
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
         Needs::new()
     }

@@ -15,58 +15,7 @@ use crate::storage::row::Assignments;
 use crate::storage::table::{Lookup, Placed, Table};
 use crate::transaction::state::install_delta;
 use crossbeam_epoch::Guard;
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct HeldDelta {
-    base: u64,
-    tid: u64,
-    delta: Vec<u8>,
-}
-
-/// Deltas whose row is not yet at the version that they follow.
-#[derive(Default)]
-pub(crate) struct HeldDeltas {
-    /// Zero says quickly that there are none. Changed under the row's lock of the delta concerned,
-    /// which orders it for everyone who looks for that row's deltas.
-    count: AtomicUsize,
-    rows: Mutex<HashMap<(usize, KeyBytes), Vec<HeldDelta>>>,
-}
-
-impl HeldDeltas {
-    fn hold(&self, table: usize, key: &[u8], base: u64, tid: u64, delta: &[u8]) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        let held = HeldDelta { base, tid, delta: delta.to_vec() };
-        let mut rows = self.rows.lock().expect("no holder panics");
-        rows.entry((table, KeyBytes::from_slice(key))).or_default().push(held);
-    }
-
-    /// Takes the delta that follows version `base` of the row, and forgets those that are older.
-    fn take(&self, table: usize, key: &[u8], base: u64) -> Option<HeldDelta> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let mut rows = self.rows.lock().expect("no holder panics");
-        let row = (table, KeyBytes::from_slice(key));
-        let held = rows.get_mut(&row)?;
-        let before = held.len();
-        held.retain(|delta| delta.tid > base);
-        let next = held.iter().position(|d| d.base == base).map(|at| held.swap_remove(at));
-        self.count.fetch_sub(before - held.len(), Ordering::AcqRel);
-        if held.is_empty() {
-            rows.remove(&row);
-        }
-        next
-    }
-
-    /// Some row that still waits for a version, with that version.
-    pub fn any(&self) -> Option<(usize, u64, u64)> {
-        let rows = self.rows.lock().expect("no holder panics");
-        let ((table, _), held) = rows.iter().next()?;
-        held.first().map(|delta| (*table, delta.base, delta.tid))
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// One thread's means of applying data records.
 #[derive(Default)]
@@ -154,7 +103,8 @@ impl Applier {
         let now = match change {
             _ if tid <= current => version,
             Change::Delta { base, delta } if base != current => {
-                replay.held.hold(at, key, base, tid, delta);
+                let row = (at, KeyBytes::from_slice(key));
+                replay.held.hold(record, row, base, tid, delta);
                 version
             }
             change => self.install(table, record, version, tid, change, guard),
@@ -176,8 +126,8 @@ impl Applier {
         guard: &Guard,
     ) -> u64 {
         let table = &replay.engine.tables[at];
-        while let Some(held) = replay.held.take(at, record.key(), word::tid(version)) {
-            let change = Change::Delta { base: held.base, delta: &held.delta };
+        while let Some(held) = replay.held.take(record, word::tid(version)) {
+            let change = Change::Delta { base: word::tid(version), delta: &held.delta };
             version = self.install(table, record, version, held.tid, change, guard);
         }
         version

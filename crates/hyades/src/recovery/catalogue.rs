@@ -35,6 +35,31 @@ pub(crate) struct Catalogue {
     procedures: HashMap<u32, Procedure>,
 }
 
+impl Stored {
+    fn read(bytes: &[u8]) -> Result<Stored, Error> {
+        if bytes.is_empty() {
+            return Ok(Stored::default());
+        }
+        serde_json::from_slice(bytes).map_err(|error| {
+            Error::Mismatch(format!(
+                "the catalogue in the log's manifest cannot be read ({error}): it was written by \
+                 another version of Hyades"
+            ))
+        })
+    }
+}
+
+/// A table's number in the log and its description; a procedure's number, name and version.
+type Entries = (Vec<(u32, Schema)>, Vec<(u32, String, u32)>);
+
+/// What the manifest's catalogue holds, for tools that have no declarations to match it to.
+pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
+    let stored = Stored::read(bytes)?;
+    let tables = stored.tables.into_iter().map(|t| (t.id, t.schema)).collect();
+    let procedures = stored.procedures.into_iter().map(|p| (p.id, p.name, p.version)).collect();
+    Ok((tables, procedures))
+}
+
 impl Catalogue {
     /// Matches the manifest's catalogue to the declarations; new ones get new numbers.
     pub fn join(
@@ -42,16 +67,7 @@ impl Catalogue {
         schemas: &[Schema],
         procedures: &[Procedure],
     ) -> Result<Catalogue, Error> {
-        let mut stored: Stored = if bytes.is_empty() {
-            Stored::default()
-        } else {
-            serde_json::from_slice(bytes).map_err(|error| {
-                Error::Mismatch(format!(
-                    "the catalogue in the log's manifest cannot be read ({error}): it was written by \
-                     another version of Hyades"
-                ))
-            })?
-        };
+        let mut stored = Stored::read(bytes)?;
         let mut table_ids = Vec::new();
         for schema in schemas {
             match stored.tables.iter().find(|t| t.schema.name == schema.name) {

@@ -9,15 +9,23 @@ use crate::storage::ordered_index::Keyed;
 use crate::storage::record::word;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
+/// An incarnation is over: no delta may still wait in it, and none is kept, since the next incarnation
+/// may put other rows where these are.
+pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+) -> Result<(), Error> {
     let tables = &replay.engine.tables;
-    if let Some((table, base, tid)) = replay.held.any() {
-        return Err(Error::Recovery(format!(
+    match replay.held.settle(tables, &crossbeam_epoch::pin()) {
+        None => Ok(()),
+        Some((table, base, tid)) => Err(Error::Recovery(format!(
             "a row of table {:?} is missing version {base}, which transaction {tid} changed: a stream of \
              the log is incomplete; restore the log's files from a copy",
             tables[table].layout.name
-        )));
+        ))),
     }
+}
+
+pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
     let mut garbage = Garbage::default();
     let absent = std::mem::take(&mut *replay.absent.lock().expect("no holder panics"));
     for (table, key) in absent {

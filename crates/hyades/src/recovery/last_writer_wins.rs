@@ -1,14 +1,19 @@
 //! Replay of a log without commands: chunks of all streams by all threads, in any order. Row versions
 //! decide, so nothing waits for anything but to know whether a record is live.
+//!
+//! To know that soon, every stream is read ahead of what is applied, and the stream whose next chunk
+//! is the oldest goes first: then what a record depends on has mostly been seen to be valid, and the
+//! version that a delta follows is mostly there.
 
 use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::record::Head;
+use crate::logging::record::{Head, Tid};
 use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
-use std::collections::HashMap;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -20,13 +25,46 @@ struct Lane {
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read by
     /// all to judge records: the bytes below are valid.
     valid: AtomicU64,
+    /// Everything was handed out.
     finished: AtomicBool,
+    /// The epoch of the next chunk; a hint to whoever chooses a stream.
+    next_epoch: AtomicU64,
 }
 
 struct Source {
     reader: StreamReader,
+    /// Read, found valid, and not yet handed out.
+    ahead: VecDeque<Chunk>,
     /// Parts seen and not yet asked for by their record.
     parts: Parts,
+}
+
+/// Chunks read ahead of each stream.
+const AHEAD: usize = 2;
+
+impl Lane {
+    /// Reads ahead, and says how far the stream is valid.
+    fn refill(&self, source: &mut Source) -> Result<(), Error> {
+        while source.ahead.len() < AHEAD {
+            let Some(chunk) = source.reader.next_chunk()? else {
+                self.valid.store(source.reader.valid_to(), Ordering::Release);
+                break;
+            };
+            self.valid.store(chunk.end(), Ordering::Release);
+            source.ahead.push_back(chunk);
+        }
+        let next = source.ahead.front().map_or(u64::MAX, first_epoch);
+        self.next_epoch.store(next, Ordering::Relaxed);
+        self.finished.store(source.ahead.is_empty(), Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The epoch of the chunk's first transaction; 0 if it has none.
+fn first_epoch(chunk: &Chunk) -> u64 {
+    let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
+    let head = records.next().and_then(|frame| Head::decode(&mut &frame.payload[..]));
+    head.map_or(0, |head| Tid(head.tid).epoch())
 }
 
 /// A record that could not be judged yet.
@@ -49,14 +87,16 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
             stream: reader.stream,
             valid: AtomicU64::new(reader.valid_to()),
             finished: AtomicBool::new(false),
-            reader: Mutex::new(Source { reader, parts: Parts::new() }),
+            next_epoch: AtomicU64::new(0),
+            reader: Mutex::new(Source { reader, ahead: VecDeque::new(), parts: Parts::new() }),
         })
         .collect();
     let undecided = Mutex::new(Vec::new());
     let turn = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let work = || {
-            if let Err(error) = work(replay, &lanes, shape, &turn, &undecided) {
+            let filled = fill(&lanes, &turn);
+            if let Err(error) = filled.and_then(|()| work(replay, &lanes, shape, &undecided)) {
                 replay.fail(error);
             }
         };
@@ -94,13 +134,12 @@ fn work<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
     lanes: &[Lane],
     shape: Shape,
-    turn: &AtomicUsize,
     undecided: &Mutex<Vec<Undecided>>,
 ) -> Result<(), Error> {
     let mut applier = Applier::default();
-    let mut later = Vec::new();
+    let mut later: Vec<Undecided> = Vec::new();
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(lanes, turn)? else { break };
+        let Some((lane, chunk, parts)) = next_chunk(lanes)? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
@@ -122,6 +161,11 @@ fn work<S: Default + Send + Sync + 'static>(
                 });
             }
         }
+        for record in later.extract_if(.., |record| is_live(lanes, &record.validity)) {
+            count(replay, &record.head);
+            applier.apply(replay, &record.head, &record.body, &guard)?;
+            records += 1;
+        }
         replay.counts.records.fetch_add(records, Ordering::Relaxed);
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
     }
@@ -130,37 +174,31 @@ fn work<S: Default + Send + Sync + 'static>(
     Ok(())
 }
 
-/// Reads the next chunk of some stream, with the parts that its records may ask for.
-fn next_chunk<'l>(
-    lanes: &'l [Lane],
-    turn: &AtomicUsize,
-) -> Result<Option<(&'l Lane, Chunk, Parts)>, Error> {
+/// Reads ahead in every stream, before any record is judged.
+fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
     loop {
-        let first = turn.fetch_add(1, Ordering::Relaxed);
-        let mut busy = false;
-        for at in 0..lanes.len() {
-            let lane = &lanes[(first + at) % lanes.len()];
-            if lane.finished.load(Ordering::Acquire) {
-                continue;
-            }
-            let Ok(mut source) = lane.reader.try_lock() else {
-                busy = true;
-                continue;
-            };
-            match source.reader.next_chunk()? {
-                Some(chunk) => {
-                    lane.valid.store(chunk.end(), Ordering::Release);
-                    let parts = gather_parts(&chunk, &mut source.parts);
-                    return Ok(Some((lane, chunk, parts)));
-                }
-                None => {
-                    lane.valid.store(source.reader.valid_to(), Ordering::Release);
-                    lane.finished.store(true, Ordering::Release);
-                }
-            }
-        }
-        if !busy {
+        let Some(lane) = lanes.get(turn.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
+        lane.refill(&mut lane.reader.lock().expect("no holder panics"))?;
+    }
+}
+
+/// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
+/// for, and reads ahead behind it.
+fn next_chunk(lanes: &[Lane]) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
+    loop {
+        let open = lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
+        let mut order: SmallVec<[&Lane; 16]> = open.collect();
+        if order.is_empty() {
             return Ok(None);
+        }
+        order.sort_by_key(|lane| lane.next_epoch.load(Ordering::Relaxed));
+        for lane in order {
+            let Ok(mut source) = lane.reader.try_lock() else { continue };
+            lane.refill(&mut source)?;
+            let Some(chunk) = source.ahead.pop_front() else { continue };
+            lane.refill(&mut source)?;
+            let parts = gather_parts(&chunk, &mut source.parts);
+            return Ok(Some((lane, chunk, parts)));
         }
         std::thread::yield_now();
     }

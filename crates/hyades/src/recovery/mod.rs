@@ -12,6 +12,7 @@ pub(crate) mod command;
 pub(crate) mod decode;
 pub(crate) mod finish;
 pub(crate) mod hands;
+pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod pools;
 pub(crate) mod wavefront;
@@ -21,8 +22,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::table::Table;
-use apply::HeldDeltas;
 use catalogue::Catalogue;
+use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
@@ -197,6 +198,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
         ends.extend(result?);
         // Damage is named as such, before what it took away lets the next incarnation's commands fail.
         recovering.judge_incarnation(incarnation, &ends)?;
+        finish::finish_incarnation(&replay)?;
         let counts = &replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);

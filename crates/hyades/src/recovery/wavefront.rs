@@ -31,6 +31,9 @@ use std::time::Duration;
 /// Records a thread runs in a lane before it looks at others.
 const QUANTUM: usize = 32;
 
+/// So many looks at all lanes before records are parked.
+const PATIENCE: u32 = 16;
+
 /// A lane reads no further while so many of its records are parked.
 const LOOKAHEAD: usize = 512;
 
@@ -187,7 +190,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 self.finish_parked(&record, &mut hands)?;
                 continue;
             }
-            if self.run_some_lane(seat, &mut hands)? {
+            // A record that is not yet covered mostly waits for one that another thread is running now, or
+            // that is the next of a lane nobody is running: looking again is cheaper than parking it.
+            let may_park = self.lookahead > 0 && idle >= PATIENCE;
+            if self.run_some_lane(seat, may_park, &mut hands)? {
                 idle = 0;
                 continue;
             }
@@ -234,7 +240,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     }
 
     /// Runs a stretch of the lane that is furthest behind and free. False if no lane could go on.
-    fn run_some_lane(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
+    fn run_some_lane(&self, seat: usize, may_park: bool, hands: &mut Hands) -> Result<bool, Error> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
@@ -244,7 +250,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         order.sort_by_key(|(epoch, _)| *epoch);
         for (_, at) in order {
             let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
-            if self.run_lane(at, &mut cursor, hands)? {
+            if self.run_lane(at, &mut cursor, may_park, hands)? {
                 return Ok(true);
             }
         }
@@ -252,7 +258,13 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     }
 
     /// Runs up to a quantum of records of a lane. False if it could not move.
-    fn run_lane(&self, at: usize, cursor: &mut Cursor, hands: &mut Hands) -> Result<bool, Error> {
+    fn run_lane(
+        &self,
+        at: usize,
+        cursor: &mut Cursor,
+        may_park: bool,
+        hands: &mut Hands,
+    ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
         if lane.finished.load(Ordering::Relaxed) {
             return Ok(false);
@@ -291,7 +303,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
                 } else if self.is_dead(validity) {
                     hands.dead += 1;
-                } else if self.lookahead == 0 {
+                } else if !may_park {
                     // The frame will be decoded again.
                     break;
                 } else {

@@ -43,7 +43,7 @@ impl Shape {
 
     /// A row over encoded bytes.
     pub fn row<'a>(&'a self, bytes: &'a [u8], row_id: u64) -> Row<'a> {
-        Row { layout: &self.layout, bytes, base: 0, row_id }
+        Row { layout: &self.layout, bytes, base: 0, window_nulls: None, row_id }
     }
 
     /// How many columns the table has.

@@ -5,14 +5,110 @@
 //! secondary key every nullable column starts with one byte: 0 for null (which sorts first), else 1.
 
 use super::value::{Type, Value};
-use smallvec::SmallVec;
+use std::ops::Deref;
 
-/// The bytes of an encoded key.
-pub(crate) type KeyBytes = SmallVec<[u8; 32]>;
+const INLINE: usize = 48;
+
+/// The bytes of an encoded key: short ones in place, without an allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyBytes {
+    /// Of the inline bytes; meaningless once `long` has any.
+    len: usize,
+    short: [u8; INLINE],
+    /// All bytes, once there are more than fit.
+    long: Vec<u8>,
+}
+
+impl KeyBytes {
+    #[inline]
+    pub fn new() -> Self {
+        KeyBytes { len: 0, short: [0; INLINE], long: Vec::new() }
+    }
+
+    #[inline]
+    pub fn from_slice(bytes: &[u8]) -> Self {
+        let mut key = Self::new();
+        key.extend_from_slice(bytes);
+        key
+    }
+
+    #[inline]
+    pub fn push(&mut self, byte: u8) {
+        self.put([byte]);
+    }
+
+    /// Appends a few bytes, whose number is known when this is compiled.
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        match self.short.get_mut(self.len..self.len + N) {
+            Some(place) if self.long.is_empty() => {
+                place.copy_from_slice(&bytes);
+                self.len += N;
+            }
+            _ => self.extend_long(&bytes),
+        }
+    }
+
+    #[inline]
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        match self.short.get_mut(self.len..self.len + bytes.len()) {
+            Some(place) if self.long.is_empty() => {
+                place.copy_from_slice(bytes);
+                self.len += bytes.len();
+            }
+            _ => self.extend_long(bytes),
+        }
+    }
+
+    #[cold]
+    fn extend_long(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    fn pop(&mut self) {
+        if self.long.pop().is_none() {
+            self.len = self.len.saturating_sub(1);
+        } else if self.long.is_empty() {
+            self.len = 0;
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut u8> {
+        if self.long.is_empty() { self.short[..self.len].last_mut() } else { self.long.last_mut() }
+    }
+}
+
+impl Deref for KeyBytes {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+    }
+}
+
+impl PartialEq for KeyBytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for KeyBytes {}
+impl PartialOrd for KeyBytes {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for KeyBytes {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
 
 /// Appends one column to a key. `nullable` adds the null marker. Returns false if the value does
 /// not fit the type.
-#[inline]
+#[inline(always)]
 pub(crate) fn push(out: &mut KeyBytes, kind: Type, nullable: bool, value: &Value<'_>) -> bool {
     if nullable {
         if matches!(value, Value::Null) {
@@ -22,19 +118,15 @@ pub(crate) fn push(out: &mut KeyBytes, kind: Type, nullable: bool, value: &Value
         out.push(1);
     }
     match (value, kind) {
-        (Value::Bool(v), Type::Bool) => out.push(*v as u8),
-        (Value::I32(v), Type::I32) => {
-            out.extend_from_slice(&((*v as u32) ^ (1 << 31)).to_be_bytes())
-        }
-        (Value::U32(v), Type::U32) => out.extend_from_slice(&v.to_be_bytes()),
-        (Value::I64(v), Type::I64) => {
-            out.extend_from_slice(&((*v as u64) ^ (1 << 63)).to_be_bytes())
-        }
-        (Value::U64(v), Type::U64) => out.extend_from_slice(&v.to_be_bytes()),
+        (Value::Bool(v), Type::Bool) => out.put([*v as u8]),
+        (Value::I32(v), Type::I32) => out.put(((*v as u32) ^ (1 << 31)).to_be_bytes()),
+        (Value::U32(v), Type::U32) => out.put(v.to_be_bytes()),
+        (Value::I64(v), Type::I64) => out.put(((*v as u64) ^ (1 << 63)).to_be_bytes()),
+        (Value::U64(v), Type::U64) => out.put(v.to_be_bytes()),
         (Value::F64(v), Type::F64) => {
             let bits = v.to_bits();
             let flipped = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
-            out.extend_from_slice(&flipped.to_be_bytes());
+            out.put(flipped.to_be_bytes());
         }
         (Value::Bytes(v), Type::Fixed(n)) if v.len() == n as usize => out.extend_from_slice(v),
         (Value::Text(v), Type::Text) => push_escaped(out, v.as_bytes()),
@@ -84,6 +176,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_key_is_its_bytes_short_or_long(parts: Vec<Vec<u8>>, pops in 0usize..80) {
+            let (mut key, mut plain) = (KeyBytes::new(), Vec::new());
+            for part in &parts {
+                key.extend_from_slice(part);
+                plain.extend_from_slice(part);
+            }
+            prop_assert_eq!(&*key, &plain[..]);
+            for _ in 0..pops {
+                key.pop();
+                plain.pop();
+                key.push(7);
+                plain.push(7);
+                key.pop();
+                plain.pop();
+                prop_assert_eq!(&*key, &plain[..]);
+                prop_assert_eq!(key.last_mut(), plain.last_mut());
+            }
+        }
+
         #[test]
         fn key_order_is_value_order(a: i64, b: i64, x: i32, y: i32, s: Vec<u8>, t: Vec<u8>, f: f64, g: f64) {
             prop_assert_eq!(encode(Type::I64, &a.into()).cmp(&encode(Type::I64, &b.into())), a.cmp(&b));

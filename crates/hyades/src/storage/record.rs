@@ -181,6 +181,12 @@ impl<S> Record<S> {
         &copy.as_flattened()[..len]
     }
 
+    /// The row's first word: its null bitmap, where the table has one.
+    #[inline]
+    pub fn read_first_word(&self) -> u64 {
+        self.block().0.first().map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// Copies `len` bytes from `offset` on into `arena` memory: the words that hold them, and returns
     /// the bytes with the offset at which they begin.
     #[inline]

@@ -15,6 +15,8 @@ pub struct Row<'a> {
     /// The bytes of the row from `base` on.
     pub(crate) bytes: &'a [u8],
     pub(crate) base: usize,
+    /// For a window into the row, which holds some fixed-width columns only: the null bitmap.
+    pub(crate) window_nulls: Option<u64>,
     pub(crate) row_id: u64,
 }
 
@@ -56,10 +58,12 @@ impl<'a> Row<'a> {
 
     #[inline]
     fn column_bytes(&self, column: u16) -> Option<&'a [u8]> {
-        if self.base == 0 {
+        let Some(nulls) = self.window_nulls else {
             return self.layout.bytes(self.bytes, column);
+        };
+        if nulls >> column & 1 == 1 {
+            return None;
         }
-        // A window into the row: only for layouts and columns of fixed width without nulls.
         let spec = &self.layout.columns[column as usize];
         let at = spec.offset as usize - self.base;
         Some(&self.bytes[at..at + spec.kind.width().expect("a window holds fixed-width columns")])

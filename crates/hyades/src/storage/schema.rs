@@ -437,8 +437,16 @@ impl Layout {
     #[inline]
     pub fn primary_key(&self, row: &[u8], out: &mut KeyBytes) {
         for &at in &self.key {
-            let value = self.value(row, at);
-            key::push(out, self.columns[at as usize].kind, false, &value);
+            let column = &self.columns[at as usize];
+            // Key columns are never null, and mostly integers, whose place is known.
+            let value = match column.kind.width() {
+                Some(width) => {
+                    let bytes = &row[column.offset as usize..][..width];
+                    Value::from_bytes(column.kind, bytes)
+                }
+                None => self.value(row, at),
+            };
+            key::push(out, column.kind, false, &value);
         }
     }
 }

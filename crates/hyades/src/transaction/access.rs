@@ -141,6 +141,36 @@ impl<'t> Transaction<'t> {
     }
 
     /// Begins a scan over the primary key.
+    ///
+    /// ```
+    /// use hyades::{Abort, Column, Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// const QUANTITY: Column<i32> = Column::at(2);
+    /// let mut builder = Database::builder();
+    /// let lines = builder.table(
+    ///     Schema::new("order_lines")
+    ///         .column("order", Type::I64)
+    ///         .column("line", Type::I32)
+    ///         .column("quantity", Type::I32)
+    ///         .primary_key(&["order", "line"]),
+    /// );
+    /// let db = builder.open(dir)?;
+    /// db.transact(|tx| {
+    ///     for (order, line, quantity) in [(1i64, 1, 10), (1, 2, 20), (2, 1, 30)] {
+    ///         tx.insert(lines, &[order.into(), line.into(), quantity.into()])?;
+    ///     }
+    ///     // Bounds are prefixes of the key: all lines of order 1.
+    ///     let order = [1i64.into()];
+    ///     let rows = tx.scan(lines).prefix(&order).rows()?;
+    ///     assert_eq!(rows.iter().map(|row| row.get(QUANTITY)).sum::<i32>(), 30);
+    ///     // The last line of all, reading one column.
+    ///     let last = tx.scan(lines).descending().limit(1).columns(QUANTITY.only()).rows()?;
+    ///     assert_eq!(last[0].get(QUANTITY), 30);
+    ///     Ok::<_, Abort>(())
+    /// })??;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scan<'k>(&self, table: Table) -> Scan<'t, 'k> {
         Scan::new(self.0, table, None)
     }

@@ -1,6 +1,9 @@
 //! Transactions: what a caller may do, and what one remembers until it ends.
 
 pub(crate) mod access;
+mod indexing;
+pub(crate) mod known;
 pub(crate) mod procedure;
 pub(crate) mod running;
+mod scanning;
 pub(crate) mod state;

@@ -1,31 +1,25 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Range, Savepoint, Table};
-use super::state::{Link, Pending, RowIds, Stale, State, merge_deltas};
+use super::state::{Pending, RowIds, State, merge_deltas};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::key::KeyBytes;
-use crate::storage::ordered_index::Keyed;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
-use crate::storage::table::{self, Gap, GapChange, Inherit, Lookup, Placed};
+use crate::storage::table::{self, Gap, Lookup, Placed};
 use crate::storage::value::Value;
-use bumpalo::collections::Vec as ArenaVec;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
 
-type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
-type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
-
-/// What a scan calls for each row, with the key of the entry that led to it.
-type VisitRow<'v, 's, P> = dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+pub(super) type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
+pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
-    engine: &'s Engine<P>,
+    pub(super) engine: &'s Engine<P>,
     state: RefCell<State<'s, P>>,
     concurrency: PhantomData<C>,
 }
@@ -39,7 +33,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         self.state.into_inner()
     }
 
-    fn table(&self, table: Table) -> Result<&'s Tables<P>, Abort> {
+    pub(super) fn table(&self, table: Table) -> Result<&'s Tables<P>, Abort> {
         self.engine.tables.get(table.0 as usize).ok_or(Abort::UnknownHandle)
     }
 
@@ -60,40 +54,45 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// The transaction saw that a key is missing.
-    fn saw_gap(&self, state: &mut State<'s, P>, gap: Gap<'s, P::RowStamp>) {
+    pub(super) fn saw_gap(&self, state: &mut State<'s, P>, gap: Gap<'s, P::RowStamp>) {
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
         state.gaps.push(gap);
     }
 
     /// Reads the columns of a row, as written by this transaction or as committed.
     #[inline]
-    fn read(
+    pub(super) fn read(
         &self,
         state: &mut State<'s, P>,
         table: &'s Tables<P>,
         record: &'s Rec<P>,
         columns: Columns,
     ) -> Result<Option<Row<'s>>, Abort> {
-        let row = |bytes, base| Row {
+        let row = |bytes, base, window_nulls| Row {
             layout: &table.layout,
             bytes,
             base,
+            window_nulls,
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
         if let Some(at) = state.own_write(record) {
-            return Ok(state.own_row(at, table)?.map(|bytes| row(bytes, 0)));
+            return Ok(state.own_row(at, table)?.map(|bytes| row(bytes, 0, None)));
         }
         let arena = state.arena;
         let window = window(table, columns);
         let read = C::read(self.engine, state, record, || match window {
-            Some((offset, len)) => record.read_window_into(offset, len, arena),
-            None => (record.read_row_into(arena), 0),
+            Some((offset, len)) => {
+                let nulls = if table.layout.has_nulls { record.read_first_word() } else { 0 };
+                let (bytes, base) = record.read_window_into(offset, len, arena);
+                (bytes, base, Some(nulls))
+            }
+            None => (record.read_row_into(arena), 0, None),
         })?;
-        Ok(read.map(|(bytes, base)| row(bytes, base)))
+        Ok(read.map(|(bytes, base, nulls)| row(bytes, base, nulls)))
     }
 
     /// Reads a whole committed row that the transaction has protected or will validate.
-    fn read_whole(
+    pub(super) fn read_whole(
         &self,
         state: &mut State<'s, P>,
         table: &'s Tables<P>,
@@ -102,32 +101,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
-    fn hooks<'h>(
-        &'h self,
-        stamp: &'h RefCell<&'h mut P::TxnStamp>,
-    ) -> Inherit<impl Fn(&P::RowStamp, &P::RowStamp) + 'h> {
-        Inherit(move |to: &P::RowStamp, from: &P::RowStamp| {
-            self.engine.protocol.inherit(to, from, *stamp.borrow_mut())
-        })
-    }
-
-    /// A new key went into a gap: what the transaction saw of gaps is carried over, and the record
-    /// remembers what the gap did.
-    fn entered_gap(
-        &self,
-        state: &mut State<'s, P>,
-        change: GapChange<'s, P::RowStamp>,
-        record: Option<&'s Rec<P>>,
-    ) {
-        let protocol = &self.engine.protocol;
-        if let Some(record) = record {
-            protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
-        }
-        protocol.observe_write(change.holder.stamp(), state.stamp);
-        change.carry_over(&mut state.gaps);
-    }
-
-    /// The record under `key`, put there if there is none, intended for writing. Returns whether its
+    /// The record under `key`, put there with room for a row if there is none, intended for writing. Returns whether its
     /// row is there.
     fn claim(
         &self,
@@ -135,11 +109,12 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
-        row_bytes: usize,
+        (row_bytes, likely_new): (usize, bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
-        let found = match data.find(key, state.guard) {
-            Lookup::Found(record) => Placed::Exists(record),
-            Lookup::Missing(_) => {
+        let found = if likely_new { None } else { Some(data.find(key, state.guard)) };
+        let found = match found {
+            Some(Lookup::Found(record)) => Placed::Exists(record),
+            _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
                 data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, state.guard)
@@ -160,111 +135,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 Ok((record, C::intend(self.engine, state, record)?))
             }
         }
-    }
-
-    /// Links `row`, to be written to `record`, into the secondary indexes whose columns are in
-    /// `changed`, and notes the entries of the row that was there before as stale.
-    fn index(
-        &self,
-        state: &mut State<'s, P>,
-        (table, data): (Table, &'s Tables<P>),
-        record: &'s Rec<P>,
-        old: Option<&[u8]>,
-        new: Option<&[u8]>,
-        changed: u64,
-    ) -> Result<(), Abort> {
-        for (at, secondary) in data.secondaries.iter().enumerate() {
-            if secondary.column_set & changed == 0 {
-                continue;
-            }
-            let old_key = old.map(|row| data.secondary_key(at, row, record.key()));
-            let new_key = new.map(|row| data.secondary_key(at, row, record.key()));
-            if old_key == new_key {
-                continue;
-            }
-            if let (Some(row), Some(key)) = (new, &new_key) {
-                if secondary.unique {
-                    self.check_unique(state, table, data, at, row, record)?;
-                }
-                let (entry, change) = {
-                    let stamp = RefCell::new(&mut *state.stamp);
-                    data.link(at, key, record, &self.hooks(&stamp), state.guard)?
-                };
-                state.links.push(Link { table: table.0, index: at as u16, entry });
-                match change {
-                    Ok(change) => self.entered_gap(state, change, None),
-                    // An entry left behind by another attempt: its gap was read all the same.
-                    Err(gap) => self.engine.protocol.observe_write(gap.stamp(), state.stamp),
-                }
-            }
-            if let Some(key) = old_key {
-                let key = state.arena.alloc_slice_copy(&key);
-                state.stale.push(Stale { table: table.0, index: at as u16, key });
-            }
-        }
-        Ok(())
-    }
-
-    /// A uniqueness check is a read: of the entries with this key, and of the gap around them.
-    fn check_unique(
-        &self,
-        state: &mut State<'s, P>,
-        table: Table,
-        data: &'s Tables<P>,
-        index: usize,
-        row: &[u8],
-        record: &'s Rec<P>,
-    ) -> Result<(), Abort> {
-        let (prefix, null) = data.secondary_prefix(index, row);
-        if null {
-            return Ok(());
-        }
-        let mut upper = prefix.clone();
-        let bounded = crate::storage::key::successor_of_prefix(&mut upper);
-        let bounds = (
-            Bound::Included(&prefix[..]),
-            if bounded { Bound::Excluded(&upper[..]) } else { Bound::Unbounded },
-        );
-        let mut taken = Ok(());
-        self.visit_index(state, data, index, bounds, false, &mut |state, other, _| {
-            if std::ptr::eq(other, record) {
-                return ControlFlow::Continue(());
-            }
-            match self.read_whole(state, data, other) {
-                Ok(Some(row)) if data.secondary_prefix(index, row).0 == prefix => {
-                    let index = Some(index as u16);
-                    taken = Err(Abort::DuplicateKey { table: table.0, index });
-                    ControlFlow::Break(())
-                }
-                Ok(_) => ControlFlow::Continue(()),
-                Err(abort) => {
-                    taken = Err(abort);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        taken
-    }
-
-    /// Visits the rows of a secondary index's entries in a range, remembering the gaps.
-    fn visit_index(
-        &self,
-        state: &mut State<'s, P>,
-        data: &'s Tables<P>,
-        index: usize,
-        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-        descending: bool,
-        visit: &mut VisitRow<'_, 's, P>,
-    ) {
-        let guard = state.guard;
-        let tree = &data.secondaries[index].tree;
-        tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
-            self.saw_gap(state, Gap::Leaf(leaf));
-            for entry in entries {
-                visit(state, entry.record(), entry.key())?;
-            }
-            ControlFlow::Continue(())
-        });
     }
 
     fn update_row(
@@ -296,9 +166,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
             // The whole row is wanted: for index keys, and to know that it does not grow too long.
             let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
-            if !data.layout.is_valid(old) {
-                return Err(Abort::Conflict);
-            }
             let mut new = old.to_vec();
             apply_delta(&data.layout, &mut new, delta)?;
             self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
@@ -360,7 +227,7 @@ fn window<S: Default + Send + Sync + 'static>(
     columns: Columns,
 ) -> Option<(usize, usize)> {
     let layout = &table.layout;
-    if columns == Columns::ALL || layout.has_nulls || columns.0 & layout.variable_set != 0 {
+    if columns == Columns::ALL || columns.0 & layout.variable_set != 0 {
         return None;
     }
     let (mut first, mut last) = (usize::MAX, 0);
@@ -400,7 +267,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let (bytes, key, id) = self.encode(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, bytes.len())?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.0, index: None });
             }
@@ -418,7 +285,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let (bytes, key, _) = self.encode(state, data, row)?;
-            let (record, there) = self.claim(state, table, data, &key, bytes.len())?;
+            let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
             } else {
@@ -466,82 +333,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
-        self.guarded(|state| {
-            let data = self.table(table)?;
-            let index = index.map(|index| index.0 as usize);
-            if index.is_some_and(|at| at >= data.secondaries.len()) {
-                return Err(Abort::UnknownHandle);
-            }
-            let bound = |values, after| data.encode_bound(index, values, after);
-            let lower = match range.lower {
-                Bound::Unbounded => None,
-                Bound::Included(key) => bound(key, false)?,
-                Bound::Excluded(key) => match bound(key, true)? {
-                    None => return Ok(&[][..]),
-                    lower => lower,
-                },
-            };
-            let upper = match range.upper {
-                Bound::Unbounded => None,
-                Bound::Included(key) => bound(key, true)?,
-                Bound::Excluded(key) => bound(key, false)?,
-            };
-            if range.limit == 0 || lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u) {
-                return Ok(&[][..]);
-            }
-            let bounds = (
-                lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
-                upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-            );
-            let mut rows = ArenaVec::new_in(state.arena);
-            let mut failed = None;
-            let columns = if index.is_some() { Columns::ALL } else { columns };
-            let mut visit = |state: &mut State<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
-                let row = match self.read(state, data, record, columns) {
-                    Ok(Some(row)) => row,
-                    Ok(None) => return ControlFlow::Continue(()),
-                    Err(abort) => {
-                        failed = Some(abort);
-                        return ControlFlow::Break(());
-                    }
-                };
-                if let Some(at) = index {
-                    if !data.layout.is_valid(row.bytes) {
-                        failed = Some(Abort::Conflict);
-                        return ControlFlow::Break(());
-                    }
-                    // An entry may be stale: it counts only if it is the row's own.
-                    if data.secondary_key(at, row.bytes, record.key())[..] != *entry {
-                        return ControlFlow::Continue(());
-                    }
-                }
-                rows.push(row);
-                if rows.len() == range.limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            };
-            match index {
-                Some(at) => {
-                    self.visit_index(state, data, at, bounds, range.descending, &mut visit);
-                }
-                None => {
-                    let guard = state.guard;
-                    data.scan(bounds.0, bounds.1, range.descending, guard, &mut |gap, records| {
-                        self.saw_gap(state, gap);
-                        for record in records {
-                            visit(state, record, &[])?;
-                        }
-                        ControlFlow::Continue(())
-                    })?;
-                }
-            }
-            match failed {
-                Some(abort) => Err(abort),
-                None => Ok(rows.into_bump_slice()),
-            }
-        })
+        self.guarded(|state| self.scan_rows(state, table, index, range, columns))
     }
 
     fn savepoint(&self) -> Savepoint {

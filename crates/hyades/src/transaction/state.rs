@@ -1,5 +1,6 @@
 //! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
 
+use super::known::KnownRows;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::Change;
@@ -90,8 +91,8 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub determinism: Determinism,
     /// The highest version read or to be overwritten.
     pub max_tid: u64,
-    /// Which rows may be in `writes` or `held`: one bit in 256 for each, to say "no" quickly.
-    filter: [u64; 4],
+    /// Which rows are in `writes` and `held`.
+    known: KnownRows<'s>,
     /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
     pub conflict: bool,
     pub rolled_back: bool,
@@ -112,10 +113,10 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             arena,
             guard,
             stamp,
-            reads: ArenaVec::with_capacity_in(16, arena),
-            held: ArenaVec::new_in(arena),
-            gaps: ArenaVec::new_in(arena),
-            writes: ArenaVec::with_capacity_in(4, arena),
+            reads: ArenaVec::with_capacity_in(64, arena),
+            held: ArenaVec::with_capacity_in(64, arena),
+            gaps: ArenaVec::with_capacity_in(16, arena),
+            writes: ArenaVec::with_capacity_in(32, arena),
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),
             placed: ArenaVec::new_in(arena),
@@ -123,41 +124,32 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             row_ids,
             determinism,
             max_tid: 0,
-            filter: [0; 4],
+            known: KnownRows::new(arena),
             conflict: false,
             rolled_back: false,
             scratch,
         }
     }
 
-    #[inline]
-    fn filter_bit(record: &Record<P::RowStamp>) -> (usize, u64) {
-        let address = std::ptr::from_ref(record) as usize as u64;
-        let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
-        ((hash >> 6) as usize, 1 << (hash & 63))
-    }
-
-    /// Marks the row as possibly written or locked.
-    #[inline]
-    pub fn note(&mut self, record: &Record<P::RowStamp>) {
-        let (at, bit) = Self::filter_bit(record);
-        self.filter[at] |= bit;
-    }
-
-    /// Whether the row may be among those noted.
-    #[inline]
-    pub fn may_know(&self, record: &Record<P::RowStamp>) -> bool {
-        let (at, bit) = Self::filter_bit(record);
-        self.filter[at] & bit != 0
-    }
-
     /// The latest write of this row.
     #[inline]
     pub fn own_write(&self, record: &Record<P::RowStamp>) -> Option<usize> {
-        if !self.may_know(record) {
-            return None;
-        }
-        self.writes.iter().rposition(|w| std::ptr::eq(w.record, record))
+        let known = self.known.get(record)?;
+        (known.write as usize).checked_sub(1)
+    }
+
+    /// The place in `held` of the lock on this row.
+    #[inline]
+    pub fn own_lock(&self, record: &Record<P::RowStamp>) -> Option<usize> {
+        let known = self.known.get(record)?;
+        (known.held as usize).checked_sub(1)
+    }
+
+    /// Adds a lock that was taken.
+    #[inline]
+    pub fn push_lock(&mut self, record: &'s Record<P::RowStamp>, writer: bool) {
+        self.held.push((record, writer));
+        self.known.entry(record).held = self.held.len() as u32;
     }
 
     /// Adds a write, replacing an earlier one of the same row.
@@ -171,14 +163,15 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         if let Some(at) = replaces {
             self.writes[at as usize].superseded = true;
         }
-        self.note(record);
         self.writes.push(Write { record, table, pending, base: 0, replaces, superseded: false });
+        self.known.entry(record).write = self.writes.len() as u32;
     }
 
     /// Takes back the writes from `len` on.
     pub fn truncate_writes(&mut self, len: usize) {
         while self.writes.len() > len {
             let write = self.writes.pop().expect("it is longer");
+            self.known.entry(write.record).write = write.replaces.map_or(0, |at| at + 1);
             if let Some(at) = write.replaces {
                 self.writes[at as usize].superseded = false;
             }

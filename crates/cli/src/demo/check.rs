@@ -1,0 +1,135 @@
+//! After the crash, in a fresh process: recover, and hold the journal against what is there.
+
+use super::Settings;
+use super::journal::{self, What};
+use super::work::Work;
+use crate::failure::Failure;
+use crate::progress::Bar;
+use crate::units;
+use hyades::{Columns, Database, Error, Record, RecoveryReport, Value};
+use hyades_workloads::tpcc::schema::DISTRICTS;
+use hyades_workloads::{Reader, Workload, bank};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What was found after a crash.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// Why the database did not open, if it did not.
+    pub refused: Option<String>,
+    /// From opening until the database took transactions.
+    pub seconds: f64,
+    /// Threads that recovered.
+    pub threads: usize,
+    /// Transactions replayed.
+    pub records: u64,
+    /// Log bytes replayed.
+    pub bytes: u64,
+    /// Transactions that were in the log but not whole with what they depend on.
+    pub dead: u64,
+    /// The digest of the state.
+    pub digest: u64,
+    /// Acknowledged transactions that are not there.
+    pub missing: u64,
+    /// Conditions that do not hold: a transaction is there in part.
+    pub violations: u64,
+    /// The first of these, as text.
+    pub first_violation: Option<String>,
+}
+
+/// Recovers; and checks, unless this is only about the time it takes.
+///
+/// # Errors
+/// The journal cannot be read, or the database cannot.
+pub fn recover(settings: &Settings, checks: bool) -> Result<Found, Failure> {
+    let bar = Arc::new(Bar::new("recovering", 1));
+    let shown = bar.clone();
+    let mut work = Work::new(settings.size);
+    let builder = Work::builder(settings, Record::Adaptive, Work::files());
+    let mut builder = builder.on_progress(move |progress| shown.show(progress));
+    work.declare(&mut builder);
+    let database = match builder.open(&settings.dir) {
+        Ok(database) => database,
+        Err(error) => {
+            let text = error.to_string();
+            bar.finish(&format!("recovery refused: {text}"));
+            return Ok(Found { refused: Some(text), ..Found::default() });
+        }
+    };
+    let mut found = found(database.recovery());
+    bar.finish(&format!(
+        "recovered {} transactions, {} of log, on {} {} in {}",
+        units::exact(found.records),
+        units::bytes(found.bytes as f64),
+        found.threads,
+        if found.threads == 1 { "thread" } else { "threads" },
+        units::time(found.seconds)
+    ));
+    found.digest = database.digest();
+    if checks {
+        eprintln!("  checking every acknowledged transaction, balances, and TPC-C's conditions");
+        found.missing = missing(settings, &work, &database)?;
+        let mut violations = work.bank.check(&database)?.unwrap_or_default();
+        violations.extend(work.tpcc.check(&database)?.unwrap_or_default());
+        found.violations = violations.len() as u64;
+        found.first_violation = violations.first().map(ToString::to_string);
+    }
+    database.close()?;
+    Ok(found)
+}
+
+fn found(report: &RecoveryReport) -> Found {
+    Found {
+        seconds: report.seconds,
+        threads: report.threads,
+        records: report.records,
+        bytes: report.bytes,
+        dead: report.dead,
+        ..Found::default()
+    }
+}
+
+/// How many acknowledged transactions left no trace.
+fn missing(settings: &Settings, work: &Work, database: &Database) -> Result<u64, Failure> {
+    let file = std::fs::File::open(&settings.journal).map_err(Failure::doing("the journal"))?;
+    let (mut transfers, mut orders, mut payments) = (Vec::new(), Vec::new(), 0);
+    journal::read_all(file, |entry| match entry.what {
+        What::Transfer(id) => transfers.push(id),
+        What::Order { w, d, o } => orders.push((i32::from(w), i32::from(d), o as i32)),
+        What::Payment => payments += 1,
+        What::Other => {}
+    })
+    .map_err(Failure::doing("the journal"))?;
+    let mut missing = bank::missing(database, work.bank.tables(), &transfers)?.len() as u64;
+    let table = work.tpcc.tables().orders;
+    for orders in orders.chunks(1000) {
+        missing += database.read(|tx| {
+            let mut absent = 0;
+            for &key in orders {
+                absent += u64::from(tx.get_columns(table, key, Columns::NONE)?.is_none());
+            }
+            Ok(absent)
+        })?;
+    }
+    // A payment leaves a row of history, which has no key to find it by: they are counted.
+    let expected = settings.size.customers() * DISTRICTS as u64 + payments;
+    Ok(missing + expected.saturating_sub(history_rows(work, database)?))
+}
+
+fn history_rows(work: &Work, database: &Database) -> Result<u64, Error> {
+    const AT_ONCE: usize = 10_000;
+    let (mut rows, mut after) = (0, None);
+    loop {
+        let (some, last) = database.read(|tx| {
+            let key = [Value::U64(after.unwrap_or(0))];
+            let scan = tx.scan(work.tpcc.tables().history).limit(AT_ONCE).columns(Columns::NONE);
+            let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
+            Ok((rows.len() as u64, rows.last().map(|row| row.row_id())))
+        })?;
+        rows += some;
+        if last.is_none() {
+            return Ok(rows);
+        }
+        after = last;
+    }
+}

@@ -1,0 +1,151 @@
+//! The child: runs both workloads until it is killed, and says what was acknowledged.
+
+use super::journal::{Entry, What};
+use super::work::Work;
+use super::{Medium, Settings};
+use crate::bench::options::cores;
+use crate::failure::Failure;
+use fastrand::Rng;
+use hyades::{CommitQueue, Database, Record, Session};
+use hyades_platform::clock::monotonic_ns;
+use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use hyades_workloads::tpcc::NewOrderResult;
+use hyades_workloads::{Workload, bank, populate, tpcc};
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+/// Transactions per worker that await acknowledgement.
+const IN_FLIGHT: usize = 1024;
+/// After so many transactions a worker looks for acknowledgements.
+const DRAIN_EVERY: usize = 64;
+/// How likely an unsynced sector reaches the medium before its time.
+const EARLY_SECTORS: f64 = 0.2;
+
+/// Runs until it is killed.
+///
+/// # Errors
+/// The database's; or the parent has gone.
+pub fn run(settings: &Settings) -> Result<(), Failure> {
+    load(settings)?;
+    let device: Arc<dyn Device> = match settings.medium {
+        Medium::Files => Work::files(),
+        Medium::PowerCut { lying } => Arc::new(PowerCutDevice::new(PowerCutOptions {
+            seed: settings.seed,
+            // A lie beside torn sectors shows at once, recovery refuses; alone it loses
+            // transactions.
+            early_sectors: if lying { 0.0 } else { EARLY_SECTORS },
+            lying_sync: lying,
+        })),
+    };
+    let mut work = Work::new(settings.size);
+    let mut builder = Work::builder(settings, Record::Adaptive, device);
+    work.declare(&mut builder);
+    let database = builder.open(&settings.dir)?;
+    // Each line is written as a whole, whichever worker it comes from.
+    let pipe = Mutex::new(std::io::stdout());
+    std::thread::scope(|scope| {
+        let (work, database, pipe) = (&work, &database, &pipe);
+        let spawn = |number| scope.spawn(move || worker(settings, work, database, number, pipe));
+        let threads: Vec<_> = (0..cores().max(2)).map(spawn).collect();
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    })
+}
+
+/// Populates the database on files, synced, and closes it: only the run is to be cut off.
+fn load(settings: &Settings) -> Result<(), Failure> {
+    let mut work = Work::new(settings.size);
+    let mut builder = Work::builder(settings, Record::Command, Work::files());
+    work.declare(&mut builder);
+    let database = builder.open(&settings.dir)?;
+    populate(&work.bank, &database, cores(), |_| ())?;
+    populate(&work.tpcc, &database, cores(), |_| ())?;
+    Ok(database.close()?)
+}
+
+/// A transaction on its way.
+struct Started {
+    at_ns: u64,
+    what: What,
+}
+
+fn worker(
+    settings: &Settings,
+    work: &Work,
+    database: &Database,
+    number: usize,
+    pipe: &Mutex<std::io::Stdout>,
+) -> Result<(), Failure> {
+    let mut session = database.session()?;
+    let mut queue: CommitQueue<Started> = database.commit_queue();
+    let mut rng = Rng::with_seed(settings.seed.wrapping_add(number as u64));
+    let mut order = tpcc::Input::default();
+    let mut transfer = bank::Input::default();
+    let mut said = Vec::new();
+    loop {
+        for _ in 0..DRAIN_EVERY {
+            let at_ns = monotonic_ns();
+            // About as many of both, and each kind from every worker.
+            let (outcome, ticket, what) = if rng.bool() {
+                work.bank.draw(&mut rng, number, &mut transfer);
+                let (outcome, ticket) = work.bank.run(&mut session, &transfer)?;
+                (outcome, ticket, transfer_of(&transfer))
+            } else {
+                work.tpcc.draw(&mut rng, number, &mut order);
+                let (outcome, ticket) = work.tpcc.run(&mut session, &order)?;
+                let what = if outcome.is_ok() { order_of(&order, &session)? } else { What::Other };
+                (outcome, ticket, what)
+            };
+            let what = match outcome {
+                Ok(()) => what,
+                Err(abort) if work.bank.expects(abort) || work.tpcc.expects(abort) => What::Other,
+                Err(abort) => {
+                    return Err(Failure::Failed(format!("a transaction ended with: {abort}")));
+                }
+            };
+            queue.push(ticket, Started { at_ns, what });
+        }
+        while queue.len() >= IN_FLIGHT {
+            queue.wait_for_one()?;
+            say(&mut queue, &mut said, pipe)?;
+        }
+        say(&mut queue, &mut said, pipe)?;
+    }
+}
+
+fn transfer_of(input: &bank::Input) -> What {
+    match input {
+        bank::Input::Transfer(bank::Transfer { id: Some(id), .. }) => What::Transfer(*id),
+        _ => What::Other,
+    }
+}
+
+fn order_of(input: &tpcc::Input, session: &Session) -> Result<What, Failure> {
+    Ok(match input {
+        tpcc::Input::NewOrder(call) => {
+            let result: NewOrderResult = session.result()?;
+            What::Order { w: call.w as u16, d: call.d as u8, o: result.order as u32 }
+        }
+        tpcc::Input::Payment(_) => What::Payment,
+        _ => What::Other,
+    })
+}
+
+/// Tells the parent what is acknowledged by now, and only that.
+fn say(
+    queue: &mut CommitQueue<Started>,
+    said: &mut Vec<u8>,
+    pipe: &Mutex<std::io::Stdout>,
+) -> Result<(), Failure> {
+    let now = monotonic_ns();
+    said.clear();
+    queue.drain(|started| {
+        let latency_us = ((now - started.at_ns) / 1000).min(u64::from(u32::MAX)) as u32;
+        said.extend(Entry { what: started.what, latency_us }.encode());
+    })?;
+    let mut pipe = pipe.lock().expect("no holder panics");
+    let written = pipe.write_all(said).and_then(|()| pipe.flush());
+    written.map_err(Failure::doing("the parent process has gone"))
+}

@@ -1,0 +1,73 @@
+//! The one screen that the demo ends with.
+
+use super::round::Round;
+use crate::units::{bytes, exact, rate, time};
+use std::fmt::Write;
+
+fn recovery(found: &super::check::Found) -> String {
+    match &found.refused {
+        Some(_) => "REFUSED".to_string(),
+        None => format!("{}, {}", time(found.seconds), rate(found.records as f64 / found.seconds)),
+    }
+}
+
+fn yes_or(holds: bool, no: &str) -> String {
+    if holds { "yes".to_string() } else { no.to_string() }
+}
+
+/// The screen.
+pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "\nBank transfers and TPC-C together, stopped at a random moment (seed {seed})\n"
+    );
+    let mut line = |label: &str, value: &dyn Fn(&Round) -> String| {
+        let _ = write!(out, "  {label:<28}");
+        for (_, round) in rounds {
+            let _ = write!(out, "{:<24}", value(round));
+        }
+        let _ = writeln!(out);
+    };
+    let threads = rounds.iter().map(|(_, r)| r.together.threads).max().unwrap_or(0);
+    line("", &|round| {
+        let name = rounds.iter().find(|(_, r)| std::ptr::eq(r, round)).map_or("", |(name, _)| name);
+        name.to_uppercase()
+    });
+    line("acknowledged", &|r| exact(r.acknowledged));
+    line("throughput", &|r| rate(r.acknowledged as f64 / r.seconds.max(1e-9)));
+    line("latency, p50 and p99", &|r| {
+        let us = |q| time(r.latency.value_at_quantile(q) as f64 * 1e-6);
+        format!("{}, {}", us(0.5), us(0.99))
+    });
+    line("log", &|r| format!("{} on {} streams", bytes(r.together.bytes as f64), r.streams));
+    line("recovery on 1 thread", &|r| recovery(&r.alone));
+    line(&format!("recovery on {threads} threads"), &|r| recovery(&r.together));
+    line("both find the same state", &|r| yes_or(r.states_agree(), "NO"));
+    line("balances and TPC-C hold", &|r| {
+        yes_or(r.together.refused.is_none() && r.together.violations == 0, "NO")
+    });
+    line("partial transactions", &|r| match r.together.refused {
+        Some(_) => "unknown".to_string(),
+        None => exact(r.together.violations),
+    });
+    line("acknowledged but missing", &|r| match r.together.refused {
+        Some(_) => exact(r.acknowledged),
+        None => exact(r.together.missing),
+    });
+    let _ = writeln!(out);
+    for (name, round) in rounds {
+        for found in [&round.alone, &round.together] {
+            if let Some(text) = found.refused.as_ref().or(found.first_violation.as_ref()) {
+                let _ = writeln!(out, "  {name}: {text}");
+            }
+        }
+    }
+    let verdict = if rounds.iter().all(|(_, round)| round.holds()) {
+        "Everything that was acknowledged is there, whole."
+    } else {
+        "NOT everything that was acknowledged is there, whole."
+    };
+    let _ = writeln!(out, "  {verdict}");
+    out
+}

@@ -1,0 +1,75 @@
+//! What the demo runs: transfers and TPC-C in one database.
+
+use super::Settings;
+use hyades::{Builder, Database, Record};
+use hyades_platform::device::{Device, FileDevice};
+use hyades_workloads::bank::{self, Bank};
+use hyades_workloads::tpcc::{self, Tpcc};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How large the database is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Size {
+    accounts: u64,
+    warehouses: i32,
+    items: i32,
+    customers: i32,
+}
+
+impl Size {
+    /// For people.
+    pub const USUAL: Size = Size { accounts: 50_000, warehouses: 2, items: 10_000, customers: 300 };
+    /// For tests.
+    pub const SMALL: Size = Size { accounts: 1000, warehouses: 1, items: 200, customers: 30 };
+}
+
+impl Size {
+    /// Customers per district, over all warehouses; each has one row of history to begin with.
+    pub fn customers(&self) -> u64 {
+        self.customers as u64 * self.warehouses as u64
+    }
+}
+
+/// Both workloads.
+pub struct Work {
+    /// Transfers.
+    pub bank: Bank,
+    /// TPC-C.
+    pub tpcc: Tpcc,
+}
+
+impl Work {
+    /// Both, not declared yet.
+    pub fn new(size: Size) -> Work {
+        let config = bank::Config { accounts: size.accounts, ..bank::Config::default() };
+        let scale = tpcc::Scale {
+            warehouses: size.warehouses,
+            items: size.items,
+            customers: size.customers,
+        };
+        let tpcc = tpcc::Config { scale, ..tpcc::Config::new(size.warehouses) };
+        Work { bank: Bank::new(config), tpcc: Tpcc::new(tpcc) }
+    }
+
+    /// Declares both.
+    pub fn declare(&mut self, builder: &mut Builder) {
+        use hyades_workloads::Workload;
+        self.bank.declare(builder);
+        self.tpcc.declare(builder);
+    }
+
+    /// A builder for the demo's database.
+    pub fn builder(settings: &Settings, record: Record, device: Arc<dyn Device>) -> Builder {
+        Database::builder()
+            .streams(settings.streams)
+            .record(record)
+            .recovery_threads(settings.recovery_threads)
+            .log_settings(|log| log.device = Some(device))
+    }
+
+    /// Files, synced.
+    pub fn files() -> Arc<dyn Device> {
+        FileDevice::shared()
+    }
+}

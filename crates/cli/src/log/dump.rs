@@ -1,0 +1,158 @@
+//! `hyades log dump`: every frame as a line.
+
+use super::{Dirs, Trouble, end_vector, is_dead, open, survey};
+use clap::Args;
+use hyades::inspect::{ChangeKind, Content, Inspected, Inspector, RowChange};
+use hyades_wal::{Frame, FrameKind, Incarnation, StreamReader, read_anchor, read_heartbeat};
+use std::io::Write;
+
+/// Options of `hyades log dump`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    dirs: Dirs,
+    /// This stream only, by its id
+    #[arg(long, value_name = "ID")]
+    stream: Option<u32>,
+    /// This incarnation only
+    #[arg(long, value_name = "NUMBER")]
+    incarnation: Option<u32>,
+    /// At most so many frames of each stream and incarnation
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// `hyades log dump`. What is valid is printed even if something behind it is damaged.
+pub fn dump(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
+    let recovering = open(&options.dirs)?;
+    let inspector = Inspector::new(recovering.manifest())?;
+    let ends = survey(&recovering)?;
+    let mut readers = recovering.readers();
+    for incarnation in &recovering.manifest().incarnations {
+        let number = incarnation.number;
+        let lanes: Vec<_> = readers.extract_if(.., |r| r.incarnation == number).collect();
+        if options.incarnation.is_some_and(|wanted| wanted != number) {
+            continue;
+        }
+        title(incarnation, out)?;
+        for reader in lanes {
+            if options.stream.is_none_or(|wanted| wanted == reader.stream) {
+                let ends = end_vector(&ends, number);
+                stream(options, &inspector, incarnation, reader, &ends, out)?;
+            }
+        }
+    }
+    recovering.verdict(&ends)?;
+    Ok(true)
+}
+
+fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble> {
+    let Incarnation { number, protocol, .. } = incarnation;
+    let holds = if incarnation.data_only { "data records only" } else { "data and commands" };
+    let streams = incarnation.dims.len();
+    let closed = if incarnation.clean { "closed" } else { "not closed in good order" };
+    writeln!(out, "incarnation {number}: {protocol}, {holds}, {streams} streams, {closed}")?;
+    Ok(())
+}
+
+fn stream(
+    options: &Options,
+    inspector: &Inspector,
+    incarnation: &Incarnation,
+    mut reader: StreamReader,
+    ends: &[u64],
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    let (lane, id) = (reader.dimension, reader.stream);
+    writeln!(out, " stream {id} (lane {lane}): Lsn {} to {}", reader.start(), ends[lane])?;
+    let mut inspect = inspector.stream(incarnation, id);
+    let mut left = options.limit.unwrap_or(usize::MAX);
+    while let Some(chunk) = reader.next_chunk()? {
+        inspect.enter(&chunk);
+        for frame in chunk.frames() {
+            if left == 0 {
+                writeln!(out, "  and more")?;
+                return Ok(());
+            }
+            left -= 1;
+            write!(out, "  @{:<10} {:>6} B  ", frame.end, frame.end - frame.start)?;
+            match inspect.read(&frame)? {
+                Some(record) => transaction(&record, is_dead(record.validity(), ends), out)?,
+                None => other(&frame, ends.len(), out)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Trouble> {
+    match frame.kind {
+        FrameKind::Anchor => {
+            let mut anchor = vec![0; lanes];
+            match read_anchor(frame.payload, &mut anchor) {
+                Some(()) => writeln!(out, "anchor     durable {}", vector(&anchor))?,
+                None => writeln!(out, "anchor     of another number of streams")?,
+            }
+        }
+        FrameKind::Heartbeat => {
+            let (mark, durable) = read_heartbeat(frame.payload).unwrap_or_default();
+            writeln!(out, "heartbeat  mark {mark}, durable {durable}")?;
+        }
+        FrameKind::Void => writeln!(out, "void")?,
+        FrameKind::Part => writeln!(out, "part       of a record that follows")?,
+        FrameKind::Discard => writeln!(out, "discard")?,
+        FrameKind::Record => writeln!(out, "record")?,
+    }
+    Ok(())
+}
+
+/// The lanes that are not 0.
+fn vector(lanes: &[u64]) -> String {
+    let some = lanes.iter().enumerate().filter(|(_, lsn)| **lsn > 0);
+    let text: Vec<String> = some.map(|(lane, lsn)| format!("{lane}:{lsn}")).collect();
+    if text.is_empty() { "nothing".to_string() } else { text.join(" ") }
+}
+
+fn transaction(record: &Inspected<'_>, dead: bool, out: &mut impl Write) -> Result<(), Trouble> {
+    let kind = if record.is_command() { "command" } else { "data" };
+    let (epoch, sequence) = record.tid();
+    write!(out, "{kind:<10} {epoch}.{sequence:<8}")?;
+    if dead {
+        write!(out, " DEAD")?;
+    }
+    if !record.validity().is_empty() {
+        write!(out, " needs {};", vector(record.validity()))?;
+        if !record.is_command() && !record.order().is_empty() {
+            write!(out, " follows {};", vector(record.order()))?;
+        }
+    }
+    if let Some(time) = record.time_us() {
+        write!(out, " time {time} us;")?;
+    }
+    if let Some(seed) = record.seed() {
+        write!(out, " seed {seed};")?;
+    }
+    match record.content()? {
+        Content::Command { procedure, version, argument_bytes } => {
+            writeln!(out, " {procedure} version {version}, {argument_bytes} bytes of arguments")?;
+        }
+        Content::Rows(rows) => {
+            let rows: Vec<String> = rows.iter().map(row).collect();
+            writeln!(out, " {}", rows.join("; "))?;
+        }
+    }
+    Ok(())
+}
+
+fn row(change: &RowChange) -> String {
+    let RowChange { table, key, .. } = change;
+    let columns: Vec<String> = change.columns.iter().map(|(c, v)| format!("{c} = {v}")).collect();
+    let columns = columns.join(", ");
+    match change.kind {
+        ChangeKind::Put => format!("put {table} ({key}): {columns}"),
+        ChangeKind::Delta(epoch, sequence) => {
+            format!("change {table} ({key}) of {epoch}.{sequence}: {columns}")
+        }
+        ChangeKind::Delete => format!("delete {table} ({key})"),
+    }
+}

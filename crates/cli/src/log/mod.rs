@@ -1,0 +1,129 @@
+//! `hyades log`: a closed log as people can read it. These commands change nothing on disk.
+
+mod depth;
+mod dump;
+mod stat;
+mod verify;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use hyades_wal::{LogOptions, ReaderEnd, Recovering};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// `hyades log`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Log {
+    /// Print every record, readably
+    Dump(dump::Options),
+    /// Check every frame and record, and that nothing durable is missing
+    Verify(Dirs),
+    /// Sizes by stream and kind, incarnations, and how parallel replay can be
+    Stat(stat::Options),
+}
+
+/// The directories of one log.
+#[derive(Args, Clone, Debug)]
+pub struct Dirs {
+    /// The log's directories, all of them
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+}
+
+/// `hyades log`. True if what was checked holds.
+///
+/// # Errors
+/// The log is in use, damaged, or none.
+pub fn log(command: Log) -> Result<bool, Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let result = match command {
+        Log::Dump(options) => dump::dump(&options, &mut out),
+        Log::Verify(dirs) => verify::verify(&dirs, &mut out),
+        Log::Stat(options) => stat::stat(&options, &mut out),
+    };
+    let flushed = out.flush().map_err(Trouble::from);
+    match result.and_then(|holds| flushed.map(|()| holds)) {
+        Ok(holds) => Ok(holds),
+        Err(Trouble::Failure(failure)) => Err(failure),
+        // Whoever reads has seen enough.
+        Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        Err(Trouble::Output(error)) => Err(Failure::Failed(format!("cannot print: {error}"))),
+    }
+}
+
+/// What stops a tool: the log, or its own output.
+enum Trouble {
+    Failure(Failure),
+    Output(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Output(error)
+    }
+}
+
+impl From<hyades_wal::Error> for Trouble {
+    fn from(error: hyades_wal::Error) -> Self {
+        Trouble::Failure(error.into())
+    }
+}
+
+impl From<hyades::Error> for Trouble {
+    fn from(error: hyades::Error) -> Self {
+        Trouble::Failure(error.into())
+    }
+}
+
+/// Finds and locks a log.
+fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
+    for dir in &dirs.dirs {
+        // Opening would make a directory that is not there.
+        if !dir.is_dir() {
+            return Err(Trouble::Failure(Failure::Usage(format!(
+                "{} is not a directory: give the directories of a log",
+                dir.display()
+            ))));
+        }
+    }
+    let recovering = hyades_wal::open(LogOptions::new(dirs.dirs.clone(), 1))?;
+    if recovering.is_fresh() {
+        return Err(Trouble::Failure(Failure::Usage(format!(
+            "{} holds no log: give the directories that a database was opened with",
+            dirs.dirs[0].display()
+        ))));
+    }
+    Ok(recovering)
+}
+
+/// Reads everything once, in parallel, to know where each stream ends.
+fn survey(recovering: &Recovering) -> Result<Vec<ReaderEnd>, Trouble> {
+    let ends: Vec<Result<ReaderEnd, hyades_wal::Error>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = recovering
+            .readers()
+            .into_iter()
+            .map(|mut reader| {
+                scope.spawn(move || {
+                    while reader.next_chunk()?.is_some() {}
+                    Ok(reader.end())
+                })
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    Ok(ends.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Where the streams of an incarnation end, by lane.
+fn end_vector(ends: &[ReaderEnd], incarnation: u32) -> Vec<u64> {
+    let of = ends.iter().filter(|end| end.incarnation == incarnation);
+    of.map(|end| end.valid_to).collect()
+}
+
+/// Whether a record that needs these positions is dead, where the streams end like this.
+fn is_dead(validity: &[u64], ends: &[u64]) -> bool {
+    validity.iter().zip(ends).any(|(needed, end)| needed > end)
+}

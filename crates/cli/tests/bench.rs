@@ -1,0 +1,197 @@
+//! `hyades bench` keeps what scripts rely on.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use serde_json::Value;
+use std::process::Command;
+
+const SHORT: &str = "--seconds 0.3 --warmup 0.05 --json";
+
+fn bench(words: &str) -> Value {
+    let output = hyades(&format!("bench {words} {SHORT}"), &[]);
+    assert_eq!(code(&output), 0, "{words}: {}", stderr(&output));
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 1, "{words}: one object, and nothing else: {text}");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn check_keys(report: &Value) {
+    let mut expected = [
+        "workload",
+        "protocol",
+        "record",
+        "concurrency",
+        "workers",
+        "streams",
+        "device",
+        "in_flight",
+        "seconds",
+        "acknowledged",
+        "acknowledged_per_s",
+        "rollbacks",
+        "aborts",
+        "log_bytes",
+        "device_bytes",
+        "log_bytes_per_transaction",
+        "latency_us",
+        "load",
+        "recovery",
+        "consistent",
+    ];
+    expected.sort_unstable();
+    assert_eq!(keys(report), expected);
+    assert_eq!(keys(&report["latency_us"]), ["max", "p50", "p99"]);
+    assert_eq!(keys(&report["load"]), ["bytes", "records"]);
+    assert_eq!(
+        keys(&report["recovery"]),
+        [
+            "bytes",
+            "image_seconds",
+            "records",
+            "records_per_s",
+            "seconds",
+            "state_matches",
+            "threads"
+        ]
+    );
+}
+
+#[test]
+fn without_a_log_its_keys_are_there_and_null() {
+    let report = bench("ycsb --rows 1000 --protocol none --workers 1 --in-flight 7");
+    check_keys(&report);
+    for null in ["record", "device", "consistent"] {
+        assert!(report[null].is_null(), "{null} of {report}");
+    }
+    assert!(report["recovery"].as_object().unwrap().values().all(Value::is_null));
+    assert_eq!(report["streams"], 0);
+    assert_eq!((&report["workers"], &report["in_flight"]), (&1.into(), &7.into()));
+    assert_eq!(report["log_bytes"], 0);
+    assert_eq!(report["load"]["records"], 1000);
+    assert!(report["acknowledged"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_recovered_run_says_everything() {
+    let report = bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3");
+    check_keys(&report);
+    let object = report.as_object().unwrap();
+    let nulls: Vec<_> = object.iter().filter(|(_, value)| value.is_null()).collect();
+    assert!(nulls.is_empty(), "{nulls:?}");
+    let recovery = &report["recovery"];
+    assert!(recovery.as_object().unwrap().values().all(|v| !v.is_null()), "{recovery}");
+    assert_eq!((&recovery["threads"], &recovery["state_matches"]), (&2.into(), &true.into()));
+    assert_eq!((&report["streams"], &report["consistent"]), (&3.into(), &true.into()));
+    assert_eq!((&report["record"], &report["device"]), (&"data".into(), &"file".into()));
+    // The population is told apart: its call is one record, the run's are many.
+    assert_eq!(report["load"]["records"], 500);
+    assert!(report["load"]["bytes"].as_u64() > Some(0));
+    let acknowledged = report["acknowledged"].as_u64().unwrap();
+    let rollbacks = report["rollbacks"].as_u64().unwrap();
+    assert!(recovery["records"].as_u64().unwrap() >= acknowledged - rollbacks);
+    assert!(recovery["image_seconds"].as_f64() < recovery["seconds"].as_f64());
+}
+
+#[test]
+fn every_combination_recovers_to_the_same_state() {
+    let workloads =
+        ["ycsb --rows 2000 --theta 0.9", "ycsb --rows 1000 --standard E", "bank --accounts 300"];
+    let logs = [
+        "serial --record data",
+        "serial --record command",
+        "taurus --record data",
+        "taurus --record command",
+        "taurus --record adaptive",
+    ];
+    for workload in workloads {
+        for log in logs {
+            for concurrency in ["no-wait", "silo"] {
+                let report = bench(&format!(
+                    "{workload} --protocol {log} --concurrency {concurrency} --recover"
+                ));
+                assert_eq!(report["recovery"]["state_matches"], true, "{report}");
+                assert_ne!(report["consistent"], false, "{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tpcc_holds_its_conditions_after_a_crash() {
+    for record in ["data", "command"] {
+        let report =
+            bench(&format!("tpcc --warehouses 1 --record {record} --device memory --recover"));
+        assert_eq!(report["recovery"]["state_matches"], true, "{report}");
+        assert_eq!((&report["consistent"], &report["device"]), (&true.into(), &"memory".into()));
+    }
+}
+
+#[test]
+fn an_offered_load_is_not_exceeded() {
+    let report = bench("bank --accounts 500 --rate 1000");
+    let acknowledged = report["acknowledged"].as_u64().unwrap();
+    // 0.3 seconds, what was late from before it, and one for each end.
+    assert!((1..=1000 * 35 / 100 + 2).contains(&acknowledged), "{report}");
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_what_is_right() {
+    for (words, right) in [
+        ("bank --protocol serial --streams 2", "one stream"),
+        ("bank --protocol none --recover", "taurus or serial"),
+        ("ycsb --protocol poplar-2", "choose none, serial, taurus"),
+        ("ycsb --record both", "choose data, command, adaptive"),
+        ("ycsb --concurrency hope", "choose no-wait, silo"),
+        ("ycsb --device tape", "choose file, memory"),
+        ("ycsb --standard G", "A, B, C, D, E, F"),
+        ("ycsb --rows 4 --accesses 3", "1 to 2"),
+        ("tpcc --warehouses 0", "1 to 30000"),
+        ("tpcc --mix half", "payment-new-order"),
+        ("bank --accounts 1", "at least 2"),
+        ("bank --streams 65", "1 to 64"),
+        ("bank --seconds soon", "us, ms, s or m"),
+        ("bank --rate 0", "above 0"),
+        ("voter", "--help"),
+    ] {
+        let output = hyades("bench", &words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code(&output), 2, "{words}");
+        assert!(stderr(&output).contains(right), "{words}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{words}");
+    }
+}
+
+#[test]
+fn a_log_directory_must_be_empty_and_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let words = format!("bench bank --accounts 100 {SHORT} --log-dir");
+    let output = hyades(&words, &[log.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(log.join("MANIFEST").exists());
+    let output = hyades(&words, &[log.to_str().unwrap()]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("is not empty"), "{}", stderr(&output));
+}
+
+#[test]
+fn temporary_directories_go_away() {
+    let dir = tempfile::tempdir().unwrap();
+    for recover in [&["--recover"][..], &[]] {
+        let status = Command::new(env!("CARGO_BIN_EXE_hyades"))
+            .args("bench bank --accounts 100 --seconds 0.1 --warmup 0 --json".split(' '))
+            .args(recover)
+            .env("TMPDIR", dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(code(&status), 0, "{}", stderr(&status));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

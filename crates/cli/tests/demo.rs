@@ -1,0 +1,35 @@
+//! The demo tells a log that keeps its promise from one that does not.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+
+const SHORT: &str = "demo --small --seconds 0.5";
+
+/// The figures of the two rounds in a line of the screen.
+fn figures(screen: &str, label: &str) -> Vec<u64> {
+    let line = screen.lines().find(|line| line.trim_start().starts_with(label));
+    let rest = &line.unwrap_or_else(|| panic!("{label}: {screen}")).trim_start()[label.len()..];
+    rest.split_whitespace().map(|word| word.replace(',', "").parse().unwrap()).collect()
+}
+
+#[test]
+fn nothing_acknowledged_is_missing_after_a_kill_and_after_a_power_cut() {
+    let output = hyades(SHORT, &[]);
+    let screen = stdout(&output);
+    assert_eq!(code(&output), 0, "{screen}{}", stderr(&output));
+    assert!(figures(&screen, "acknowledged ").iter().all(|&n| n > 0), "{screen}");
+    assert_eq!(figures(&screen, "acknowledged but missing"), [0, 0]);
+    assert_eq!(figures(&screen, "partial transactions"), [0, 0]);
+}
+
+#[test]
+fn without_sync_the_power_cut_loses_what_was_acknowledged_and_the_demo_says_so() {
+    let output = hyades(SHORT, &["--lying-sync"]);
+    let screen = stdout(&output);
+    assert_eq!(code(&output), 1, "{screen}{}", stderr(&output));
+    let missing = figures(&screen, "acknowledged but missing");
+    assert_eq!(missing[0], 0, "killing the process alone loses nothing: {screen}");
+    assert!(missing[1] > 0, "{screen}");
+}

@@ -1,0 +1,112 @@
+//! The log commands read what is there, find what is damaged, and change nothing.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A small log of two directories, closed in good order.
+fn small_log(root: &Path) -> [String; 2] {
+    let dirs = ["a", "b"].map(|name| root.join(name).to_str().unwrap().to_string());
+    let words = "bench bank --accounts 100 --streams 3 --record adaptive --seconds 0.1 --warmup 0 \
+                 --workers 2";
+    let output = hyades(words, &["--log-dir", &dirs[0], "--log-dir", &dirs[1]]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    dirs
+}
+
+fn files(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, into);
+        } else {
+            into.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_whole_log_is_described_and_not_changed() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = small_log(root.path());
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    files(root.path(), &mut before);
+
+    let output = hyades("log verify", &[&a, &b]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("whole: "), "{}", stdout(&output));
+
+    let output = hyades("log stat --json", &[&a, &b]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let run = &stat["incarnations"][1];
+    assert_eq!((&run["protocol"], &run["clean"]), (&"taurus".into(), &true.into()));
+    assert_eq!(run["streams"].as_array().unwrap().len(), 3);
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let (records, path) = (number(&run["records"]), number(&run["critical_path"]));
+    assert!(records > 0 && (1..=records).contains(&path), "{run}");
+    let kinds = &run["kinds"];
+    let frames = number(&kinds["data"]["frames"]) + number(&kinds["command"]["frames"]);
+    assert_eq!(frames, records + number(&run["dead"]));
+
+    let output = hyades("log dump", &[&a, &b]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("bank_populate version 1"), "{text}");
+    let lines = |word| text.lines().filter(|line| line.contains(word)).count() as u64;
+    assert_eq!(lines(" command "), number(&kinds["command"]["frames"]) + 1);
+    assert_eq!(lines(" data    "), number(&kinds["data"]["frames"]));
+
+    files(root.path(), &mut after);
+    assert!(before == after, "reading a log changed it");
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_named() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = small_log(root.path());
+    let mut all = BTreeMap::new();
+    files(root.path(), &mut all);
+    // In the first batch of a segment, behind the batch's header: a frame.
+    let at = 4096 + 40 + 9;
+    let (path, mut bytes) = all
+        .into_iter()
+        .rfind(|(path, bytes)| path.to_str().unwrap().contains("segment-") && bytes[at] != 0)
+        .expect("some stream was written to");
+    bytes[at] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    for command in ["log verify", "log stat", "log dump"] {
+        let output = hyades(command, &[&a, &b]);
+        assert_eq!(code(&output), 1, "{command}: {}", stdout(&output));
+        let text = stderr(&output);
+        assert!(text.contains(path.to_str().unwrap()), "{command}: {text}");
+        let (_, rest) = text.split_once("at byte ").unwrap_or_else(|| panic!("{text}"));
+        let offset: usize = rest.split(':').next().unwrap().parse().unwrap();
+        assert!((4096 + 40..=at).contains(&offset), "{command}: {text}");
+    }
+}
+
+#[test]
+fn a_log_in_use_or_none_at_all_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = small_log(root.path());
+    let dirs = vec![PathBuf::from(&a), PathBuf::from(&b)];
+    let held = hyades_wal::open(hyades_wal::LogOptions::new(dirs, 1)).unwrap();
+    let output = hyades("log verify", &[&a, &b]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
+    drop(held);
+
+    let output = hyades("log stat", &[&a]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains(&b), "the missing directory is named: {}", stderr(&output));
+    let output = hyades("log dump", &[root.path().to_str().unwrap()]);
+    assert_eq!(code(&output), 2);
+    let absent = root.path().join("absent");
+    let output = hyades("log dump", &[absent.to_str().unwrap()]);
+    assert_eq!(code(&output), 2);
+    assert!(!absent.exists());
+}

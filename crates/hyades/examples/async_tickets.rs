@@ -1,0 +1,68 @@
+//! Tickets are futures with wakers and need no runtime: here a `block_on` of a few lines awaits many
+//! transactions at once.
+//!
+//! `cargo run -p hyades --example async_tickets`
+
+use hyades::{Abort, Database, Schema, Ticket, Type};
+use std::error::Error;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, which sleeps while there is nothing to do.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// Acknowledged transactions, counted.
+async fn all(tickets: Vec<Ticket>) -> Result<usize, hyades::Error> {
+    let count = tickets.len();
+    for ticket in tickets {
+        ticket.await?;
+    }
+    Ok(count)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let temporary = tempfile::tempdir()?;
+    let mut builder = Database::builder().streams(2);
+    let schema = Schema::new("events").column("id", Type::I64).primary_key(&["id"]);
+    let events = builder.table(schema);
+    let db = builder.open(temporary.path())?;
+
+    // A session does not wait: a transaction is pre-committed, others see it, and its ticket tells
+    // when it may be relied on. Here many share a sync.
+    let mut session = db.session()?;
+    let mut tickets = Vec::new();
+    for id in 0..1000i64 {
+        let (result, ticket) = session.submit(|tx| tx.insert(events, &[id.into()]))?;
+        result?;
+        tickets.push(ticket);
+    }
+    assert_eq!(block_on(all(tickets))?, 1000);
+
+    // A ticket of a reader: acknowledged once what it read is on disk.
+    let (row, ticket) = session.submit(|tx| Ok::<_, Abort>(tx.get(events, 999i64)?.is_some()))?;
+    block_on(ticket)?;
+    assert_eq!(row, Ok(true));
+    println!("1000 transactions acknowledged; syncs of the log: {}", db.stats().syncs);
+    Ok(())
+}

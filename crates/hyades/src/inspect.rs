@@ -1,0 +1,364 @@
+//! Transaction records for people and tools: what stands in a log, without running any of it.
+//!
+//! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
+//! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
+
+use crate::error::Error;
+use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
+use crate::recovery::catalogue;
+use crate::recovery::decode::{Decoded, Decoder, Shape};
+use crate::storage::key;
+use crate::storage::row::{Assignments, take, take_varint};
+use crate::storage::schema::{Layout, Schema};
+use crate::storage::value::{Type, Value};
+use hyades_wal::{Chunk, Frame, Incarnation, Lsn, Manifest};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// The tables and procedures that a log knows.
+pub struct Inspector {
+    tables: HashMap<u64, Known>,
+    procedures: HashMap<u64, (String, u32)>,
+}
+
+struct Known {
+    schema: Schema,
+    layout: Layout,
+    key_bytes: Option<usize>,
+}
+
+impl Known {
+    fn new(schema: Schema) -> Known {
+        let layout = Layout::new(&schema, 0);
+        let widths = schema.key.iter().map(|&c| key::width(schema.columns[c as usize].kind, false));
+        let key_bytes = if schema.key.is_empty() { Some(8) } else { widths.sum() };
+        Known { schema, layout, key_bytes }
+    }
+
+    fn name(&self, column: u16) -> &str {
+        self.schema.columns.get(column as usize).map_or("?", |column| &column.name)
+    }
+}
+
+impl Inspector {
+    /// Reads the catalogue.
+    ///
+    /// # Errors
+    /// It is not one that this version writes.
+    pub fn new(manifest: &Manifest) -> Result<Inspector, Error> {
+        let (tables, procedures) = catalogue::entries(&manifest.catalogue)?;
+        Ok(Inspector {
+            tables: tables.into_iter().map(|(id, s)| (u64::from(id), Known::new(s))).collect(),
+            procedures: procedures.into_iter().map(|(id, n, v)| (u64::from(id), (n, v))).collect(),
+        })
+    }
+
+    /// Begins a stream of an incarnation.
+    pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
+        let shape = Shape::of(incarnation, incarnation.dims.len());
+        StreamInspector { inspector: self, decoder: Decoder::new(shape, stream), shape, stream }
+    }
+}
+
+/// Reads the frames of one stream, in order.
+pub struct StreamInspector<'i> {
+    inspector: &'i Inspector,
+    decoder: Decoder,
+    shape: Shape,
+    stream: u32,
+}
+
+impl StreamInspector<'_> {
+    /// A chunk begins; to be told before its frames.
+    pub fn enter(&mut self, chunk: &Chunk) {
+        self.decoder.enter(chunk);
+    }
+
+    /// Reads a frame: the transaction, if it is a transaction's record.
+    ///
+    /// # Errors
+    /// The record is not of this format.
+    pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
+        let Some(Decoded { head, body }) = self.decoder.decode(frame)? else { return Ok(None) };
+        self.decoder.forget_parts(head.continued);
+        Ok(Some(Inspected {
+            head,
+            body,
+            validity: &self.decoder.validity,
+            order: if self.shape.data_only { &[] } else { &self.decoder.order },
+            inspector: self.inspector,
+            place: (self.stream, frame.start),
+        }))
+    }
+}
+
+/// A transaction's record.
+pub struct Inspected<'a> {
+    head: Head,
+    body: Cow<'a, [u8]>,
+    validity: &'a [Lsn],
+    order: &'a [Lsn],
+    inspector: &'a Inspector,
+    place: (u32, Lsn),
+}
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A procedure's call.
+    Command {
+        /// Its name.
+        procedure: String,
+        /// Its version.
+        version: u32,
+        /// The length of its encoded arguments in bytes.
+        argument_bytes: usize,
+    },
+    /// Changed rows.
+    Rows(Vec<RowChange>),
+}
+
+/// A row's change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowChange {
+    /// The table's name.
+    pub table: String,
+    /// The primary key as text; the hidden row id where the table has none.
+    pub key: String,
+    /// What happened to the row.
+    pub kind: ChangeKind,
+    /// The columns written, with their values as text.
+    pub columns: Vec<(String, String)>,
+}
+
+/// What happened to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It stands as a whole.
+    Put,
+    /// Some columns changed, over the version with this epoch and sequence number.
+    Delta(u64, u64),
+    /// It is gone.
+    Delete,
+}
+
+impl Inspected<'_> {
+    /// The transaction's identity: epoch and sequence number.
+    pub fn tid(&self) -> (u64, u64) {
+        (Tid(self.head.tid).epoch(), Tid(self.head.tid).sequence())
+    }
+
+    /// Whether it is a procedure's call.
+    pub fn is_command(&self) -> bool {
+        self.head.command
+    }
+
+    /// The positions that must be there for the transaction to count, by lane, its own excepted;
+    /// empty where records carry no vectors.
+    pub fn validity(&self) -> &[Lsn] {
+        self.validity
+    }
+
+    /// The positions that replay waits for, by lane: everything up to them. Empty where it waits
+    /// for none, or goes by the stream's order.
+    pub fn order(&self) -> &[Lsn] {
+        self.order
+    }
+
+    /// The transaction's time in microseconds since 1970, if it asked for it.
+    pub fn time_us(&self) -> Option<i64> {
+        self.head.time_us
+    }
+
+    /// The seed of its random numbers, if it asked for any.
+    pub fn seed(&self) -> Option<u64> {
+        self.head.seed
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// It does not fit the log's own catalogue.
+    pub fn content(&self) -> Result<Content, Error> {
+        let content = if self.head.command { self.command() } else { self.rows() };
+        content.ok_or_else(|| {
+            Error::Recovery(format!(
+                "the record at Lsn {} of log stream {} does not fit the log's catalogue, though \
+                 its checksum is right: it was written by another version of Hyades",
+                self.place.1, self.place.0
+            ))
+        })
+    }
+
+    fn command(&self) -> Option<Content> {
+        let mut rest = &self.body[..];
+        let id = take_varint(&mut rest)?;
+        let (name, version) = self.inspector.procedures.get(&id)?;
+        let (procedure, version) = (name.clone(), *version);
+        Some(Content::Command { procedure, version, argument_bytes: rest.len() })
+    }
+
+    fn rows(&self) -> Option<Content> {
+        let mut rest = &self.body[..];
+        let mut rows = Vec::new();
+        while !rest.is_empty() {
+            let shape = |id: u64| {
+                let known = self.inspector.tables.get(&id)?;
+                let keyless = known.schema.key.is_empty();
+                Some(TableShape { layout: &known.layout, keyless, key_bytes: known.key_bytes })
+            };
+            let (table, key, change) = take_change(&mut rest, shape)?;
+            rows.push(describe(self.inspector.tables.get(&table)?, key, change)?);
+        }
+        Some(Content::Rows(rows))
+    }
+}
+
+fn describe(known: &Known, key: Option<&[u8]>, change: Change<'_>) -> Option<RowChange> {
+    let Known { schema, layout, .. } = known;
+    let key = match (key, change) {
+        (Some(key), _) if schema.key.is_empty() => {
+            format!("row {}", u64::from_be_bytes(key.try_into().ok()?))
+        }
+        (Some(key), _) => key_text(layout, key)?,
+        (None, Change::Put(row)) => {
+            let values = schema.key.iter().map(|&c| text(layout.value(row, c)));
+            values.collect::<Vec<_>>().join(", ")
+        }
+        (None, _) => return None,
+    };
+    let mut columns = Vec::new();
+    let kind = match change {
+        Change::Put(row) => {
+            for at in (0..schema.columns.len() as u16).filter(|at| !schema.key.contains(at)) {
+                columns.push((known.name(at).to_string(), text(layout.value(row, at))));
+            }
+            ChangeKind::Put
+        }
+        Change::Delta { base, delta } => {
+            for (at, bytes) in Assignments::new(layout, delta) {
+                let kind = layout.columns.get(at as usize)?.kind;
+                let value = bytes.map_or(Value::Null, |bytes| Value::from_bytes(kind, bytes));
+                columns.push((known.name(at).to_string(), text(value)));
+            }
+            ChangeKind::Delta(Tid(base).epoch(), Tid(base).sequence())
+        }
+        Change::Delete => ChangeKind::Delete,
+    };
+    Some(RowChange { table: schema.name.clone(), key, kind, columns })
+}
+
+/// Longer texts and byte strings are cut for people.
+const LONGEST: usize = 32;
+
+fn text(value: Value<'_>) -> String {
+    match value {
+        Value::Null => "null".to_string(),
+        Value::Bool(v) => v.to_string(),
+        Value::I32(v) => v.to_string(),
+        Value::U32(v) => v.to_string(),
+        Value::I64(v) => v.to_string(),
+        Value::U64(v) => v.to_string(),
+        Value::F64(v) => v.to_string(),
+        Value::Text(v) => {
+            let short: String = v.chars().take(LONGEST).collect();
+            let dots = if short.len() < v.len() { ".." } else { "" };
+            format!("{short:?}{dots}")
+        }
+        Value::Bytes(v) => {
+            let mut out = "x".to_string();
+            for byte in v.iter().take(LONGEST / 2) {
+                let _ = write!(out, "{byte:02x}");
+            }
+            if v.len() > LONGEST / 2 {
+                let _ = write!(out, ".. ({} bytes)", v.len());
+            }
+            out
+        }
+    }
+}
+
+/// An encoded primary key as text: [`key`] has the encoding.
+fn key_text(layout: &Layout, mut bytes: &[u8]) -> Option<String> {
+    let mut parts = Vec::new();
+    for &column in &layout.key {
+        let kind = layout.columns[column as usize].kind;
+        let whole;
+        let value = match kind {
+            Type::Text | Type::Bytes => {
+                whole = unescape(&mut bytes)?;
+                if kind == Type::Text {
+                    Value::Text(std::str::from_utf8(&whole).ok()?)
+                } else {
+                    Value::Bytes(&whole)
+                }
+            }
+            _ => fixed(kind, take(&mut bytes, kind.width()?)?)?,
+        };
+        parts.push(text(value));
+    }
+    bytes.is_empty().then(|| parts.join(", "))
+}
+
+fn fixed(kind: Type, bytes: &[u8]) -> Option<Value<'_>> {
+    let word = || Some(u64::from_be_bytes(bytes.try_into().ok()?));
+    let half = || Some(u32::from_be_bytes(bytes.try_into().ok()?));
+    Some(match kind {
+        Type::Bool => Value::Bool(bytes[0] != 0),
+        Type::I32 => Value::I32((half()? ^ 1 << 31) as i32),
+        Type::U32 => Value::U32(half()?),
+        Type::I64 => Value::I64((word()? ^ 1 << 63) as i64),
+        Type::U64 => Value::U64(word()?),
+        Type::F64 => {
+            let bits = word()?;
+            Value::F64(f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits }))
+        }
+        Type::Fixed(_) => Value::Bytes(bytes),
+        Type::Text | Type::Bytes => return None,
+    })
+}
+
+/// Takes an escaped column off the front of a key.
+fn unescape(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    loop {
+        match take(bytes, 1)?[0] {
+            0 if take(bytes, 1)?[0] == 0 => return Some(out),
+            byte => out.push(byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_read_back_as_they_were() {
+        let schema = Schema::new("t")
+            .column("a", Type::I32)
+            .column("b", Type::Text)
+            .column("c", Type::F64)
+            .column("d", Type::Bytes)
+            .column("e", Type::I64)
+            .primary_key(&["a", "b", "c", "d", "e"]);
+        let known = Known::new(schema);
+        let values: [Value<'_>; 5] = [
+            (-7i32).into(),
+            "a\0b".into(),
+            (-1.5f64).into(),
+            Value::Bytes(&[0, 255, 1]),
+            i64::MIN.into(),
+        ];
+        let mut bytes = key::KeyBytes::new();
+        for (value, column) in values.iter().zip(&known.layout.columns) {
+            assert!(key::push(&mut bytes, column.kind, false, value));
+        }
+        let expected = format!("-7, \"a\\0b\", -1.5, x00ff01, {}", i64::MIN);
+        assert_eq!(key_text(&known.layout, &bytes), Some(expected));
+        for cut in 0..bytes.len() {
+            assert_eq!(key_text(&known.layout, &bytes[..cut]), None);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Opening: from a builder's description, over recovery, to a running database.
+
+use crate::config::{Builder, Concurrency};
+use crate::database::{Database, Shared, Stats};
+use crate::digest;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::logging::supported::{self, RunsUnder};
+use crate::logging::{LoggingProtocol, StartsOnLog};
+use crate::recovery::catalogue::Catalogue;
+use crate::recovery::{Plan, RecoveryReport, recover};
+use crate::session::{AnySession, Session};
+use crate::storage::table::Table;
+use crate::transaction::procedure::{Procedure, Record};
+use hyades_platform::clock;
+use hyades_platform::device::FileDevice;
+use hyades_platform::epoch::Epoch;
+use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+/// Opens what the builder describes.
+pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
+    let started_ns = clock::monotonic_ns();
+    check(&builder)?;
+    let pair = (builder.protocol, builder.concurrency);
+    supported::open(pair, Opening { builder, started_ns })
+}
+
+/// An engine of some sound pair.
+pub(crate) trait AnyEngine: Send + Sync {
+    fn session(&self) -> Result<Box<dyn AnySession>, Error>;
+    fn digest(&self) -> u64;
+    fn rows(&self) -> u64;
+}
+
+struct Host<C, P: LoggingProtocol> {
+    engine: Arc<Engine<P>>,
+    log: Option<Log>,
+    concurrency: PhantomData<fn() -> C>,
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
+    fn session(&self) -> Result<Box<dyn AnySession>, Error> {
+        let session = Session::<C, P>::new(self.engine.clone(), self.log.clone())?;
+        Ok(Box::new(session))
+    }
+
+    fn digest(&self) -> u64 {
+        digest::digest(&self.engine.tables)
+    }
+
+    fn rows(&self) -> u64 {
+        digest::rows(&self.engine.tables)
+    }
+}
+
+fn check(builder: &Builder) -> Result<(), Error> {
+    if let Some(fault) = builder.tables.iter().find_map(|s| s.fault.clone()) {
+        return Err(Error::Misuse(fault));
+    }
+    for (at, schema) in builder.tables.iter().enumerate() {
+        if builder.tables[..at].iter().any(|s| s.name == schema.name) {
+            return Err(Error::Misuse(format!("table {:?} is declared twice", schema.name)));
+        }
+    }
+    for (at, procedure) in builder.procedures.iter().enumerate() {
+        let same = |p: &Procedure| p.name == procedure.name && p.version == procedure.version;
+        if builder.procedures[..at].iter().any(same) {
+            return Err(Error::Misuse(format!(
+                "procedure {:?} version {} is registered twice",
+                procedure.name, procedure.version
+            )));
+        }
+    }
+    supported::check_streams(builder.protocol, builder.log.streams)
+}
+
+/// A database being opened.
+pub(crate) struct Opening {
+    builder: Builder,
+    started_ns: u64,
+}
+
+impl Opening {
+    /// Opens without a log.
+    pub fn without_log<C, P>(self, protocol: P) -> Result<Database, Error>
+    where
+        C: RunsUnder<P>,
+        P: LoggingProtocol,
+    {
+        let catalogue = Catalogue::join(&[], &self.builder.tables, &self.builder.procedures)?;
+        let tables = self.tables::<P::RowStamp>(&catalogue);
+        let epoch = Arc::new(Epoch::new(1));
+        let row_ids = Arc::new(AtomicU64::new(1));
+        let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
+        let host = Host::<C, P> { engine, log: None, concurrency: PhantomData };
+        Ok(self.finish(Box::new(host), None, &catalogue, true, RecoveryReport::default()))
+    }
+
+    fn tables<S: Default + Send + Sync + 'static>(
+        &self,
+        catalogue: &Catalogue,
+    ) -> Arc<Vec<Table<S>>> {
+        let schemas = self.builder.tables.iter().enumerate();
+        let table = |(at, schema)| Table::new(schema, at as u32, catalogue.table_ids[at]);
+        Arc::new(schemas.map(table).collect())
+    }
+
+    fn log_options(&self) -> LogOptions {
+        let settings = &self.builder.log;
+        let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
+        options.buffer_bytes = settings.buffer_bytes;
+        options.segment_bytes = settings.segment_bytes;
+        options.flush_interval = settings.flush_interval;
+        if let Some(fill) = settings.flush_fill_bytes {
+            options.flush_fill_bytes = fill;
+        }
+        options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
+        // The protocol anchors streams as it comes to them; the flusher's own are a fallback.
+        options.anchor_interval_bytes = settings.anchor_interval_bytes * 4;
+        options
+    }
+
+    /// Recovers what the log holds and opens on it.
+    pub fn with_log<C, P>(self) -> Result<Database, Error>
+    where
+        C: RunsUnder<P>,
+        P: StartsOnLog,
+    {
+        let builder = &self.builder;
+        let recovering = hyades_wal::open(self.log_options())?;
+        let stored = &recovering.manifest().catalogue;
+        let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
+        let tables = self.tables::<P::RowStamp>(&catalogue);
+        let row_ids = Arc::new(AtomicU64::new(1));
+        let threads = match builder.recovery_threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        };
+        let plan = Plan {
+            threads,
+            kind: builder.replay,
+            progress: builder.progress.as_deref(),
+            started_ns: self.started_ns,
+        };
+        let recovered =
+            recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
+        let verdict = recovering.verdict(&recovered.ends)?;
+        let first_epoch = recovered.max_epoch.max(recovering.manifest().epoch_floor) + 1;
+        let data_only = self.is_data_only();
+        let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
+        let protocol = P::start(&log, &builder.log, data_only);
+        let epoch = Arc::new(Epoch::new(first_epoch));
+        let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
+        let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
+        Ok(self.finish(Box::new(host), Some(log), &catalogue, data_only, recovered.report))
+    }
+
+    /// Whether no command can come: then replay may go by versions alone.
+    fn is_data_only(&self) -> bool {
+        let data = |record: Option<Record>| record.is_none_or(|r| r == Record::Data);
+        self.builder.record == Record::Data
+            && self.builder.procedures.iter().all(|p| data(p.record))
+    }
+
+    fn begin<P: StartsOnLog>(
+        &self,
+        recovering: Recovering,
+        catalogue: &Catalogue,
+        verdict: &hyades_wal::Verdict,
+        first_epoch: u64,
+        data_only: bool,
+    ) -> Result<Log, Error> {
+        let vectors = if P::VECTORS { "yes" } else { "no" };
+        let concurrency = match self.builder.concurrency {
+            Concurrency::NoWait => "no-wait",
+            Concurrency::Silo => "silo",
+        };
+        let settings = [("vectors", vectors), ("concurrency", concurrency)];
+        let settings = IncarnationSettings {
+            catalogue: catalogue.to_bytes(),
+            data_only,
+            protocol: P::NAME.to_string(),
+            settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).into(),
+        };
+        Ok(recovering.start(settings, verdict, first_epoch)?)
+    }
+
+    fn finish(
+        self,
+        engine: Box<dyn AnyEngine>,
+        log: Option<Log>,
+        catalogue: &Catalogue,
+        data_only: bool,
+        mut report: RecoveryReport,
+    ) -> Database {
+        report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let shared = Shared {
+            engine,
+            log,
+            closed: AtomicBool::new(false),
+            procedures: self.builder.procedures,
+            procedure_ids: catalogue.procedure_ids.clone(),
+            record: self.builder.record,
+            data_only,
+            report,
+            idle: Mutex::new(Vec::new()),
+            ended: Mutex::new(Stats::default()),
+        };
+        Database::over(shared)
+    }
+}

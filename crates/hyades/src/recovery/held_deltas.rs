@@ -1,0 +1,120 @@
+//! Deltas whose row is not yet at the version that they follow.
+
+use crate::storage::key::KeyBytes;
+use crate::storage::record::{Record, word};
+use crate::storage::table::{Lookup, Table};
+use crossbeam_epoch::Guard;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SHARDS: usize = 64;
+
+/// A delta that waits.
+pub(crate) struct HeldDelta {
+    /// The version that it makes.
+    pub tid: u64,
+    pub delta: Box<[u8]>,
+    /// The table's position and the row's key.
+    row: (usize, KeyBytes),
+}
+
+/// By the record's address and the version followed. A record stays where it is during replay.
+type Held = HashMap<(usize, u64), HeldDelta, BuildHasherDefault<Mixer>>;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard {
+    /// Zero says quickly that there are none. Changed and read under the lock of the row concerned, which
+    /// orders it for everyone who looks for that row's deltas.
+    count: AtomicUsize,
+    held: Mutex<Held>,
+}
+
+/// See the module.
+pub(crate) struct HeldDeltas {
+    shards: Box<[Shard]>,
+}
+
+impl Default for HeldDeltas {
+    fn default() -> Self {
+        HeldDeltas { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+}
+
+/// Multiplies and folds: the keys are addresses and versions, not chosen by anyone.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+impl HeldDeltas {
+    fn shard<S>(&self, record: &Record<S>) -> (&Shard, usize) {
+        let address = std::ptr::from_ref(record) as usize;
+        let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
+        (&self.shards[hash % SHARDS], address)
+    }
+
+    /// Holds a delta back. The caller has the row's lock.
+    pub fn hold<S>(
+        &self,
+        record: &Record<S>,
+        row: (usize, KeyBytes),
+        base: u64,
+        tid: u64,
+        delta: &[u8],
+    ) {
+        let (shard, address) = self.shard(record);
+        shard.count.fetch_add(1, Ordering::AcqRel);
+        let held = HeldDelta { tid, delta: delta.into(), row };
+        shard.held.lock().expect("no holder panics").insert((address, base), held);
+    }
+
+    /// Takes the delta that follows version `base` of the row. The caller has the row's lock.
+    #[inline]
+    pub fn take<S>(&self, record: &Record<S>, base: u64) -> Option<HeldDelta> {
+        let (shard, address) = self.shard(record);
+        if shard.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let held = shard.held.lock().expect("no holder panics").remove(&(address, base))?;
+        shard.count.fetch_sub(1, Ordering::AcqRel);
+        Some(held)
+    }
+
+    /// All of an incarnation has been read: forgets the deltas that a newer image has overtaken. If one
+    /// is left, its row lacks a version: the table's position, that version, the delta's.
+    pub fn settle<S: Default + Send + Sync + 'static>(
+        &self,
+        tables: &[Table<S>],
+        guard: &Guard,
+    ) -> Option<(usize, u64, u64)> {
+        self.shards.iter().find_map(|shard| {
+            let mut shard_held = shard.held.lock().expect("no holder panics");
+            shard.count.store(0, Ordering::Release);
+            shard_held.drain().find_map(|((_, base), held)| {
+                let (table, key) = &held.row;
+                let version = match tables[*table].find(key, guard) {
+                    Lookup::Found(record) => word::tid(record.word.load(Ordering::Acquire)),
+                    Lookup::Missing(_) => 0,
+                };
+                (version < held.tid).then_some((*table, base, held.tid))
+            })
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What a transaction does to indexes: keys that enter gaps, entries of rows that change, uniqueness.
+
+use super::access::Table;
+use super::running::{Rec, Running, Tables};
+use super::state::{Link, Stale, State};
+use crate::concurrency::ConcurrencyControl;
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::storage::key::successor_of_prefix;
+use crate::storage::ordered_index::Keyed;
+use crate::storage::table::{Gap, GapChange, Inherit};
+use std::cell::RefCell;
+use std::ops::{Bound, ControlFlow};
+
+/// What a scan calls for each row, with the key of the entry that led to it.
+pub(super) type VisitRow<'v, 's, P> =
+    dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+
+impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+    pub(super) fn hooks<'h>(
+        &'h self,
+        stamp: &'h RefCell<&'h mut P::TxnStamp>,
+    ) -> Inherit<impl Fn(&P::RowStamp, &P::RowStamp) + 'h> {
+        Inherit(move |to: &P::RowStamp, from: &P::RowStamp| {
+            self.engine.protocol.inherit(to, from, *stamp.borrow_mut())
+        })
+    }
+
+    /// A new key went into a gap: what the transaction saw of gaps is carried over, and the record
+    /// remembers what the gap did.
+    pub(super) fn entered_gap(
+        &self,
+        state: &mut State<'s, P>,
+        change: GapChange<'s, P::RowStamp>,
+        record: Option<&'s Rec<P>>,
+    ) {
+        let protocol = &self.engine.protocol;
+        if let Some(record) = record {
+            protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
+        }
+        protocol.observe_write(change.holder.stamp(), state.stamp);
+        change.carry_over(&mut state.gaps);
+    }
+
+    /// Links `row`, to be written to `record`, into the secondary indexes whose columns are in
+    /// `changed`, and notes the entries of the row that was there before as stale.
+    pub(super) fn index(
+        &self,
+        state: &mut State<'s, P>,
+        (table, data): (Table, &'s Tables<P>),
+        record: &'s Rec<P>,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+        changed: u64,
+    ) -> Result<(), Abort> {
+        for (at, secondary) in data.secondaries.iter().enumerate() {
+            if secondary.column_set & changed == 0 {
+                continue;
+            }
+            let old_key = old.map(|row| data.secondary_key(at, row, record.key()));
+            let new_key = new.map(|row| data.secondary_key(at, row, record.key()));
+            if old_key == new_key {
+                continue;
+            }
+            if let (Some(row), Some(key)) = (new, &new_key) {
+                if secondary.unique {
+                    self.check_unique(state, table, data, at, row, record)?;
+                }
+                let (entry, change) = {
+                    let stamp = RefCell::new(&mut *state.stamp);
+                    data.link(at, key, record, &self.hooks(&stamp), state.guard)?
+                };
+                state.links.push(Link { table: table.0, index: at as u16, entry });
+                match change {
+                    Ok(change) => self.entered_gap(state, change, None),
+                    // An entry left behind by another attempt: its gap was read all the same.
+                    Err(gap) => self.engine.protocol.observe_write(gap.stamp(), state.stamp),
+                }
+            }
+            if let Some(key) = old_key {
+                let key = state.arena.alloc_slice_copy(&key);
+                state.stale.push(Stale { table: table.0, index: at as u16, key });
+            }
+        }
+        Ok(())
+    }
+
+    /// A uniqueness check is a read: of the entries with this key, and of the gap around them.
+    pub(super) fn check_unique(
+        &self,
+        state: &mut State<'s, P>,
+        table: Table,
+        data: &'s Tables<P>,
+        index: usize,
+        row: &[u8],
+        record: &'s Rec<P>,
+    ) -> Result<(), Abort> {
+        let (prefix, null) = data.secondary_prefix(index, row);
+        if null {
+            return Ok(());
+        }
+        let mut upper = prefix.clone();
+        let bounded = successor_of_prefix(&mut upper);
+        let bounds = (
+            Bound::Included(&prefix[..]),
+            if bounded { Bound::Excluded(&upper[..]) } else { Bound::Unbounded },
+        );
+        let mut taken = Ok(());
+        self.visit_index(state, data, index, bounds, false, &mut |state, other, _| {
+            if std::ptr::eq(other, record) {
+                return ControlFlow::Continue(());
+            }
+            match self.read_whole(state, data, other) {
+                Ok(Some(row)) if data.secondary_prefix(index, row).0 == prefix => {
+                    let index = Some(index as u16);
+                    taken = Err(Abort::DuplicateKey { table: table.0, index });
+                    ControlFlow::Break(())
+                }
+                Ok(_) => ControlFlow::Continue(()),
+                Err(abort) => {
+                    taken = Err(abort);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        taken
+    }
+
+    /// Visits the rows of a secondary index's entries in a range, remembering the gaps.
+    pub(super) fn visit_index(
+        &self,
+        state: &mut State<'s, P>,
+        data: &'s Tables<P>,
+        index: usize,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        descending: bool,
+        visit: &mut VisitRow<'_, 's, P>,
+    ) {
+        let guard = state.guard;
+        let tree = &data.secondaries[index].tree;
+        tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
+            self.saw_gap(state, Gap::Leaf(leaf));
+            for entry in entries {
+                visit(state, entry.record(), entry.key())?;
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}

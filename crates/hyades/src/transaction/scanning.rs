@@ -1,0 +1,95 @@
+//! Range scans over the primary key and secondary indexes.
+
+use super::access::{Index, Range, Table};
+use super::running::{Rec, Running};
+use super::state::State;
+use crate::concurrency::ConcurrencyControl;
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::storage::row::Row;
+use crate::storage::schema::Columns;
+use bumpalo::collections::Vec as ArenaVec;
+use std::ops::{Bound, ControlFlow};
+
+impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+    /// Reads the rows of a range, remembering the gaps between them.
+    pub(super) fn scan_rows(
+        &self,
+        state: &mut State<'s, P>,
+        table: Table,
+        index: Option<Index>,
+        range: &Range<'_>,
+        columns: Columns,
+    ) -> Result<&'s [Row<'s>], Abort> {
+        let data = self.table(table)?;
+        let index = index.map(|index| index.0 as usize);
+        if index.is_some_and(|at| at >= data.secondaries.len()) {
+            return Err(Abort::UnknownHandle);
+        }
+        let bound = |values, after| data.encode_bound(index, values, after);
+        let lower = match range.lower {
+            Bound::Unbounded => None,
+            Bound::Included(key) => bound(key, false)?,
+            Bound::Excluded(key) => match bound(key, true)? {
+                None => return Ok(&[][..]),
+                lower => lower,
+            },
+        };
+        let upper = match range.upper {
+            Bound::Unbounded => None,
+            Bound::Included(key) => bound(key, true)?,
+            Bound::Excluded(key) => bound(key, false)?,
+        };
+        if range.limit == 0 || lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u) {
+            return Ok(&[][..]);
+        }
+        let bounds = (
+            lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
+            upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let mut rows = ArenaVec::new_in(state.arena);
+        let mut failed = None;
+        let columns = if index.is_some() { Columns::ALL } else { columns };
+        let mut visit = |state: &mut State<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
+            let row = match self.read(state, data, record, columns) {
+                Ok(Some(row)) => row,
+                Ok(None) => return ControlFlow::Continue(()),
+                Err(abort) => {
+                    failed = Some(abort);
+                    return ControlFlow::Break(());
+                }
+            };
+            if let Some(at) = index {
+                // An entry may be stale: it counts only if it is the row's own.
+                if data.secondary_key(at, row.bytes, record.key())[..] != *entry {
+                    return ControlFlow::Continue(());
+                }
+            }
+            rows.push(row);
+            if rows.len() == range.limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        match index {
+            Some(at) => {
+                self.visit_index(state, data, at, bounds, range.descending, &mut visit);
+            }
+            None => {
+                let guard = state.guard;
+                data.scan(bounds.0, bounds.1, range.descending, guard, &mut |gap, records| {
+                    self.saw_gap(state, gap);
+                    for record in records {
+                        visit(state, record, &[])?;
+                    }
+                    ControlFlow::Continue(())
+                })?;
+            }
+        }
+        match failed {
+            Some(abort) => Err(abort),
+            None => Ok(rows.into_bump_slice()),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The rules of the house that a compiler does not check, held against every source file.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LONGEST_FILE_LINES: usize = 800;
+
+/// The only files that may hold `unsafe`. Before a new one comes in: can it be done without, or live in
+/// one of these?
+const UNSAFE_FILES: &[&str] = &[
+    "crates/hyades/benches/index.rs",
+    "crates/hyades/src/logging/lsn_vector_table.rs",
+    "crates/hyades/src/storage/hash_index.rs",
+    "crates/hyades/src/storage/hash_index/tests.rs",
+    "crates/hyades/src/storage/ordered_index/mod.rs",
+    "crates/hyades/src/storage/ordered_index/node.rs",
+    "crates/hyades/src/storage/ordered_index/scan.rs",
+    "crates/hyades/src/storage/ordered_index/shrink.rs",
+    "crates/hyades/src/storage/ordered_index/tests.rs",
+    "crates/hyades/src/storage/ordered_index/tree.rs",
+    "crates/hyades/src/storage/prefetch.rs",
+    "crates/hyades/src/storage/record.rs",
+    "crates/hyades/src/storage/table.rs",
+    "crates/wal/src/flusher.rs",
+    "crates/wal/src/lsn_vector.rs",
+    "crates/wal/src/order.rs",
+    "crates/wal/src/ring.rs",
+    "crates/wal/src/stream.rs",
+    "crates/wal/src/writer.rs",
+];
+
+/// Names of logging protocols. "Serial" is looked for as a word of its own: serializability and
+/// serialization are everyone's.
+const PROTOCOLS: &[&str] = &["taurus", "serial"];
+
+/// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
+/// and where people choose. One way of replay is serial too.
+const PROTOCOL_FILES: &[&str] = &[
+    "crates/hyades/src/config.rs",
+    "crates/hyades/src/logging/mod.rs",
+    "crates/hyades/src/logging/serial.rs",
+    "crates/hyades/src/logging/supported.rs",
+    "crates/hyades/src/logging/taurus.rs",
+    "crates/hyades/src/recovery/mod.rs",
+];
+
+struct Source {
+    /// From the workspace's root, with slashes.
+    path: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("a crate lies two levels deep").to_path_buf()
+}
+
+fn collect(dir: &Path, wanted: &[&str], out: &mut Vec<Source>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && name != ".git" {
+                collect(&path, wanted, out);
+            }
+        } else if wanted.iter().any(|ending| name.ends_with(ending)) {
+            let text = fs::read_to_string(&path).unwrap();
+            let path = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
+            out.push(Source { path, text });
+        }
+    }
+}
+
+/// Every Rust source but this one, which has to name what it forbids.
+fn sources() -> Vec<Source> {
+    let mut out = Vec::new();
+    collect(&root().join("crates"), &[".rs"], &mut out);
+    out.retain(|source| source.path != "crates/hyades/tests/house.rs");
+    assert!(out.len() > 50, "the sources were found");
+    out
+}
+
+/// The code of a line: what stands before a comment. A `//` in a string cuts it too early, which
+/// only makes these tests milder there.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or("")
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Lines of all sources whose code is `bad`, as "path:line: text".
+fn offences(sources: &[Source], bad: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut out = Vec::new();
+    for source in sources {
+        for (at, line) in source.text.lines().enumerate() {
+            if bad(&source.path, code(line)) {
+                out.push(format!("{}:{}: {}", source.path, at + 1, line.trim()));
+            }
+        }
+    }
+    out
+}
+
+fn expect_none(offences: Vec<String>, rule: &str) {
+    assert!(offences.is_empty(), "{rule}:\n{}", offences.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    for source in sources() {
+        let lines = source.text.lines().count();
+        assert!(
+            lines <= LONGEST_FILE_LINES,
+            "{} has {lines} lines, more than {LONGEST_FILE_LINES}: split it by thought",
+            source.path
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_to_be_done() {
+    let macros = ["todo", "unimplemented"];
+    let bad = |_: &str, code: &str| {
+        words(code).any(|word| macros.contains(&word)) && code.contains('!')
+            || code.contains("dbg!(")
+    };
+    expect_none(offences(&sources(), bad), "unfinished code");
+    let marked = sources()
+        .iter()
+        .flat_map(|source| {
+            source.text.lines().map(move |line| (source.path.clone(), line.to_string()))
+        })
+        .filter(|(_, line)| ["TODO", "FIXME", "XXX"].iter().any(|mark| line.contains(mark)))
+        .map(|(path, line)| format!("{path}: {line}"))
+        .collect();
+    expect_none(marked, "unfinished thoughts");
+}
+
+#[test]
+fn no_path_of_a_machine_is_named() {
+    let mut all = sources();
+    collect(&root(), &[".md", ".toml"], &mut all);
+    let mut found = Vec::new();
+    for source in &all {
+        for (at, line) in source.text.lines().enumerate() {
+            let names = ["/work/", "/home/", "/Users/", "/root/", "C:\\"];
+            if names.iter().any(|name| line.contains(name)) {
+                found.push(format!("{}:{}: {}", source.path, at + 1, line.trim()));
+            }
+        }
+    }
+    expect_none(found, "paths of one machine");
+}
+
+#[test]
+fn unsafe_stands_only_in_named_files() {
+    let sources = sources();
+    let is_unsafe = |code: &str| words(code).any(|word| word == "unsafe");
+    let bad = |path: &str, code: &str| is_unsafe(code) && !UNSAFE_FILES.contains(&path);
+    expect_none(offences(&sources, bad), "unsafe outside the files that may hold it");
+    // A file that no longer needs it leaves the list.
+    for file in UNSAFE_FILES {
+        let source = sources.iter().find(|source| source.path == *file);
+        assert!(
+            source.is_some_and(|source| source.text.lines().any(|line| is_unsafe(code(line)))),
+            "{file} holds no unsafe: take it off the list"
+        );
+    }
+}
+
+#[test]
+fn every_unsafe_block_has_its_argument() {
+    let mut found = Vec::new();
+    for source in sources() {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let opens = code(line).contains("unsafe {") || code(line).contains("unsafe impl");
+            let argued = lines[at.saturating_sub(8)..=at].iter().any(|l| l.contains("SAFETY:"));
+            if opens && !argued {
+                found.push(format!("{}:{}: {}", source.path, at + 1, line.trim()));
+            }
+        }
+    }
+    expect_none(found, "unsafe without a SAFETY argument above it");
+}
+
+#[test]
+fn a_protocol_is_named_only_where_it_lives() {
+    let names = |code: &str| {
+        words(code).any(|word| {
+            let lower = word.to_lowercase();
+            lower.split('_').any(|part| PROTOCOLS.contains(&part))
+                || lower.starts_with("taurus")
+                || lower.ends_with("taurus")
+        })
+    };
+    let bad = |path: &str, code: &str| {
+        let engine = path.starts_with("crates/hyades/src/") || path.starts_with("crates/wal/src/");
+        engine && !PROTOCOL_FILES.contains(&path) && names(code)
+    };
+    let sources = sources();
+    // The log's own unit tests write a protocol's name into a manifest.
+    let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
+    expect_none(offences(&sources, bad), "a protocol named outside its place");
+    for file in ["taurus", "serial"].map(|name| format!("crates/hyades/src/logging/{name}.rs")) {
+        let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
+        assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");
+    }
+}
+
+#[test]
+fn the_program_in_the_readme_is_the_example() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let example = fs::read_to_string(root().join("crates/hyades/examples/readme.rs")).unwrap();
+    let program = example.split_once("\n\n").expect("a program below its description").1;
+    assert!(readme.contains(program), "README.md and examples/readme.rs differ");
+}
