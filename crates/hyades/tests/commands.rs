@@ -5,7 +5,7 @@ mod common;
 use common::{combinations, directory, power_cut};
 use hyades::{
     Abort, Builder, Column, Concurrency, Database, Index, Protocol, Record, Replay, Schema, Table,
-    Transaction, Type, Value,
+    Transaction, Type,
 };
 use hyades_platform::device::Device;
 use serde::{Deserialize, Serialize};
