@@ -36,7 +36,8 @@ pub(crate) fn admits(
     needs.into_iter().all(|(lane, lsn)| lsn <= frontier(lane))
 }
 
-/// What a protocol adds to reading, writing and committing.
+/// What a protocol adds to reading, writing and committing. Hooks that are not given do nothing: a
+/// protocol whose rows remember nothing has only to say what its transactions need.
 pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// What a row, or a gap between rows, remembers.
     type RowStamp: Default + Send + Sync + 'static;
@@ -56,28 +57,47 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Called now and then by busy sessions, which hold nothing then.
     fn keep_house(&self) {}
     /// A transaction begins.
-    fn begin(&self, txn: &mut Self::TxnStamp);
+    fn begin(&self, txn: &mut Self::TxnStamp) {
+        let _ = txn;
+    }
 
     /// The transaction reads this row or gap, which is protected or will be validated.
-    fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+        let _ = (row, txn);
+    }
     /// The transaction overwrites this row or fills this gap; it holds the write protection.
-    fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+        let _ = (row, txn);
+    }
 
     /// How long a chain of commands would be replayed before this transaction could be.
-    fn depth(&self, txn: &Self::TxnStamp) -> u32;
+    fn depth(&self, txn: &Self::TxnStamp) -> u32 {
+        let _ = txn;
+        0
+    }
     /// Appends the stamp as it stands in a frame of `stream`. From here on the transaction is logged
     /// as a command, or as data.
-    fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>);
+    fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
+        let _ = (txn, stream, command, out);
+    }
     /// The order point: the transaction's own frame ends at `end` in `stream`.
-    fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn);
+    fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn) {
+        let _ = (txn, stream, end);
+    }
 
     /// The row or gap remembers this reader, a command. Before validation, or under a lock.
-    fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+        let _ = (row, txn);
+    }
     /// The row remembers this writer. Before its write protection ends.
-    fn publish_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    fn publish_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+        let _ = (row, txn);
+    }
     /// `to` must be at least what `from` is: a leaf was split or merged, a key was put into a gap, a
     /// tombstone left one.
-    fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp);
+    fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+        let _ = (to, from, txn);
+    }
 
     /// What must be durable before the transaction is answered: its own frame, if it has one, and
     /// all that it depends on.

@@ -19,18 +19,6 @@ impl LoggingProtocol for Serial {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
-    fn begin(&self, _: &mut ()) {}
-    fn observe_read(&self, _: &(), _: &mut ()) {}
-    fn observe_write(&self, _: &(), _: &mut ()) {}
-    /// Replay is serial: every chain is as long as the log.
-    fn depth(&self, _: &()) -> u32 {
-        0
-    }
-    fn encode(&self, _: &mut (), _: usize, _: bool, _: &mut Vec<u8>) {}
-    fn place(&self, _: &mut (), _: usize, _: Lsn) {}
-    fn publish_read(&self, _: &(), _: &mut ()) {}
-    fn publish_write(&self, _: &(), _: &mut ()) {}
-    fn inherit(&self, _: &(), _: &(), _: &mut ()) {}
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
         Needs::from_slice(&[(0, lsn)])
