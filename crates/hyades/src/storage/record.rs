@@ -6,6 +6,7 @@
 //! a reader may race with a writer and then finds the version word changed, but never reads outside
 //! a block, because the row's length stands in the block itself and never exceeds its capacity.
 
+use super::prefetch::prefetch;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -51,6 +52,9 @@ pub(crate) struct Record<S> {
 
 /// Head word of a block: capacity in words above, row length in bytes below.
 const LEN_MASK: u64 = u32::MAX as u64;
+
+/// A prefetch loads at most this many lines of a row: more would push out what was loaded before.
+const MOST_LINES: usize = 5;
 
 fn words_for(bytes: usize) -> usize {
     bytes.div_ceil(8)
@@ -130,6 +134,19 @@ impl<S> Record<S> {
         unsafe {
             let at = (self as *const Self).cast::<u8>().add(std::mem::size_of::<Self>());
             std::slice::from_raw_parts(at, self.key_len as usize)
+        }
+    }
+
+    /// Starts loading a record that is about to be read, with the bytes of its row from `offset` on if
+    /// they are where a row is first put. Any address will do.
+    #[inline]
+    pub fn prefetch(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
+        prefetch(record);
+        let row_at = std::mem::size_of::<Self>() + words_for(key_len) * 8 + 8;
+        let start = record.cast::<u8>().wrapping_add(row_at + offset);
+        // The line of `start`, and every further one that the bytes reach into.
+        for at in (0..len + 63).step_by(64).take(MOST_LINES) {
+            prefetch(start.wrapping_add(at.min(len)));
         }
     }
 

@@ -47,6 +47,16 @@ pub(crate) struct Stale<'s> {
     pub key: &'s [u8],
 }
 
+/// A row that the transaction has said it will want.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub table: u32,
+    pub key_len: u32,
+    pub hash: u64,
+    /// The bytes of the row that will be read: offset and length.
+    pub window: (usize, usize),
+}
+
 /// Time and randomness, taken once and written to a command's record if they were used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Determinism {
@@ -85,6 +95,8 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub stale: ArenaVec<'s, Stale<'s>>,
     /// Records that this transaction put under keys that had none.
     pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
+    /// Rows whose buckets are on their way to the cache.
+    pub wanted: ArenaVec<'s, Wanted>,
     /// The row ids given out.
     pub row_ids_used: ArenaVec<'s, u64>,
     pub row_ids: RowIds<'s>,
@@ -120,6 +132,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),
             placed: ArenaVec::new_in(arena),
+            wanted: ArenaVec::new_in(arena),
             row_ids_used: ArenaVec::new_in(arena),
             row_ids,
             determinism,

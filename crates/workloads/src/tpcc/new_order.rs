@@ -73,11 +73,17 @@ pub fn new_order(
     order: &NewOrder,
 ) -> Result<NewOrderResult, Abort> {
     let &NewOrder { w, d, c, ref lines, .. } = order;
+    let dist = *found(STOCK_DIST.get((d - 1) as usize))?;
+    let stock_columns = STOCK.and(dist.only());
+    tx.prefetch(tables.customer, (w, d, c), CUSTOMER);
+    for line in lines {
+        tx.prefetch(tables.item, line.item, ITEM);
+        tx.prefetch(tables.stock, (line.supply_w, line.item), stock_columns);
+    }
     let w_tax =
         found(tx.get_columns(tables.warehouse, w, warehouse::TAX.only())?)?.get(warehouse::TAX);
     let c_discount =
         found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER)?)?.get(customer::DISCOUNT);
-    let dist = *found(STOCK_DIST.get((d - 1) as usize))?;
 
     let mut taken: SmallVec<[Taken<'_>; 15]> = SmallVec::new();
     let mut brand_lines = 0;
@@ -86,8 +92,7 @@ pub fn new_order(
             return Err(Abort::User(UNUSED_ITEM));
         };
         let key = (line.supply_w, line.item);
-        let columns = STOCK.and(dist.only());
-        let stock_row = found(tx.get_columns(tables.stock, key, columns)?)?;
+        let stock_row = found(tx.get_columns(tables.stock, key, stock_columns)?)?;
         let quantity = stock_row.get(stock::QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
