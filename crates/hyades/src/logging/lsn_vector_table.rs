@@ -196,13 +196,31 @@ impl LsnVectorTable {
         &self,
         row: &Reference,
         write: &mut [u64],
-        mut both: Option<&mut [u64]>,
+        both: Option<&mut [u64]>,
     ) -> Option<u32> {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
+        // The usual numbers of streams, with loops that the compiler can unroll.
+        match self.lanes {
+            1 => fold_fixed::<1>(slot, generation, write, both),
+            2 => fold_fixed::<2>(slot, generation, write, both),
+            4 => fold_fixed::<4>(slot, generation, write, both),
+            8 => fold_fixed::<8>(slot, generation, write, both),
+            _ => self.fold_any(slot, generation, write, both),
+        }
+    }
+
+    /// As `fold`, for any number of lanes.
+    fn fold_any(
+        &self,
+        slot: Slot<'_>,
+        generation: u64,
+        write: &mut [u64],
+        mut both: Option<&mut [u64]>,
+    ) -> Option<u32> {
         'again: loop {
             if !slot.is_of(generation) {
                 return None;
@@ -458,6 +476,37 @@ impl LsnVectorTable {
             self.load_cold(&mut now);
             covers(&now, vector)
         });
+    }
+}
+
+/// As [`LsnVectorTable::fold`], for `N` lanes.
+#[inline]
+fn fold_fixed<const N: usize>(
+    slot: Slot<'_>,
+    generation: u64,
+    write: &mut [u64],
+    both: Option<&mut [u64]>,
+) -> Option<u32> {
+    let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
+        let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
+        std::array::from_fn(|at| lanes[at].load(ordering))
+    };
+    loop {
+        if !slot.is_of(generation) {
+            return None;
+        }
+        let depth = slot.depth().load(Ordering::Relaxed) as u32;
+        let written = lanes(slot.write(), Ordering::Relaxed);
+        // SeqCst: as in `fold_any`.
+        let read = if both.is_some() { lanes(slot.read(), Ordering::SeqCst) } else { [0; N] };
+        if slot.is_still(generation) {
+            join(write, &written);
+            if let Some(both) = both {
+                join(both, &written);
+                join(both, &read);
+            }
+            return Some(depth);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::ordered_index::{GapHooks, Inserted, KeyShape, Keyed, Leaf, OrderedIndex};
 use super::record::{Record, word};
-use super::schema::{Layout, PrimaryKind, Schema};
+use super::schema::{Columns, Layout, PrimaryKind, Schema};
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
@@ -149,6 +149,13 @@ pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
     pub column_set: u64,
     pub unique: bool,
     pub tree: OrderedIndex<Entry<S>, S>,
+}
+
+impl<S: Default + Send + Sync + 'static> Secondary<S> {
+    /// The indexed columns.
+    pub fn columns(&self) -> Columns {
+        Columns(self.column_set)
+    }
 }
 
 enum Primary<S: Default + Send + Sync + 'static> {
