@@ -6,13 +6,15 @@ use decoding::{TARGETS, Target};
 use hyades_platform::random::Random;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn directory(target: &Target) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    root.join("fuzz/corpus").join(target.name)
+}
 
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let Ok(entries) = fs::read_dir(root.join("fuzz/corpus").join(target.name)) else {
-        return Vec::new();
-    };
+    let entries = fs::read_dir(directory(target)).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
@@ -34,7 +36,7 @@ fn change(input: &mut Vec<u8>, random: &mut Random) {
             0 if at < input.len() => input[at] ^= 1 << random.below(8),
             1 if at < input.len() => input[at] = random.below(256) as u8,
             2 => random.fill(&mut input[at..end]),
-            3 => input[at..end].fill(if length % 2 == 0 { 0xff } else { 0 }),
+            3 => input[at..end].fill(if length.is_multiple_of(2) { 0xff } else { 0 }),
             4 => drop(input.drain(at..end)),
             5 => input.truncate(at.max(1)),
             _ => {
@@ -50,7 +52,7 @@ fn change(input: &mut Vec<u8>, random: &mut Random) {
 fn no_bytes_panic(name: &str, rounds: u32) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target's name");
     let kept = corpus(target);
-    //KEPT
+    assert!(!kept.is_empty(), "{name} has kept inputs");
     let seeds = (target.seeds)();
     assert!(!seeds.is_empty(), "{name} has sound inputs");
     kept.iter().chain(&seeds).for_each(|input| run(target, input));
@@ -59,6 +61,17 @@ fn no_bytes_panic(name: &str, rounds: u32) {
         let mut input = seeds[random.below(seeds.len() as u64) as usize].clone();
         change(&mut input, &mut random);
         run(target, &input);
+    }
+}
+
+#[test]
+#[ignore = "writes to fuzz/corpus: for when the format or the sound inputs have changed"]
+fn keep_the_sound_inputs() {
+    for target in &TARGETS {
+        fs::create_dir_all(directory(target)).unwrap();
+        for (n, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(directory(target).join(format!("sound-{n:02}")), seed).unwrap();
+        }
     }
 }
 

@@ -98,9 +98,11 @@ fn options(dir: &Path) -> LogOptions {
     options
 }
 
+type Payloads = Vec<(FrameKind, Vec<u8>)>;
+
 /// The manifest of a database that has run some transactions, and its records' payloads.
-fn sample() -> &'static (Manifest, Vec<(FrameKind, Vec<u8>)>) {
-    static SAMPLE: OnceLock<(Manifest, Vec<(FrameKind, Vec<u8>)>)> = OnceLock::new();
+fn sample() -> &'static (Manifest, Payloads) {
+    static SAMPLE: OnceLock<(Manifest, Payloads)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
         let dir = memory();
         let db = builder(Record::Adaptive).open(dir.path()).unwrap();
@@ -278,7 +280,7 @@ pub fn replay(input: &[u8]) {
 }
 
 fn piece_seeds() -> Vec<Vec<u8>> {
-    let (_, _, segment) = &*small();
+    let (_, _, segment) = small();
     let mut seeds = vec![segment[..1024].to_vec(), segment[1024..1400].to_vec()];
     seeds.push(segment[1064..1300].to_vec());
     seeds.push(vec![3, 0x85, 1, 0x90, 3]);
@@ -294,7 +296,7 @@ fn small() -> &'static (tempfile::TempDir, Manifest, Vec<u8>) {
 }
 
 fn manifest_seeds() -> Vec<Vec<u8>> {
-    let (dir, ..) = &*small();
+    let (dir, ..) = small();
     let mut seeds = Vec::new();
     for name in ["MANIFEST", "HYADES"] {
         let whole = fs::read_to_string(dir.path().join(name)).unwrap();
@@ -306,7 +308,7 @@ fn manifest_seeds() -> Vec<Vec<u8>> {
 }
 
 fn stream_seeds() -> Vec<Vec<u8>> {
-    let (_, _, segment) = &*small();
+    let (_, _, segment) = small();
     let used = segment.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     [0u8, 1, 2, 203].map(|how| [&[how], &segment[..used]].concat()).to_vec()
 }
