@@ -29,7 +29,6 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "replay", run: replay, seeds: record_seeds },
 ];
 
-pub use fuzzing::catalogue;
 pub use hyades_wal::fuzzing::{manifest, pieces};
 
 const MIXED: Table = Table::nth(0);
@@ -191,6 +190,23 @@ fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
     let segment = dir.path().join("stream-0000").join(format!("segment-{:020}", 1));
     assert!(segment.exists());
     (dir, manifest, segment)
+}
+
+/// Reads the input as a catalogue, alone and for tools.
+pub fn catalogue(input: &[u8]) {
+    fuzzing::catalogue(input);
+    let mut manifest = sample().0.clone();
+    manifest.catalogue = input.to_vec();
+    if let Ok(inspector) = Inspector::new(&manifest) {
+        let mut stream = inspector.stream(manifest.newest().unwrap(), 0);
+        for (kind, payload) in &sample().1 {
+            let end = payload.len() as u64 + 10;
+            let frame = hyades_wal::Frame { start: 0, end, kind: *kind, payload };
+            if let Ok(Some(record)) = stream.read(&frame) {
+                let _ = record.content();
+            }
+        }
+    }
 }
 
 pub fn row(input: &[u8]) {
