@@ -160,23 +160,6 @@ mod loom_tests {
     }
 
     #[test]
-    fn two_sleepers_are_both_woken() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let mark = Arc::new(Watermark::new(0));
-            let sleeper = |to: u64| {
-                let mark = Arc::clone(&mark);
-                loom::thread::spawn(move || assert!(mark.wait_at_least(to, || false)))
-            };
-            let sleepers = [sleeper(1), sleeper(2)];
-            mark.raise(1);
-            mark.raise(2);
-            sleepers.into_iter().for_each(|thread| thread.join().unwrap());
-        });
-    }
-
-    #[test]
     fn a_reason_to_stop_is_never_missed() {
         loom::model(|| {
             let shared = Arc::new((Watermark::new(0), AtomicBool::new(false)));
