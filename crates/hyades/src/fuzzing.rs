@@ -42,7 +42,7 @@ pub fn row(schema: &Schema, bytes: &[u8]) {
         return;
     }
     (0..layout.columns.len() as u16).for_each(|at| drop(format!("{:?}", layout.value(row, at))));
-    layout.primary_key(row, &mut KeyBytes::new());
+    layout.primary_key_of(row, &mut KeyBytes::new());
     if check_delta(&layout, delta).is_some() {
         let mut row = row.to_vec();
         if apply_delta(&layout, &mut row, delta).is_ok() {
