@@ -176,6 +176,12 @@ impl Inspected<'_> {
         self.head.seed
     }
 
+    /// The length in bytes of what it holds: the procedure and its arguments, or the changed rows.
+    /// The rest of the frame is what logging adds.
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// What it holds.
     ///
     /// # Errors

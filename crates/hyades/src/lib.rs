@@ -26,6 +26,8 @@ mod database;
 mod digest;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 pub mod inspect;
 mod logging;

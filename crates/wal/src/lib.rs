@@ -46,6 +46,8 @@ mod flusher;
 mod format;
 mod frame;
 mod frontier;
+#[doc(hidden)]
+pub mod fuzzing;
 mod log;
 pub mod lsn_vector;
 mod manifest;

@@ -136,14 +136,18 @@ mod hex {
 
 /// Frames a JSON value with the version before it and the checksum after it.
 fn seal<T: Serialize>(value: &T) -> String {
-    let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
+    seal_body(&serde_json::to_string_pretty(value).expect("plain data has a JSON form"))
+}
+
+/// Frames a body that is JSON already.
+pub(crate) fn seal_body(body: &str) -> String {
     let mut text = format!("{{\"format\":{VERSION}}}\n{body}\n");
     let crc = crc32c::crc32c(text.as_bytes());
     text.push_str(&format!("{{\"crc32c\":\"{crc:08x}\"}}\n"));
     text
 }
 
-fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
+pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
     let bad = |offset: usize, why: String| {
         Error::corrupt(path, offset as u64, format!("{why}; restore the file from a copy"))
     };
@@ -246,7 +250,7 @@ impl Manifest {
     }
 
     /// What the rest of the code takes for granted.
-    fn check(&self, path: &Path) -> Result<(), Error> {
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
         let bad = |why: String| Err(Error::corrupt(path, 0, why));
         if self.uuid.len() != 16 {
             return bad("the uuid has not 16 bytes".into());

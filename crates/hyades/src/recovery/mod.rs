@@ -15,6 +15,7 @@ pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod pools;
+mod seats;
 pub(crate) mod wavefront;
 
 use crate::config::Replay as ReplayKind;

@@ -18,6 +18,7 @@
 use super::Replay;
 use super::decode::{Decoded, Decoder, Shape};
 use super::hands::Hands;
+use super::seats::{Seats, in_a_circle};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
@@ -38,6 +39,9 @@ const SAY_EVERY: usize = 8;
 
 /// So many looks at all lanes before records are parked.
 const PATIENCE: u32 = 16;
+
+/// So many looks in vain before a thread sleeps; it has looked with parking allowed by then.
+const SPINS: u32 = 71;
 
 /// A lane reads no further while so many of its records are parked.
 const LOOKAHEAD: usize = 512;
@@ -148,6 +152,7 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
     sleepers: AtomicUsize,
     bell: Condvar,
     bell_lock: Mutex<()>,
+    seats: Seats,
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -169,12 +174,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         sleepers: AtomicUsize::new(0),
         bell: Condvar::new(),
         bell_lock: Mutex::new(()),
+        seats: Seats::new(threads),
     };
     std::thread::scope(|scope| {
         let work = |seat: usize| {
             if let Err(error) = front.work(seat) {
                 replay.fail(error);
             }
+            front.seats.leave(seat);
             front.ring();
         };
         (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
@@ -222,6 +229,8 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let mut seen = Seen { resolved: vec![0; self.lanes.len()] };
         let mut idle = 0;
         while !self.replay.has_failed() {
+            // Only who has looked for long asks whether there is anything left to wait for.
+            let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
             if let Some(record) = self.next_ready() {
                 idle = 0;
                 self.finish_parked(&record, &mut hands)?;
@@ -235,11 +244,12 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 continue;
             }
             hands.report(self.replay);
-            if self.lanes.iter().all(Lane::is_complete) {
-                break;
+            let Some(lane) = self.lanes.iter().find(|lane| !lane.is_complete()) else { break };
+            if still.is_some_and(|then| self.seats.still(&then)) {
+                return Err(in_a_circle(lane.stream, lane.resolved.load(Ordering::Acquire)));
             }
             idle += 1;
-            self.rest(idle);
+            self.rest(seat, idle);
         }
         hands.report(self.replay);
         hands.applier.finish(self.replay);
@@ -256,17 +266,19 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Some(record)
     }
 
-    fn rest(&self, idle: u32) {
+    fn rest(&self, seat: usize, idle: u32) {
         if idle < 64 {
             std::hint::spin_loop();
-        } else if idle < 72 {
+        } else if idle <= SPINS {
             std::thread::yield_now();
         } else {
-            self.sleepers.fetch_add(1, Ordering::SeqCst);
-            let lock = self.bell_lock.lock().expect("no holder panics");
-            // The time-out makes a missed bell a delay and not a hang.
-            drop(self.bell.wait_timeout(lock, Duration::from_micros(200)));
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            self.seats.rest(seat, || {
+                self.sleepers.fetch_add(1, Ordering::SeqCst);
+                let lock = self.bell_lock.lock().expect("no holder panics");
+                // The time-out makes a missed bell a delay and not a hang.
+                drop(self.bell.wait_timeout(lock, Duration::from_micros(200)));
+                self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            });
         }
     }
 
