@@ -11,7 +11,7 @@ use crate::storage::key;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::{Layout, Schema};
 use crate::storage::value::{Type, Value};
-use hyades_wal::{Chunk, Frame, Incarnation, Lsn, Manifest};
+use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,6 +20,7 @@ use std::fmt::Write;
 pub struct Inspector {
     tables: HashMap<u64, Known>,
     procedures: HashMap<u64, (String, u32)>,
+    checkpoint: Option<Checkpoint>,
 }
 
 struct Known {
@@ -51,12 +52,14 @@ impl Inspector {
         Ok(Inspector {
             tables: tables.into_iter().map(|(id, s)| (u64::from(id), Known::new(s))).collect(),
             procedures: procedures.into_iter().map(|(id, n, v)| (u64::from(id), (n, v))).collect(),
+            checkpoint: manifest.checkpoint.clone(),
         })
     }
 
     /// Begins a stream of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
-        let shape = Shape::of(incarnation, incarnation.dims.len());
+        let checkpoint = self.checkpoint.as_ref();
+        let shape = Shape::of(incarnation, incarnation.dims.len(), checkpoint);
         StreamInspector { inspector: self, decoder: Decoder::new(shape, stream), shape, stream }
     }
 }
