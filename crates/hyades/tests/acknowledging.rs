@@ -3,10 +3,10 @@
 #![allow(missing_docs)]
 
 mod common;
-#[path = "common/held.rs"]
-mod held;
+
+
 use common::{directory, power_cut};
-use held::HeldDevice;
+use common::held::HeldDevice;
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Session, Table, Ticket,
     Type,

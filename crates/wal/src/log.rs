@@ -450,17 +450,17 @@ impl Handle {
             manifest.checkpoint = Some(checkpoint);
         })?;
         let now = locked(&self.manifest);
-        let given_up = |manifest: &Manifest| -> u64 {
+        let kept = |manifest: &Manifest| -> u128 {
             let incarnations = manifest.incarnations.iter().flat_map(|i| &i.dims);
             incarnations
                 .filter_map(|dim| {
                     let from = manifest.stream(dim.stream)?.kept_from.max(dim.start);
                     // Both manifests are asked up to the same place of what is still written.
-                    Some(dim.end.unwrap_or(1 << 62).saturating_sub(from))
+                    Some(u128::from(dim.end.unwrap_or(u64::MAX).saturating_sub(from)))
                 })
                 .sum()
         };
-        Ok(given_up(&before).saturating_sub(given_up(&now)))
+        Ok(kept(&before).saturating_sub(kept(&now)) as u64)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::Lsn;
 use crate::error::Error;
 use crate::lsn_vector::LsnVector;
 use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, part_name};
+use crate::mutations;
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
@@ -206,7 +207,9 @@ impl Recovering {
             stream_dir(&place.unwrap_or_default(), id),
             chain,
         );
-        if let Some(from) = self.manifest.covered(incarnation.number, id) {
+        if let Some(from) = self.manifest.covered(incarnation.number, id)
+            && !mutations::active(mutations::REPLAY_BELOW_CUT)
+        {
             reader.skip_to(from);
         }
         reader

@@ -164,6 +164,10 @@ impl Cut {
     /// The cut that transaction `tid` comes after, if one is being made.
     #[inline]
     pub fn before(&self, tid: u64) -> Option<u64> {
+        if mutations::active(mutations::NO_WAIT_FOR_COMMITS) && tid.is_multiple_of(4) {
+            // Makes it likely that a cut falls between a transaction's epoch and its installing.
+            std::thread::sleep(Duration::from_micros(300));
+        }
         let cut = self.epoch.load(Ordering::SeqCst);
         (Tid(tid).epoch() > cut).then_some(cut)
     }

@@ -101,7 +101,8 @@ impl Keeper {
     pub fn take(&self) -> Result<CheckpointReport, Error> {
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(why) = &state.broken {
-            let why = format!("no checkpoint can be taken any more ({why}): open the database again");
+            let why =
+                format!("no checkpoint can be taken any more ({why}): open the database again");
             return Err(Error::Misuse(why));
         }
         if let Some(cause) = self.log.poisoned() {
@@ -172,7 +173,7 @@ impl Keeper {
             // A panic there has ended it, which is what is wanted.
             let _ = thread.join();
         }
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.broken.get_or_insert_with(|| "it is closed".to_string());
     }
 

@@ -36,6 +36,8 @@ pub struct CheckpointSettings {
     /// What rows overwritten while one is being written may take, in bytes, before sessions wait for them to
     /// be written down.
     pub buffer_bytes: u64,
+    /// Rows are put together to blocks of about this many bytes; between two of them a writer rests.
+    pub block_bytes: usize,
 }
 
 impl Default for CheckpointSettings {
@@ -45,6 +47,7 @@ impl Default for CheckpointSettings {
             max_recovery: None,
             share: 0.1,
             buffer_bytes: 64 << 20,
+            block_bytes: cut::BLOCK_BYTES,
         }
     }
 }
@@ -100,6 +103,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         number,
         parts: &parts,
         pace: &pace,
+        block_bytes: settings.block_bytes,
     };
     let written = writing.run().and_then(|written| {
         engine.cut.end();

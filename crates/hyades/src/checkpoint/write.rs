@@ -28,6 +28,7 @@ struct Source<'s, S: Default + Send + Sync + 'static> {
     epoch: u64,
     table: usize,
     at: Walk,
+    block_bytes: usize,
     row: Vec<u8>,
     saved: VecDeque<Rows>,
     /// Everything has been scanned, and what was saved meanwhile has been taken.
@@ -49,7 +50,7 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
                 self.saved.extend(self.cut.take(self.epoch));
                 continue;
             }
-            while out.bytes.len() < BLOCK_BYTES && self.table < self.tables.len() {
+            while out.bytes.len() < self.block_bytes && self.table < self.tables.len() {
                 self.scan(out);
             }
             if out.rows > 0 {
@@ -168,6 +169,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub number: u64,
     pub parts: &'w [(usize, PathBuf)],
     pub pace: &'w Pace<'w>,
+    pub block_bytes: usize,
 }
 
 impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
@@ -179,6 +181,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             epoch: self.epoch,
             table: 0,
             at: Walk::Start,
+            block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),
             row: Vec::new(),
             saved: VecDeque::new(),
             over: false,
