@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod checkpoint;
 mod children;
 mod demo;
 mod failure;
@@ -37,6 +38,8 @@ enum Command {
     /// Run a workload and measure it
     #[command(subcommand)]
     Bench(bench::options::Bench),
+    /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
+    Checkpoint(checkpoint::Options),
     /// Look into a log
     #[command(subcommand)]
     Log(log::Log),
@@ -75,6 +78,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(options),
+        Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),

@@ -3,6 +3,7 @@
 //! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
 
+use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
@@ -40,6 +41,37 @@ impl Known {
     fn name(&self, column: u16) -> &str {
         self.schema.columns.get(column as usize).map_or("?", |column| &column.name)
     }
+}
+
+/// A builder that opens a database as it was opened last, except that it has no tables and procedures yet.
+///
+/// # Errors
+/// The manifest was written by another version, or there was no incarnation.
+pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
+    let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
+    let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
+    let control = newest.settings.get("concurrency").map(String::as_str);
+    Ok(Builder::default()
+        .protocol(Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?)
+        .streams(newest.dims.len())
+        .concurrency(if control == Some("no-wait") {
+            Concurrency::NoWait
+        } else {
+            Concurrency::Silo
+        }))
+}
+
+/// A builder that opens a database as it was opened last, with its tables. Procedures are not in the
+/// manifest: where the log calls some, they have to be registered.
+///
+/// # Errors
+/// As [`builder_without_tables`].
+pub fn builder(manifest: &Manifest) -> Result<Builder, Error> {
+    let mut builder = builder_without_tables(manifest)?;
+    for (_, schema) in catalogue::entries(&manifest.catalogue)?.0 {
+        builder.table(schema);
+    }
+    Ok(builder)
 }
 
 impl Inspector {

@@ -4,9 +4,8 @@
 
 mod common;
 
-
-use common::{directory, power_cut};
 use common::held::HeldDevice;
+use common::{directory, power_cut};
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Session, Table, Ticket,
     Type,
