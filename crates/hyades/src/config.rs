@@ -27,6 +27,17 @@ pub enum Protocol {
     Taurus,
 }
 
+impl Protocol {
+    /// The protocol of this name in a manifest.
+    pub(crate) fn named(name: &str) -> Option<Protocol> {
+        match name {
+            "serial" => Some(Protocol::Serial),
+            "taurus" => Some(Protocol::Taurus),
+            _ => None,
+        }
+    }
+}
+
 /// How transactions are kept serializable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Concurrency {

@@ -10,7 +10,7 @@ use crate::logging::{LoggingProtocol, Needs};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State};
+use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
 use hyades_wal::{Log, Writer};
 use std::marker::PhantomData;
@@ -50,7 +50,7 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     stamp: Option<P::TxnStamp>,
     arena: Bump,
     payload: Vec<u8>,
-    scratch: Vec<u8>,
+    workspace: Workspace,
     row_ids: RowIdBlock,
     /// Where a checkpoint sees that a commit is under way.
     seat: Arc<Seat>,
@@ -82,7 +82,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             stamp,
             arena: Bump::with_capacity(1 << 14),
             payload: Vec::new(),
-            scratch: Vec::new(),
+            workspace: Workspace::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
             counters: Counters::default(),
@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             &self.arena,
             &guard,
             stamp,
-            &mut self.scratch,
+            &mut self.workspace,
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );

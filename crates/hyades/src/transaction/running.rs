@@ -61,10 +61,20 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         data: &'s Tables<P>,
         key: &KeyBytes,
     ) -> Lookup<'s, P::RowStamp> {
+        if let Some((table, record)) = state.last_found
+            && table == data.layout.table
+            && record.key() == &key[..]
+        {
+            return Lookup::Found(record);
+        }
         if !state.wanted.is_empty() {
             self.fetch_wanted(state);
         }
-        data.find(key, state.guard)
+        let found = data.find(key, state.guard);
+        if let Lookup::Found(record) = found {
+            state.last_found = Some((data.layout.table, record));
+        }
+        found
     }
 
     /// Starts loading the records that were announced: their buckets have come meanwhile.
@@ -224,7 +234,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         let mut key = KeyBytes::new();
         if !data.keyless {
-            data.layout.primary_key(bytes, &mut key);
+            data.layout.primary_key(row, &mut key);
             return Ok((bytes, key, 0));
         }
         let id = match &mut state.row_ids {

@@ -33,7 +33,7 @@ pub fn ballast_at(opened: &Opened, from: u64, rows: u64) {
     for chunk in from / 1000..(from + rows) / 1000 {
         let insert = |tx: &hyades::Transaction<'_>| {
             for n in 0..1000 {
-                let id = 1 << 63 | chunk * 1000 + n;
+                let id = (1 << 63) | (chunk * 1000 + n);
                 tx.insert(TRANSFERS, &[id.into(), 0i64.into(), 0i64.into(), 0i64.into()])?;
             }
             Ok::<_, Abort>(())

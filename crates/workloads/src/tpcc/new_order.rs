@@ -64,9 +64,9 @@ struct Taken<'t> {
     dist_info: &'t [u8],
 }
 
-/// Runs New-Order. The stock is taken before the district's next order number: the order of the
-/// steps is free (clause 2.4.2.2), and so the district, which all orders of its terminals want, is
-/// held for the shortest time.
+/// Runs New-Order. The stock is taken before the district's next order number, and the warehouse,
+/// whose row every Payment changes, is read last: the order of the steps is free (clause 2.4.2.2), and
+/// so what many want is held for the shortest time.
 pub fn new_order(
     tx: &Transaction<'_>,
     tables: &Tables,
@@ -80,8 +80,6 @@ pub fn new_order(
         tx.prefetch(tables.item, line.item, ITEM);
         tx.prefetch(tables.stock, (line.supply_w, line.item), stock_columns);
     }
-    let w_tax =
-        found(tx.get_columns(tables.warehouse, w, warehouse::TAX.only())?)?.get(warehouse::TAX);
     let c_discount =
         found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER)?)?.get(customer::DISCOUNT);
 
@@ -117,6 +115,8 @@ pub fn new_order(
     let id = row.get(district::NEXT_O_ID);
     done(tx.update(tables.district, (w, d), &[district::NEXT_O_ID.set(id + 1)])?)?;
     insert(tx, tables, order, id, &taken)?;
+    let w_row = found(tx.get_columns(tables.warehouse, w, warehouse::TAX.only())?)?;
+    let w_tax = w_row.get(warehouse::TAX);
 
     let sum: i64 = taken.iter().map(|line| line.amount).sum();
     let (discount, taxes) = (c_discount as i64, (w_tax + row.get(district::TAX)) as i64);
