@@ -38,7 +38,7 @@ enum Command {
     Demo(demo::Options),
     /// Run a workload and measure it
     #[command(subcommand)]
-    Bench(bench::options::Bench),
+    Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
     Checkpoint(checkpoint::Options),
     /// Look into a log
@@ -78,7 +78,7 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Bench(options) => bench::bench(options),
+        Command::Bench(options) => bench::bench(*options),
         Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::Log(command) => log::log(command),

@@ -5,15 +5,10 @@
 mod common;
 use common::checkpointing::*;
 use common::{
-    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, Opened, TRANSFERS, check, combinations,
-    directory, files, fingerprint, populate, power_cut, refused, run, try_open,
+    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
+    fingerprint, populate, power_cut, refused, run, try_open,
 };
-use hyades::{
-    Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, Record, Replay, Value,
-};
-use hyades_platform::device::{Device, PowerCutDevice};
-use std::path::Path;
-use std::sync::Arc;
+use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, Record, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

@@ -230,6 +230,7 @@ mod tests {
             device_bytes: 0,
             log_bytes_per_transaction: None,
             latency_us: Latency::default(),
+            checkpoints: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

@@ -190,7 +190,8 @@ mod tests {
             prop_assert_eq!(read(&ID, 64, &block).unwrap(), content);
             // At another place, or in another part, it is not valid.
             prop_assert!(read(&ID, 72, &block).is_err());
-            prop_assert!(read(&PartId { part: 2, ..ID }, 64, &block).is_err());
+            let other = PartId { part: 2, ..ID };
+            prop_assert!(read(&other, 64, &block).is_err());
             let bit = at % (block.len() * 8);
             block[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(read(&ID, 64, &block).is_err());
