@@ -20,6 +20,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod checkpoint;
 mod concurrency;
 mod config;
 mod database;
@@ -38,6 +39,8 @@ mod storage;
 mod ticket;
 mod transaction;
 
+pub use checkpoint::keeper::CheckpointStats;
+pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, LogSettings, Protocol, Replay};
 pub use database::{Database, Session, Stats};
 

@@ -1,6 +1,7 @@
 //! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
 //! interface.
 
+use crate::format::VERSION;
 use crate::format::{BATCH_HEADER, BatchHeader, SegmentHeader};
 use crate::frame;
 use crate::manifest::{Manifest, Marker, seal_body, unseal};
@@ -41,7 +42,7 @@ pub fn pieces(bytes: &[u8]) {
 pub fn manifest(bytes: &[u8]) {
     let path = Path::new("MANIFEST");
     let sealed = String::from_utf8_lossy(bytes);
-    let sealed = seal_body(&sealed);
+    let sealed = seal_body(&sealed, VERSION);
     for text in [bytes, sealed.as_bytes()] {
         let _ = unseal::<Marker>(path, text);
         if let Ok(manifest) = unseal::<Manifest>(path, text)

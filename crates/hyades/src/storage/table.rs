@@ -196,6 +196,21 @@ pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, 
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
 
+/// Where a walk over a table's rows has come to, see [`Table::walk`].
+#[derive(Default)]
+pub(crate) enum Walk {
+    #[default]
+    Start,
+    /// A place in the hash space that comes next.
+    Hash(u64),
+    /// The last key visited.
+    Key(KeyBytes),
+    End,
+}
+
+/// A walk over an ordered index rests after so many rows.
+const STRETCH: usize = 1024;
+
 /// Splits and merges of leaves, as the logging protocol wants them.
 pub(crate) struct Inherit<F>(pub F);
 
@@ -530,6 +545,41 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             visit(Gap::Leaf(leaf), entries)
         });
         Ok(())
+    }
+
+    /// Visits the next stretch of a walk over all records, absent ones included. A record that is there
+    /// from the walk's beginning to its end is visited. Between stretches the caller need not be pinned.
+    pub fn walk<'g>(
+        &'g self,
+        at: &mut Walk,
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g Record<S>),
+    ) {
+        match &self.primary {
+            Primary::Hash { index, .. } => {
+                let from = if let Walk::Hash(from) = at { *from } else { 0 };
+                *at = index.for_each_from(from, guard, visit).map_or(Walk::End, Walk::Hash);
+            }
+            Primary::Ordered(tree) => {
+                let last = std::mem::replace(at, Walk::End);
+                let lower = match &last {
+                    Walk::Key(key) => Bound::Excluded(&key[..]),
+                    _ => Bound::Unbounded,
+                };
+                let mut visited = 0;
+                tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
+                    entries.iter().for_each(|record| visit(record));
+                    visited += entries.len();
+                    match entries.last() {
+                        Some(record) if visited >= STRETCH => {
+                            *at = Walk::Key(KeyBytes::from_slice(record.key()));
+                            ControlFlow::Break(())
+                        }
+                        _ => ControlFlow::Continue(()),
+                    }
+                });
+            }
+        }
     }
 
     /// Visits every record, absent ones included, in no order.
