@@ -55,8 +55,8 @@ pub(super) struct Body {
     durable: Vec<u8>,
     /// Writes that are not durable, oldest first.
     dirty: Vec<(usize, Vec<u8>)>,
-    /// When it was last written to, and where.
-    last_write: (u64, Range<usize>),
+    /// The last write that was synced, and those since: when, where, and whether it is synced.
+    last_writes: Vec<(u64, Range<usize>, bool)>,
 }
 
 fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
@@ -69,11 +69,17 @@ fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
 impl Body {
     pub fn write(&mut self, at: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
-        self.last_write = (at, offset..offset + bytes.len());
+        // Zeros are put where nothing is: they say nothing.
+        if bytes.iter().any(|b| *b != 0) {
+            self.last_writes.push((at, offset..offset + bytes.len(), false));
+        }
         self.dirty.push((offset, bytes.to_vec()));
     }
 
     pub fn sync(&mut self) {
+        if let Some((at, range, _)) = self.last_writes.pop() {
+            self.last_writes = vec![(at, range, true)];
+        }
         for (offset, bytes) in std::mem::take(&mut self.dirty) {
             put(&mut self.durable, offset, &bytes);
         }
@@ -216,13 +222,19 @@ impl Medium {
         })
     }
 
-    /// Whether these bytes are of the last write to a file in their directory.
+    /// Whether these bytes are of the last write to a file in their directory that was synced, or of
+    /// one since.
     pub fn is_last_write(&self, path: &Path, at: usize) -> bool {
-        let last = self
-            .files()
-            .filter(|(other, _)| other.parent() == path.parent())
-            .max_by_key(|(_, body)| body.last_write.0);
-        last.is_some_and(|(other, body)| other == path && body.last_write.1.contains(&at))
+        let beside = self.files().filter(|(other, _)| other.parent() == path.parent());
+        let mut writes: Vec<_> = beside
+            .flat_map(|(other, body)| body.last_writes.iter().map(move |w| (w.0, other.clone(), w)))
+            .collect();
+        writes.sort_by_key(|(now, ..)| std::cmp::Reverse(*now));
+        let unsynced = writes.iter().take_while(|(_, _, write)| !write.2).count();
+        let of = |(_, other, write): &(u64, PathBuf, &(u64, Range<usize>, bool))| {
+            other == path && write.1.contains(&at)
+        };
+        writes.iter().take(unsynced + 1).any(of)
     }
 
     /// Flips a bit, on the medium and as seen.

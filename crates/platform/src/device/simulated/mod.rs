@@ -61,6 +61,22 @@ struct Plan {
     slow: Vec<(String, Option<Duration>)>,
 }
 
+impl Plan {
+    fn new(random: Random) -> Self {
+        Plan {
+            random,
+            stop: None,
+            sync: None,
+            write: None,
+            read: None,
+            room: None,
+            short: false,
+            lying: false,
+            slow: Vec::new(),
+        }
+    }
+}
+
 /// Counts an operation down; true if it is the one that is to fail.
 fn strikes(counter: &mut Option<u64>) -> bool {
     match counter {
@@ -104,17 +120,7 @@ impl SimulatedDisk {
         let mut medium = locked(&self.0);
         medium.process += 1;
         medium.locks.clear();
-        let plan = Plan {
-            random: Random::seeded(seed),
-            stop: None,
-            sync: None,
-            write: None,
-            read: None,
-            room: None,
-            short: false,
-            lying: false,
-            slow: Vec::new(),
-        };
+        let plan = Plan::new(Random::seeded(seed));
         let (plan, changed) = (Mutex::new(plan), Condvar::new());
         let state = State { disk: self.clone(), process: medium.process, plan, changed };
         SimulatedDevice(Arc::new(state))
@@ -311,6 +317,13 @@ impl SimulatedDevice {
             SimulatedFault::Short => plan.short = true,
             SimulatedFault::LyingSync => plan.lying = true,
         }
+    }
+
+    /// Takes all faults back, and all slowness.
+    pub fn disarm(&self) {
+        let mut plan = locked(&self.0.plan);
+        let random = plan.random.clone();
+        *plan = Plan::new(random);
     }
 
     /// From now on writes and syncs of files below a directory of this name take this much longer;

@@ -1,0 +1,459 @@
+//! One history: a database that lives several times, and what is checked between its lives.
+
+use crate::history::{History, Ran, Verdict};
+use crate::life::{Counters, Runner, Work};
+use crate::plan::{Combination, Plan};
+use crate::program::{self, Program};
+use crate::schema;
+use fastrand::Rng;
+use hyades::{Database, Error, ProcedureId, Record, Replay, Transaction};
+use hyades_platform::device::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What came out of a history.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Ends of lives, and ends of attempts to open.
+    pub crashes: u64,
+    /// Transactions that were answered.
+    pub acknowledged: u64,
+    /// What was injected, and how often.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What is wrong.
+    pub verdict: Verdict,
+    /// Openings that were refused though nothing was damaged.
+    pub refused_wrongly: Vec<String>,
+    /// The disk as it was before the opening that showed the failure.
+    pub image: Option<SimulatedDisk>,
+    /// The life that the failure ended, for people.
+    pub story: String,
+}
+
+impl Outcome {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.verdict.is_sound() && self.refused_wrongly.is_empty()
+    }
+
+    /// Everything that is wrong.
+    pub fn sentences(&self) -> Vec<String> {
+        let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
+        self.verdict.sentences().chain(refused).collect()
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// All is answered, and the database is closed.
+    Close,
+    /// All is durable, then the power goes.
+    Quiet,
+    /// The power goes.
+    PowerCut,
+    /// The process dies.
+    Kill,
+    /// The process dies at some change of the disk.
+    Stop,
+    /// A sync fails; the database is opened again.
+    SyncFails,
+    /// A write fails.
+    WriteFails,
+    /// The disk is full.
+    Full,
+}
+
+const ENDINGS: [(Ending, &str); 8] = [
+    (Ending::Close, "closed in good order"),
+    (Ending::Quiet, "power cut when all is durable"),
+    (Ending::PowerCut, "power cut at work"),
+    (Ending::Kill, "killed at work"),
+    (Ending::Stop, "killed at a write, sync or change of names"),
+    (Ending::SyncFails, "a sync fails"),
+    (Ending::WriteFails, "a write fails half-way"),
+    (Ending::Full, "disk full"),
+];
+
+struct Case {
+    plan: Plan,
+    rng: Rng,
+    disk: SimulatedDisk,
+    /// Log directories given so far.
+    dirs: usize,
+    history: History,
+    counters: Counters,
+    outcome: Outcome,
+}
+
+struct Opened {
+    db: Database,
+    device: SimulatedDevice,
+    procedure: ProcedureId,
+    combination: Combination,
+}
+
+/// Runs a history.
+pub fn run(plan: &Plan) -> Outcome {
+    let mut case = Case {
+        plan: plan.clone(),
+        rng: Rng::with_seed(plan.seed ^ 0x5EED),
+        disk: SimulatedDisk::new(),
+        dirs: 1,
+        history: History::default(),
+        counters: Counters::default(),
+        outcome: Outcome::default(),
+    };
+    for life in 0..plan.lives {
+        let Some(opened) = case.open(life) else { break };
+        if !case.outcome.is_sound() {
+            break;
+        }
+        case.live(opened);
+    }
+    // What the last life left is looked at as well.
+    if case.outcome.is_sound() {
+        drop(case.open(plan.lives));
+    }
+    case.outcome
+}
+
+/// The builder of a database on a simulated disk.
+fn builder(
+    plan: &Plan,
+    combination: Combination,
+    device: &SimulatedDevice,
+    dirs: usize,
+    settings: u64,
+) -> (hyades::Builder, ProcedureId) {
+    let mut rng = Rng::with_seed(settings);
+    let mut builder = Database::builder()
+        .protocol(combination.protocol())
+        .concurrency(combination.concurrency())
+        .record(combination.record)
+        .streams(combination.streams)
+        .log_settings(|log| {
+            log.device = Some(Arc::new(device.clone()));
+            log.buffer_bytes = 1 << rng.u32(13..17);
+            log.segment_bytes = 1 << rng.u32(16..19);
+            log.anchor_interval_bytes = [300, 1000, 10_000][rng.usize(0..3)];
+            log.delta_bytes = [0, 0, 2000][rng.usize(0..3)];
+            let interval = rng.u64(200..2000);
+            log.flush_interval = (rng.u32(0..4) == 0).then(|| Duration::from_micros(interval));
+            log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
+        });
+    let tables = plan.tables;
+    schema::declare(&mut builder, tables);
+    let run = move |tx: &Transaction<'_>, program: Program| program::run(tx, tables, &program);
+    let procedure = builder.procedure("program", 1, run);
+    (builder, procedure)
+}
+
+impl Case {
+    fn note(&mut self, fault: &'static str) {
+        *self.outcome.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Opens the database, through crashes and faults of the opening itself, and judges what it holds.
+    fn open(&mut self, life: usize) -> Option<Opened> {
+        let varies = self.plan.varies && life > 0;
+        let combination =
+            if varies { Combination::random(&mut self.rng) } else { self.plan.combination };
+        if self.rng.u32(0..4) == 0 {
+            self.dirs = self.dirs.max(self.rng.usize(1..4));
+        }
+        for attempt in 0.. {
+            let image = self.disk.fork();
+            let device = self.disk.process(self.rng.u64(..));
+            if self.plan.lying_sync {
+                device.arm(SimulatedFault::LyingSync);
+            }
+            let faulty = attempt < 4 && self.rng.u32(0..3) == 0;
+            if faulty {
+                self.arm_for_opening(&device);
+            }
+            if self.rng.u32(0..4) == 0 {
+                self.note("short and interrupted transfers");
+                device.arm(SimulatedFault::Short);
+            }
+            let settings = self.rng.u64(..);
+            let (builder, procedure) =
+                builder(&self.plan, combination, &device, self.dirs, settings);
+            let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][self.rng.usize(0..3)];
+            let threads = self.rng.usize(1..4);
+            match builder.replay(replay).recovery_threads(threads).open("/db") {
+                Ok(db) => {
+                    device.disarm();
+                    if self.plan.lying_sync {
+                        device.arm(SimulatedFault::LyingSync);
+                    }
+                    let opened = Opened { db, device, procedure, combination };
+                    self.examine(&opened, image);
+                    return Some(opened);
+                }
+                Err(error) if !faulty => {
+                    self.fail(image, |outcome| {
+                        outcome.refused_wrongly.push(format!("opening {combination:?}: {error}"));
+                    });
+                    return None;
+                }
+                Err(_) => {
+                    self.outcome.crashes += 1;
+                    self.crash();
+                }
+            }
+        }
+        None
+    }
+
+    fn arm_for_opening(&mut self, device: &SimulatedDevice) {
+        let (fault, name) = match self.rng.u32(0..8) {
+            0..=3 => (SimulatedFault::Stop(self.rng.u64(0..50)), "killed while opening"),
+            4 => (SimulatedFault::Read(self.rng.u64(0..30)), "a read fails while opening"),
+            5 => (SimulatedFault::Write(self.rng.u64(0..12)), "a write fails while opening"),
+            6 => (SimulatedFault::Full(self.rng.u64(0..400_000)), "disk full while opening"),
+            _ => {
+                let (after, for_ever) = (self.rng.u64(0..12), self.rng.bool());
+                (SimulatedFault::Sync { after, for_ever }, "a sync fails while opening")
+            }
+        };
+        self.note(name);
+        device.arm(fault);
+    }
+
+    /// The process is gone; perhaps the power goes with it.
+    fn crash(&mut self) {
+        if self.rng.bool() {
+            self.disk.power_cut(self.rng.u64(..));
+        } else {
+            self.note("killed: the page cache stays");
+            self.disk.kill();
+        }
+    }
+
+    fn fail(&mut self, image: SimulatedDisk, what: impl FnOnce(&mut Outcome)) {
+        what(&mut self.outcome);
+        self.outcome.image.get_or_insert(image);
+        if self.outcome.story.is_empty() {
+            self.outcome.story = self.story();
+        }
+    }
+
+    fn story(&self) -> String {
+        let mut all: Vec<&Ran> = self.history.life.iter().collect();
+        all.sort_by_key(|ran| ran.began);
+        let lines = all.iter().map(|ran| {
+            let answered = if ran.acknowledged { "acknowledged" } else { "open" };
+            format!(
+                "{} [{}, {}] {answered}, {}\n  saw {:?}\n  left {:?}\n",
+                ran.id, ran.began, ran.returned, ran.how, ran.trace.reads, ran.trace.writes
+            )
+        });
+        let lines: String = lines.collect();
+        format!("before this life: {:#?}\nin this life:\n{lines}", self.history.base)
+    }
+
+    /// Judges what was recovered, compares other ways to recover it, and goes on from it.
+    fn examine(&mut self, opened: &Opened, image: SimulatedDisk) {
+        let state = match schema::dump(&opened.db, self.plan.tables, self.counters.programs()) {
+            Ok(state) => state,
+            Err(complaint) => {
+                self.fail(image, |outcome| outcome.verdict.diverged.push(complaint));
+                return;
+            }
+        };
+        let verdict = self.history.judge(&state);
+        if !verdict.is_sound() {
+            self.fail(image, |outcome| outcome.verdict = verdict);
+            return;
+        }
+        let digest = opened.db.digest();
+        if self.rng.u32(0..3) == 0 {
+            let ways = [(1, Replay::Serial), (2, Replay::Wavefront), (3, Replay::Pools)];
+            for (threads, replay) in ways {
+                self.recover_otherwise(opened, &image, threads, replay, digest);
+            }
+        }
+        if self.rng.u32(0..3) == 0 {
+            for _ in 0..3 {
+                self.rot(opened, &image);
+            }
+        }
+        self.history.advance(state, &verdict);
+    }
+
+    /// Recovers a copy of the disk.
+    fn recover_copy(
+        &mut self,
+        opened: &Opened,
+        copy: &SimulatedDisk,
+        threads: usize,
+        replay: Replay,
+    ) -> Result<Database, Error> {
+        let device = copy.process(self.rng.u64(..));
+        let settings = self.rng.u64(..);
+        let (builder, _) = builder(&self.plan, opened.combination, &device, self.dirs, settings);
+        builder.recovery_threads(threads).replay(replay).open("/db")
+    }
+
+    fn recover_otherwise(
+        &mut self,
+        opened: &Opened,
+        image: &SimulatedDisk,
+        threads: usize,
+        replay: Replay,
+        digest: u64,
+    ) {
+        self.note("recovered again, another way");
+        let copy = image.fork();
+        let what = format!("recovered by {threads} threads, {replay:?}");
+        match self.recover_copy(opened, &copy, threads, replay) {
+            Ok(db) if db.digest() == digest => {}
+            Ok(db) => {
+                let other = db.digest();
+                self.fail(image.fork(), |outcome| {
+                    let sentence = format!("{what}, the digest is {other:x}, not {digest:x}");
+                    outcome.verdict.diverged.push(sentence);
+                });
+            }
+            Err(error) => self.fail(image.fork(), |outcome| {
+                outcome.refused_wrongly.push(format!("{what}: {error}"));
+            }),
+        }
+    }
+
+    /// Flips bits of a copy: it is refused, or it is sound; only what nothing durable vouches for may be
+    /// missing.
+    fn rot(&mut self, opened: &Opened, image: &SimulatedDisk) {
+        let copy = image.fork();
+        // Page cache and medium are one after the machine was off.
+        let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
+        self.note("bit rot");
+        let damaged = copy.fork();
+        let threads = self.rng.usize(1..3);
+        let Ok(db) = self.recover_copy(opened, &copy, threads, Replay::Wavefront) else {
+            self.note("bit rot refused");
+            return;
+        };
+        let what = format!("a flipped bit in byte {offset} of {} was accepted", path.display());
+        let mut wrong: Vec<String> = Vec::new();
+        match schema::dump(&db, self.plan.tables, self.counters.programs()) {
+            Err(complaint) => wrong.push(complaint),
+            Ok(state) => {
+                let verdict = self.history.judge(&state);
+                let lost = if in_last_write { &[][..] } else { &verdict.lost[..] };
+                wrong.extend(lost.iter().cloned());
+                for all in [verdict.partial, verdict.resurrected, verdict.diverged] {
+                    wrong.extend(all);
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            self.fail(damaged, |outcome| {
+                let all = wrong.into_iter().map(|w| format!("{what}: {w}"));
+                outcome.verdict.diverged.extend(all);
+            });
+        }
+    }
+
+    /// Lets the database work until its life ends.
+    fn live(&mut self, opened: Opened) {
+        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
+        self.note(name);
+        let device = opened.device.clone();
+        match ending {
+            Ending::Stop => device.arm(SimulatedFault::Stop(self.rng.u64(0..60))),
+            Ending::WriteFails => device.arm(SimulatedFault::Write(self.rng.u64(0..30))),
+            Ending::Full => device.arm(SimulatedFault::Full(self.rng.u64(0..200_000))),
+            Ending::SyncFails => {
+                let (after, for_ever) = (self.rng.u64(0..30), self.rng.bool());
+                device.arm(SimulatedFault::Sync { after, for_ever });
+            }
+            _ => {}
+        }
+        if self.rng.u32(0..3) == 0 {
+            self.slow_a_stream(&device, ending);
+        }
+        let sound = self.work(&opened, ending);
+        let Opened { db, .. } = opened;
+        if ending == Ending::Close && sound {
+            if let Err(error) = db.close() {
+                let image = self.disk.fork();
+                self.fail(image, |outcome| {
+                    outcome.refused_wrongly.push(format!("closing: {error}"));
+                });
+            }
+            self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true);
+            if self.rng.bool() {
+                self.disk.power_cut(self.rng.u64(..));
+            }
+        } else if matches!(ending, Ending::PowerCut | Ending::Quiet) {
+            drop(db);
+            self.disk.power_cut(self.rng.u64(..));
+        } else {
+            drop(db);
+            self.crash();
+        }
+        self.outcome.crashes += 1;
+        let acknowledged = self.history.life.iter().filter(|ran| ran.acknowledged).count();
+        self.outcome.acknowledged += acknowledged as u64;
+    }
+
+    fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
+        let dir = format!("stream-{:04}", self.rng.u32(0..4));
+        let stopped = !matches!(ending, Ending::Close | Ending::Quiet) && self.rng.bool();
+        let pace = (!stopped).then(|| Duration::from_micros(self.rng.u64(100..3000)));
+        self.note(if stopped { "a stream stopped" } else { "a stream far slower" });
+        device.slow(&dir, pace);
+    }
+
+    /// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
+    /// failed.
+    fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
+        let data_only = opened.combination.record == Record::Data;
+        let work = Work {
+            db: &opened.db,
+            procedure: opened.procedure,
+            tables: self.plan.tables,
+            counters: &self.counters,
+            data_only,
+            transactions: self.plan.transactions,
+        };
+        let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
+        let time = Duration::from_micros(self.rng.u64(200..12_000));
+        let power_seed = self.rng.u64(..);
+        let disk = &self.disk;
+        let ran: Vec<Ran> = std::thread::scope(|scope| {
+            let start = |seed| {
+                let work = &work;
+                scope.spawn(move || Runner::new(work, seed).map(Runner::run).unwrap_or_default())
+            };
+            let threads: Vec<_> = seeds.into_iter().map(start).collect();
+            let began = std::time::Instant::now();
+            while !matches!(ending, Ending::Close | Ending::Quiet)
+                && began.elapsed() < time
+                && !threads.iter().all(|t| t.is_finished())
+            {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            match ending {
+                Ending::Close | Ending::Quiet => {}
+                Ending::PowerCut => disk.power_cut(power_seed),
+                _ => disk.kill(),
+            }
+            let ended = threads.into_iter().map(|t| t.join());
+            ended.flat_map(|t| t.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        self.history.life = ran;
+        if ending == Ending::Quiet {
+            if opened.db.log().is_some_and(|log| log.flush().is_err()) {
+                return false;
+            }
+            // All of it is durable: all of it must be there.
+            self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true);
+        }
+        true
+    }
+}
