@@ -13,12 +13,15 @@ pub(crate) struct Shape {
     /// Lanes of a vector; 0 where records carry none.
     pub lanes: usize,
     pub data_only: bool,
+    /// Whether the ends of its streams have been recorded.
+    pub ended: bool,
 }
 
 impl Shape {
     pub fn of(incarnation: &Incarnation, streams: usize) -> Shape {
         let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
-        Shape { lanes: if vectors { streams } else { 0 }, data_only: incarnation.data_only }
+        let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
+        Shape { lanes: if vectors { streams } else { 0 }, data_only: incarnation.data_only, ended }
     }
 
     pub fn has_vectors(&self) -> bool {
