@@ -11,6 +11,7 @@ mod failure;
 mod log;
 mod place;
 mod progress;
+mod torture;
 mod units;
 mod words;
 
@@ -37,6 +38,8 @@ enum Command {
     /// Run a workload and measure it
     #[command(subcommand)]
     Bench(bench::options::Bench),
+    /// Run random histories on disks that fail, and check what is recovered
+    Torture(torture::Options),
     /// Look into a log
     #[command(subcommand)]
     Log(log::Log),
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(options) => bench::bench(options),
         Command::Demo(options) => demo::demo(&options),
+        Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
     };
