@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::units;
+use crate::words::words;
 use clap::Args;
-use hyades_simulator::torture::{self, Torture};
+use hyades_simulator::torture::{self, Scheduler, Torture};
 use std::path::PathBuf;
 
 /// The mutation that is one of the world and not of the engine.
@@ -18,6 +19,10 @@ pub struct Options {
     /// Seed of the first history; the next ones have the next numbers [default: random]
     #[arg(long)]
     seed: Option<u64>,
+    /// What decides the order of events: "threads", real ones; "stepped", the seed, and a history
+    /// repeats exactly; or "both", in turn
+    #[arg(long, default_value = "both")]
+    scheduler: Word,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -31,6 +36,18 @@ pub struct Options {
     /// Break a rule on purpose: the torture is to find it
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
+}
+
+words! {
+    /// What decides the order of events.
+    Word ("scheduler") {
+        /// In turn.
+        Both = "both",
+        /// Real threads.
+        Threads = "threads",
+        /// The seed.
+        Stepped = "stepped",
+    }
 }
 
 /// `hyades torture`. True if nothing went wrong.
@@ -49,6 +66,11 @@ pub fn torture(options: &Options) -> Result<bool, Failure> {
         seconds: options.seconds,
         seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
         lying_sync,
+        scheduler: match options.scheduler {
+            Word::Both => Scheduler::Both,
+            Word::Threads => Scheduler::Threads,
+            Word::Stepped => Scheduler::Stepped,
+        },
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
     let result = torture::torture(&settings, |line| eprintln!("{line}"));

@@ -3,14 +3,11 @@
 use crate::history::{History, Ran, Verdict};
 use crate::life::{Counters, Runner, Work};
 use crate::plan::{Combination, Plan};
-use crate::program::{self, Program};
-use crate::schema;
+use crate::{database, schema, stepped};
 use fastrand::Rng;
-use hyades::{Database, Error, ProcedureId, Record, Replay, Transaction};
+use hyades::{Database, Error, ProcedureId, Record, Replay};
 use hyades_platform::device::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What came out of a history.
@@ -26,9 +23,9 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Openings that were refused though nothing was damaged.
     pub refused_wrongly: Vec<String>,
-    /// The disk as it was before the opening that showed the failure.
+    /// The disk as it was before the opening that showed the failure, or before the last.
     pub image: Option<SimulatedDisk>,
-    /// The life that the failure ended, for people.
+    /// The life that came before, for people.
     pub story: String,
 }
 
@@ -47,7 +44,7 @@ impl Outcome {
 
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+pub(crate) enum Ending {
     /// All is answered, and the database is closed.
     Close,
     /// All is durable, then the power goes.
@@ -77,28 +74,50 @@ const ENDINGS: [(Ending, &str); 8] = [
     (Ending::Full, "disk full"),
 ];
 
-struct Case {
-    plan: Plan,
-    rng: Rng,
-    disk: SimulatedDisk,
+pub(crate) struct Case {
+    pub(crate) plan: Plan,
+    pub(crate) rng: Rng,
+    pub(crate) disk: SimulatedDisk,
     /// Log directories given so far.
     dirs: usize,
-    history: History,
-    counters: Counters,
+    pub(crate) history: History,
+    pub(crate) counters: Counters,
     outcome: Outcome,
 }
 
-struct Opened {
-    db: Database,
-    device: SimulatedDevice,
-    procedure: ProcedureId,
-    combination: Combination,
+pub(crate) struct Opened {
+    pub(crate) db: Database,
+    pub(crate) device: SimulatedDevice,
+    pub(crate) procedure: ProcedureId,
+    pub(crate) combination: Combination,
     /// A fault was armed while it was opened, and may have struck a thread that began there.
     faulty: bool,
 }
 
+impl Opened {
+    pub(crate) fn work<'d>(&'d self, plan: &Plan, counters: &'d Counters) -> Work<'d> {
+        Work {
+            db: &self.db,
+            procedure: self.procedure,
+            tables: plan.tables,
+            counters,
+            data_only: self.combination.record == Record::Data,
+            transactions: plan.transactions,
+        }
+    }
+}
+
 /// Runs a history.
 pub fn run(plan: &Plan) -> Outcome {
+    if plan.stepped {
+        stepped::begin(plan.seed);
+    }
+    let outcome = run_lives(plan);
+    stepped::end();
+    outcome
+}
+
+fn run_lives(plan: &Plan) -> Outcome {
     let mut case = Case {
         plan: plan.clone(),
         rng: Rng::with_seed(plan.seed ^ 0x5EED),
@@ -117,40 +136,15 @@ pub fn run(plan: &Plan) -> Outcome {
     }
     // What the last life left is looked at as well.
     if case.outcome.is_sound() {
+        let story = case.story();
+        let image = case.disk.fork();
         drop(case.open(plan.lives));
+        case.outcome.image.get_or_insert(image);
+        if case.outcome.story.is_empty() {
+            case.outcome.story = story;
+        }
     }
     case.outcome
-}
-
-/// The builder of a database on a simulated disk.
-fn builder(
-    plan: &Plan,
-    combination: Combination,
-    device: &SimulatedDevice,
-    dirs: usize,
-    settings: u64,
-) -> (hyades::Builder, ProcedureId) {
-    let mut rng = Rng::with_seed(settings);
-    let mut builder = Database::builder()
-        .protocol(combination.protocol())
-        .concurrency(combination.concurrency())
-        .record(combination.record)
-        .streams(combination.streams)
-        .log_settings(|log| {
-            log.device = Some(Arc::new(device.clone()));
-            log.buffer_bytes = 1 << rng.u32(13..17);
-            log.segment_bytes = 1 << rng.u32(16..19);
-            log.anchor_interval_bytes = [300, 1000, 10_000][rng.usize(0..3)];
-            log.delta_bytes = [0, 0, 2000][rng.usize(0..3)];
-            let interval = rng.u64(200..2000);
-            log.flush_interval = (rng.u32(0..4) == 0).then(|| Duration::from_micros(interval));
-            log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
-        });
-    let tables = plan.tables;
-    schema::declare(&mut builder, tables);
-    let run = move |tx: &Transaction<'_>, program: Program| program::run(tx, tables, &program);
-    let procedure = builder.procedure("program", 1, run);
-    (builder, procedure)
 }
 
 impl Case {
@@ -182,9 +176,8 @@ impl Case {
             }
             let settings = self.rng.u64(..);
             let (builder, procedure) =
-                builder(&self.plan, combination, &device, self.dirs, settings);
-            let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][self.rng.usize(0..3)];
-            let threads = self.rng.usize(1..4);
+                database::builder(&self.plan, combination, &device, self.dirs, settings);
+            let (threads, replay) = self.way_to_replay();
             match builder.replay(replay).recovery_threads(threads).open("/db") {
                 Ok(db) => {
                     device.disarm();
@@ -208,6 +201,14 @@ impl Case {
             }
         }
         None
+    }
+
+    fn way_to_replay(&mut self) -> (usize, Replay) {
+        if self.plan.stepped {
+            return (1, [Replay::Wavefront, Replay::Serial][self.rng.usize(0..2)]);
+        }
+        let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][self.rng.usize(0..3)];
+        (self.rng.usize(1..4), replay)
     }
 
     fn arm_for_opening(&mut self, device: &SimulatedDevice) {
@@ -274,7 +275,9 @@ impl Case {
         let digest = opened.db.digest();
         if self.rng.u32(0..3) == 0 {
             let ways = [(1, Replay::Serial), (2, Replay::Wavefront), (3, Replay::Pools)];
-            for (threads, replay) in ways {
+            // One thread alone is what can be repeated.
+            let ways = if self.plan.stepped { &ways[..1] } else { &ways[..] };
+            for &(threads, replay) in ways {
                 self.recover_otherwise(opened, &image, threads, replay, digest);
             }
         }
@@ -296,7 +299,8 @@ impl Case {
     ) -> Result<Database, Error> {
         let device = copy.process(self.rng.u64(..));
         let settings = self.rng.u64(..);
-        let (builder, _) = builder(&self.plan, opened.combination, &device, self.dirs, settings);
+        let (builder, _) =
+            database::builder(&self.plan, opened.combination, &device, self.dirs, settings);
         builder.recovery_threads(threads).replay(replay).open("/db")
     }
 
@@ -334,8 +338,8 @@ impl Case {
         let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
         self.note("bit rot");
         let damaged = copy.fork();
-        let threads = self.rng.usize(1..3);
-        let Ok(db) = self.recover_copy(opened, &copy, threads, Replay::Wavefront) else {
+        let (threads, replay) = self.way_to_replay();
+        let Ok(db) = self.recover_copy(opened, &copy, threads, replay) else {
             self.note("bit rot refused");
             return;
         };
@@ -375,10 +379,14 @@ impl Case {
             }
             _ => {}
         }
-        if self.rng.u32(0..3) == 0 {
+        if !self.plan.stepped && self.rng.u32(0..3) == 0 {
             self.slow_a_stream(&device, ending);
         }
-        let sound = self.work(&opened, ending);
+        let sound = if self.plan.stepped {
+            stepped::work(self, &opened, ending)
+        } else {
+            self.work(&opened, ending)
+        };
         let Opened { db, faulty, .. } = opened;
         if ending == Ending::Close && sound {
             match db.close() {
@@ -417,15 +425,7 @@ impl Case {
     /// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
     /// failed.
     fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
-        let data_only = opened.combination.record == Record::Data;
-        let work = Work {
-            db: &opened.db,
-            procedure: opened.procedure,
-            tables: self.plan.tables,
-            counters: &self.counters,
-            data_only,
-            transactions: self.plan.transactions,
-        };
+        let work = opened.work(&self.plan, &self.counters);
         let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
         let time = Duration::from_micros(self.rng.u64(200..12_000));
         let power_seed = self.rng.u64(..);

@@ -75,7 +75,7 @@ impl<'d> Runner<'d> {
     /// answered. Returns what ran.
     pub fn run(mut self) -> Vec<Ran> {
         for _ in 0..self.work.transactions {
-            if self.step(true).is_err() {
+            if self.step(true, &mut || {}).is_err() {
                 break;
             }
         }
@@ -102,15 +102,16 @@ impl<'d> Runner<'d> {
         self.ran
     }
 
-    /// Runs one transaction; may wait for its answer if `may_wait`.
+    /// Runs one transaction; may wait for its answer if `may_wait`. `between` is called between the steps
+    /// of a closure, and may run other sessions' transactions.
     ///
     /// # Errors
     /// The database has failed.
-    pub fn step(&mut self, may_wait: bool) -> Result<(), Error> {
+    pub fn step(&mut self, may_wait: bool, between: &mut dyn FnMut()) -> Result<(), Error> {
         let id = self.work.counters.program();
         let program = program::random(&mut self.rng, self.work.tables, id);
         let began = self.work.counters.moment();
-        let (how, ticket) = self.submit(&program)?;
+        let (how, ticket) = self.submit(&program, between)?;
         let returned = self.work.counters.moment();
         let trace = program::take_trace();
         self.ran.push(Ran { id, began, returned, trace, acknowledged: false, how });
@@ -127,13 +128,17 @@ impl<'d> Runner<'d> {
         self.drain()
     }
 
-    fn submit(&mut self, program: &Program) -> Result<(String, Ticket), Error> {
+    fn submit(
+        &mut self,
+        program: &Program,
+        between: &mut dyn FnMut(),
+    ) -> Result<(String, Ticket), Error> {
         let tables = self.work.tables;
         let kinds = [Record::Data, Record::Command, Record::Adaptive];
         let (how, result, ticket) = match self.rng.u32(0..8) {
             0 | 1 => {
                 let (result, ticket) =
-                    self.session.submit(|tx| program::run(tx, tables, program))?;
+                    self.session.submit(|tx| program::run_with(tx, tables, program, between))?;
                 ("closure".to_string(), result, ticket)
             }
             2 if !self.work.data_only => {

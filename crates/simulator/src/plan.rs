@@ -69,6 +69,8 @@ pub struct Plan {
     pub tables: Tables,
     /// Whether syncs lie: a mutation of the world.
     pub lying_sync: bool,
+    /// One thread does everything, in an order that follows from the seed.
+    pub stepped: bool,
 }
 
 impl Plan {
@@ -89,6 +91,7 @@ impl Plan {
                 hashed_marks: rng.bool(),
             },
             lying_sync: false,
+            stepped: false,
         }
     }
 

@@ -117,13 +117,25 @@ struct Running<'t, 'p> {
     tx: &'t Transaction<'t>,
     tables: Tables,
     program: &'p Program,
+    between: &'p mut dyn FnMut(),
     sum: u64,
     trace: Trace,
 }
 
 /// Runs a program; what it saw is then to be had from [`take_trace`].
 pub fn run(tx: &Transaction<'_>, tables: Tables, program: &Program) -> Result<(), Abort> {
-    let mut running = Running { tx, tables, program, sum: program.id, trace: Trace::default() };
+    run_with(tx, tables, program, &mut || {})
+}
+
+/// As [`run`]; `between` is called before each step, and may run other transactions.
+pub fn run_with(
+    tx: &Transaction<'_>,
+    tables: Tables,
+    program: &Program,
+    between: &mut dyn FnMut(),
+) -> Result<(), Abort> {
+    let (sum, trace) = (program.id, Trace::default());
+    let mut running = Running { tx, tables, program, between, sum, trace };
     let mut result = running.steps(&program.steps);
     if result.is_ok() && program.mark {
         let mark = (schema::MARKS, program.id as i64);
@@ -216,6 +228,7 @@ impl Running<'_, '_> {
 
     fn step(&mut self, step: &Step) -> Result<(), Abort> {
         let tx = self.tx;
+        (self.between)();
         match step {
             Step::Get(at) => {
                 let row = schema::get(tx, *at)?;

@@ -3,7 +3,7 @@
 #![cfg(feature = "mutations")]
 
 use hyades_platform::mutation::{self, Mutation};
-use hyades_simulator::{Options, torture};
+use hyades_simulator::{Options, Scheduler, torture};
 
 /// The rules whose breach the torture has to find. The rule is one for the whole process, so all are
 /// in one test.
@@ -18,8 +18,13 @@ fn each_broken_rule_is_found_within_a_minute() {
             continue;
         }
         mutation::set(Some(rule));
-        let options =
-            Options { seconds: 60.0, seed: 1, lying_sync: false, keep: keep.path().to_owned() };
+        let options = Options {
+            seconds: 60.0,
+            seed: 1,
+            lying_sync: false,
+            scheduler: Scheduler::Both,
+            keep: keep.path().to_owned(),
+        };
         let found = torture(&options, |line| eprintln!("{}: {line}", rule.name())).unwrap();
         mutation::set(None);
         eprintln!("{}: {:?}", rule.name(), found.report);

@@ -1,12 +1,18 @@
 //! Torture as people run it, shortly.
 #![allow(missing_docs)]
 
-use hyades_simulator::{Options, torture};
+use hyades_simulator::{Options, Scheduler, torture};
 
 fn options(seconds: f64) -> Options {
     let seed = std::env::var("HYADES_SEED").map_or(1, |seed| seed.parse().unwrap());
     let seconds = std::env::var("HYADES_SECONDS").map_or(seconds, |s| s.parse().unwrap());
-    Options { seconds, seed, lying_sync: false, keep: std::env::temp_dir() }
+    Options {
+        seconds,
+        seed,
+        lying_sync: false,
+        scheduler: Scheduler::Both,
+        keep: std::env::temp_dir(),
+    }
 }
 
 #[test]

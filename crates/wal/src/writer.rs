@@ -32,8 +32,7 @@ impl Writer {
         let half = s.ring.size() / 2;
         let log_lsn = s.order.log_lsn();
         if log_lsn.saturating_sub(self.shared.frontier.durable(stream)) >= half {
-            self.shared.frontier.hurry(stream);
-            self.shared.frontier.reached(stream, log_lsn - half + 1);
+            self.shared.reached(stream, log_lsn - half + 1);
         }
     }
 
@@ -126,8 +125,7 @@ impl Reservation<'_> {
         let stream = &shared.streams[self.stream];
         let needed = self.end.saturating_sub(stream.ring.size());
         if shared.frontier.durable(self.stream) < needed {
-            shared.frontier.hurry(self.stream);
-            if !shared.frontier.reached(self.stream, needed) {
+            if !shared.reached(self.stream, needed) {
                 // Stopped. The frame is not there, so it must not be published.
                 return;
             }
