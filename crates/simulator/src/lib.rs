@@ -13,6 +13,7 @@
 pub mod case;
 mod database;
 pub mod history;
+pub mod isolation;
 pub mod life;
 pub mod plan;
 pub mod program;
