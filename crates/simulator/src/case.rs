@@ -1,6 +1,7 @@
 //! One history: a database that lives several times, and what is checked between its lives.
 
 use crate::history::{History, Ran, Verdict};
+use crate::isolation::workload::{self, Load};
 use crate::life::{Counters, Runner, Work};
 use crate::plan::{Combination, Plan};
 use crate::{database, schema, stepped};
@@ -109,11 +110,28 @@ impl Opened {
 
 /// Runs a history.
 pub fn run(plan: &Plan) -> Outcome {
+    if plan.isolation {
+        return run_for_isolation(plan);
+    }
     if plan.stepped {
         stepped::begin(plan.seed);
     }
     let outcome = run_lives(plan);
     stepped::end();
+    outcome
+}
+
+fn run_for_isolation(plan: &Plan) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.faults.insert("clients' histories checked for strict serializability", 1);
+    outcome.crashes = plan.lives as u64 - 1;
+    match workload::run_and_check(&Load::of(plan)) {
+        Ok(answered) => outcome.acknowledged = answered,
+        Err(anomaly) => {
+            outcome.story.clone_from(&anomaly);
+            outcome.verdict.diverged.push(anomaly);
+        }
+    }
     outcome
 }
 

@@ -71,6 +71,8 @@ pub struct Plan {
     pub lying_sync: bool,
     /// One thread does everything, in an order that follows from the seed.
     pub stepped: bool,
+    /// List appends and registers, checked as a history of clients; with threads and power cuts only.
+    pub isolation: bool,
 }
 
 impl Plan {
@@ -92,6 +94,7 @@ impl Plan {
             },
             lying_sync: false,
             stepped: false,
+            isolation: false,
         }
     }
 

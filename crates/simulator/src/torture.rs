@@ -61,6 +61,7 @@ pub fn torture(options: &Options, say: impl FnMut(&str)) -> io::Result<Torture> 
         let combination = all[(n / 2 % all.len() as u64) as usize];
         let mut plan = Plan::random(options.seed.wrapping_add(n), combination);
         plan.lying_sync = options.lying_sync;
+        plan.isolation = n % 8 == 6;
         plan.stepped = match options.scheduler {
             Scheduler::Both => n % 2 == 1,
             Scheduler::Threads => false,

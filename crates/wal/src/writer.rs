@@ -124,11 +124,9 @@ impl Reservation<'_> {
         let shared = &self.writer.shared;
         let stream = &shared.streams[self.stream];
         let needed = self.end.saturating_sub(stream.ring.size());
-        if shared.frontier.durable(self.stream) < needed {
-            if !shared.reached(self.stream, needed) {
-                // Stopped. The frame is not there, so it must not be published.
-                return;
-            }
+        if shared.frontier.durable(self.stream) < needed && !shared.reached(self.stream, needed) {
+            // Stopped. The frame is not there, so it must not be published.
+            return;
         }
         // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size
         // before

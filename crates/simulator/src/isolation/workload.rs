@@ -4,7 +4,7 @@
 use super::graph::{self, Anomaly};
 use super::{End, Observed, Op};
 use crate::life::Counters;
-use crate::plan::Combination;
+use crate::plan::{Combination, Plan};
 use fastrand::Rng;
 use hyades::{
     Abort, Builder, Column, Database, Error, ProcedureId, Schema, Session, Table, Transaction, Type,
@@ -95,6 +95,18 @@ pub struct Load {
 }
 
 impl Load {
+    /// The load that a plan stands for.
+    pub fn of(plan: &Plan) -> Load {
+        Load {
+            combination: plan.combination,
+            seed: plan.seed,
+            sessions: plan.sessions,
+            transactions: plan.transactions,
+            keys: plan.tables.keys.clamp(1, 6) as u64,
+            lives: plan.lives,
+        }
+    }
+
     /// A load of this combination.
     pub fn random(seed: u64, combination: Combination) -> Load {
         let mut rng = Rng::with_seed(seed);
