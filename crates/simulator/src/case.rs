@@ -4,10 +4,10 @@ use crate::history::{History, Ran, Verdict};
 use crate::isolation::workload::{self, Load};
 use crate::life::{Counters, Runner, Work};
 use crate::plan::{Combination, Plan};
-use crate::{database, schema, stepped};
+use crate::{database, stepped};
 use fastrand::Rng;
-use hyades::{Database, Error, ProcedureId, Record, Replay};
-use hyades_platform::device::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
+use hyades::{Database, ProcedureId, Record, Replay};
+use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -80,10 +80,10 @@ pub(crate) struct Case {
     pub(crate) rng: Rng,
     pub(crate) disk: SimulatedDisk,
     /// Log directories given so far.
-    dirs: usize,
+    pub(crate) dirs: usize,
     pub(crate) history: History,
     pub(crate) counters: Counters,
-    outcome: Outcome,
+    pub(crate) outcome: Outcome,
 }
 
 pub(crate) struct Opened {
@@ -166,7 +166,7 @@ fn run_lives(plan: &Plan) -> Outcome {
 }
 
 impl Case {
-    fn note(&mut self, fault: &'static str) {
+    pub(crate) fn note(&mut self, fault: &'static str) {
         *self.outcome.faults.entry(fault).or_default() += 1;
     }
 
@@ -221,7 +221,7 @@ impl Case {
         None
     }
 
-    fn way_to_replay(&mut self) -> (usize, Replay) {
+    pub(crate) fn way_to_replay(&mut self) -> (usize, Replay) {
         if self.plan.stepped {
             return (1, [Replay::Wavefront, Replay::Serial][self.rng.usize(0..2)]);
         }
@@ -251,134 +251,6 @@ impl Case {
         } else {
             self.note("killed: the page cache stays");
             self.disk.kill();
-        }
-    }
-
-    fn fail(&mut self, image: SimulatedDisk, what: impl FnOnce(&mut Outcome)) {
-        what(&mut self.outcome);
-        self.outcome.image.get_or_insert(image);
-        if self.outcome.story.is_empty() {
-            self.outcome.story = self.story();
-        }
-    }
-
-    fn story(&self) -> String {
-        let mut all: Vec<&Ran> = self.history.life.iter().collect();
-        all.sort_by_key(|ran| ran.began);
-        let lines = all.iter().map(|ran| {
-            let answered = if ran.acknowledged { "acknowledged" } else { "open" };
-            format!(
-                "{} [{}, {}] {answered}, {}\n  saw {:?}\n  left {:?}\n",
-                ran.id, ran.began, ran.returned, ran.how, ran.trace.reads, ran.trace.writes
-            )
-        });
-        let lines: String = lines.collect();
-        format!("before this life: {:#?}\nin this life:\n{lines}", self.history.base)
-    }
-
-    /// Judges what was recovered, compares other ways to recover it, and goes on from it.
-    fn examine(&mut self, opened: &Opened, image: SimulatedDisk) {
-        let state = match schema::dump(&opened.db, self.plan.tables, self.counters.programs()) {
-            Ok(state) => state,
-            Err(complaint) => {
-                self.fail(image, |outcome| outcome.verdict.diverged.push(complaint));
-                return;
-            }
-        };
-        let verdict = self.history.judge(&state);
-        if !verdict.is_sound() {
-            self.fail(image, |outcome| outcome.verdict = verdict);
-            return;
-        }
-        let digest = opened.db.digest();
-        if self.rng.u32(0..3) == 0 {
-            let ways = [(1, Replay::Serial), (2, Replay::Wavefront), (3, Replay::Pools)];
-            // One thread alone is what can be repeated.
-            let ways = if self.plan.stepped { &ways[..1] } else { &ways[..] };
-            for &(threads, replay) in ways {
-                self.recover_otherwise(opened, &image, threads, replay, digest);
-            }
-        }
-        if self.rng.u32(0..3) == 0 {
-            for _ in 0..3 {
-                self.rot(opened, &image);
-            }
-        }
-        self.history.advance(state, &verdict);
-    }
-
-    /// Recovers a copy of the disk.
-    fn recover_copy(
-        &mut self,
-        opened: &Opened,
-        copy: &SimulatedDisk,
-        threads: usize,
-        replay: Replay,
-    ) -> Result<Database, Error> {
-        let device = copy.process(self.rng.u64(..));
-        let settings = self.rng.u64(..);
-        let (builder, _) =
-            database::builder(&self.plan, opened.combination, &device, self.dirs, settings);
-        builder.recovery_threads(threads).replay(replay).open("/db")
-    }
-
-    fn recover_otherwise(
-        &mut self,
-        opened: &Opened,
-        image: &SimulatedDisk,
-        threads: usize,
-        replay: Replay,
-        digest: u64,
-    ) {
-        self.note("recovered again, another way");
-        let copy = image.fork();
-        let what = format!("recovered by {threads} threads, {replay:?}");
-        match self.recover_copy(opened, &copy, threads, replay) {
-            Ok(db) if db.digest() == digest => {}
-            Ok(db) => {
-                let other = db.digest();
-                self.fail(image.fork(), |outcome| {
-                    let sentence = format!("{what}, the digest is {other:x}, not {digest:x}");
-                    outcome.verdict.diverged.push(sentence);
-                });
-            }
-            Err(error) => self.fail(image.fork(), |outcome| {
-                outcome.refused_wrongly.push(format!("{what}: {error}"));
-            }),
-        }
-    }
-
-    /// Flips bits of a copy: it is refused, or it is sound; only what nothing durable vouches for may be
-    /// missing.
-    fn rot(&mut self, opened: &Opened, image: &SimulatedDisk) {
-        let copy = image.fork();
-        // Page cache and medium are one after the machine was off.
-        let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
-        self.note("bit rot");
-        let damaged = copy.fork();
-        let (threads, replay) = self.way_to_replay();
-        let Ok(db) = self.recover_copy(opened, &copy, threads, replay) else {
-            self.note("bit rot refused");
-            return;
-        };
-        let what = format!("a flipped bit in byte {offset} of {} was accepted", path.display());
-        let mut wrong: Vec<String> = Vec::new();
-        match schema::dump(&db, self.plan.tables, self.counters.programs()) {
-            Err(complaint) => wrong.push(complaint),
-            Ok(state) => {
-                let verdict = self.history.judge(&state);
-                let lost = if in_last_write { &[][..] } else { &verdict.lost[..] };
-                wrong.extend(lost.iter().cloned());
-                for all in [verdict.partial, verdict.resurrected, verdict.diverged] {
-                    wrong.extend(all);
-                }
-            }
-        }
-        if !wrong.is_empty() {
-            self.fail(damaged, |outcome| {
-                let all = wrong.into_iter().map(|w| format!("{what}: {w}"));
-                outcome.verdict.diverged.extend(all);
-            });
         }
     }
 

@@ -12,6 +12,7 @@
 
 pub mod case;
 mod database;
+mod examine;
 pub mod history;
 pub mod isolation;
 pub mod life;

@@ -11,6 +11,7 @@ use crate::history::Ran;
 use crate::life::Runner;
 use fastrand::Rng;
 use hyades_platform::clock;
+use hyades_platform::device::SimulatedFault;
 use std::cell::RefCell;
 
 /// Simulated time begins at some moment in 2026.
@@ -47,7 +48,10 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let interleaves = opened.combination.silo;
     let failed = run(&mut rng, opened, &runners, enough, interleaves).is_none();
     match ending {
-        Ending::PowerCut => case.disk.power_cut(rng.u64(..)),
+        Ending::PowerCut => {
+            die_while_flushing(&mut rng, opened);
+            case.disk.power_cut(rng.u64(..));
+        }
         Ending::Close | Ending::Quiet => {}
         _ => case.disk.kill(),
     }
@@ -64,6 +68,17 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     }
     case.history.life = ran;
     flushed
+}
+
+/// Stops the process within the writes and syncs of a last round of flushes, so that the power cut
+/// that follows finds something unsynced.
+fn die_while_flushing(rng: &mut Rng, opened: &Opened) {
+    let Some(log) = opened.db.log() else { return };
+    opened.device.arm(SimulatedFault::Stop(rng.u64(0..2 * log.streams() as u64)));
+    let first = rng.usize(0..log.streams());
+    for stream in 0..log.streams() {
+        log.step((first + stream) % log.streams());
+    }
 }
 
 /// Runs so many transactions, and flushes in between. `None` if the database failed.
