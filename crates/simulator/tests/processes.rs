@@ -11,8 +11,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const LEFT: Table = Table::nth(0);
@@ -200,13 +200,20 @@ fn killed_again_and_again_nothing_acknowledged_is_missing() {
         let how = rng.usize(0..48);
         let mut child = command(dir.path(), how).spawn().unwrap();
         let id = child.id().cast_signed();
-        let delay = Duration::from_micros(rng.u64(0..80_000));
+        // Some time after it was started, or after it was open.
+        let (sender, open) = mpsc::channel::<()>();
+        let started = rng.u32(0..3) == 0;
+        let delay = Duration::from_micros(rng.u64(0..if started { 80_000 } else { 30_000 }));
         let killer = std::thread::spawn(move || {
+            if !started {
+                // It hangs up where it cannot open: then there is nothing to wait for.
+                let _ = open.recv();
+            }
             std::thread::sleep(delay);
             let pid = rustix::process::Pid::from_raw(id).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         });
-        let said = listen(&mut child, || ());
+        let said = listen(&mut child, move || drop(sender));
         killer.join().unwrap();
         assert!(!child.wait().unwrap().success());
         kills += 1;
