@@ -9,8 +9,8 @@ const LONGEST_FILE_LINES: usize = 800;
 /// The only files that may hold `unsafe`. Before a new one comes in: can it be done without, or live in
 /// one of these?
 const UNSAFE_FILES: &[&str] = &[
+    "crates/cli/src/memory.rs",
     "crates/hyades/benches/index.rs",
-    "crates/hyades/src/logging/lsn_vector_table.rs",
     "crates/hyades/src/storage/hash_index.rs",
     "crates/hyades/src/storage/hash_index/tests.rs",
     "crates/hyades/src/storage/ordered_index/mod.rs",

@@ -32,6 +32,11 @@ use std::time::Duration;
 /// Records a thread runs in a lane before it looks at others.
 const QUANTUM: usize = 32;
 
+/// Records after which a lane's runner says how far it has come. Others look at that rarely: they
+/// remember what they saw, see [`Seen`], and a line of memory that one writes and another reads
+/// with every record would cost more than the records.
+const SAY_EVERY: usize = 8;
+
 /// So many looks at all lanes before records are parked.
 const PATIENCE: u32 = 16;
 
@@ -47,6 +52,37 @@ struct Parked {
     unmet: AtomicU32,
     dead: AtomicBool,
     done: AtomicBool,
+}
+
+/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
+struct Seen {
+    resolved: Vec<Lsn>,
+}
+
+impl Seen {
+    /// Whether the watermark of a lane has come to `lsn`.
+    #[inline]
+    fn has(&mut self, lanes: &[Lane], at: usize, lsn: Lsn) -> bool {
+        if lsn > self.resolved[at] {
+            self.resolved[at] = lanes[at].resolved.load(Ordering::Acquire);
+        }
+        lsn <= self.resolved[at]
+    }
+
+    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
+    fn is_ordered(&mut self, lanes: &[Lane], order: &[Lsn]) -> bool {
+        order.iter().enumerate().all(|(at, lsn)| {
+            self.has(lanes, at, *lsn) || self.resolved[at] == lanes[at].end.load(Ordering::Acquire)
+        })
+    }
+
+    fn is_covered(&mut self, lanes: &[Lane], validity: &[Lsn]) -> bool {
+        // First what is not yet known to be covered is looked at again, then the one rule is asked.
+        for (at, lsn) in validity.iter().enumerate() {
+            self.has(lanes, at, *lsn);
+        }
+        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
+    }
 }
 
 struct Waiter {
@@ -187,6 +223,7 @@ impl Lane {
 impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
         let mut hands = Hands::new();
+        let mut seen = Seen { resolved: vec![0; self.lanes.len()] };
         let mut idle = 0;
         while !self.replay.has_failed() {
             if let Some(record) = self.next_ready() {
@@ -197,7 +234,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             // A record that is not yet covered mostly waits for one that another thread is running now, or
             // that is the next of a lane nobody is running: looking again is cheaper than parking it.
             let may_park = self.lookahead > 0 && idle >= PATIENCE;
-            if self.run_some_lane(seat, may_park, &mut hands)? {
+            if self.run_some_lane(seat, may_park, &mut hands, &mut seen)? {
                 idle = 0;
                 continue;
             }
@@ -244,7 +281,13 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     }
 
     /// Runs a stretch of the lane that is furthest behind and free. False if no lane could go on.
-    fn run_some_lane(&self, seat: usize, may_park: bool, hands: &mut Hands) -> Result<bool, Error> {
+    fn run_some_lane(
+        &self,
+        seat: usize,
+        may_park: bool,
+        hands: &mut Hands,
+        seen: &mut Seen,
+    ) -> Result<bool, Error> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
@@ -254,7 +297,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         order.sort_by_key(|(epoch, _)| *epoch);
         for (_, at) in order {
             let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
-            if self.run_lane(at, &mut cursor, may_park, hands)? {
+            if self.run_lane(at, &mut cursor, may_park, hands, seen)? {
                 return Ok(true);
             }
         }
@@ -268,6 +311,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         cursor: &mut Cursor,
         may_park: bool,
         hands: &mut Hands,
+        seen: &mut Seen,
     ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
         if lane.finished.load(Ordering::Relaxed) {
@@ -289,6 +333,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let chunk = cursor.chunk.as_ref().expect("it was just read");
         let guard = crossbeam_epoch::pin();
         let began = cursor.at;
+        let mut unsaid = 0;
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without looking ahead the lane's own order suffices, and nothing is parked.
             if lane.waiting.load(Ordering::Relaxed) > self.lookahead {
@@ -297,7 +342,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                if !cursor.stopped && self.is_ordered(order) && self.is_covered(validity) {
+                if !cursor.stopped
+                    && seen.is_ordered(&self.lanes, order)
+                    && seen.is_covered(&self.lanes, validity)
+                {
                     hands.run(
                         self.replay,
                         &decoded.head,
@@ -312,31 +360,25 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     // The frame will be decoded again.
                     break;
                 } else {
+                    self.passed(at, frame.start);
                     self.park(at, frame.start, decoded, order, validity);
                 }
                 cursor.decoder.forget_parts(continued);
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            self.passed(at, frame.end);
+            // With nothing parked, the lane is resolved up to where its runner is, said or not.
+            if lane.waiting.load(Ordering::SeqCst) == 0 {
+                seen.resolved[at] = cursor.at;
+            }
+            unsaid += 1;
+            if unsaid % SAY_EVERY == 0 {
+                self.passed(at, cursor.at);
+            }
         }
+        self.passed(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)
-    }
-
-    fn is_covered(&self, validity: &[Lsn]) -> bool {
-        admits(
-            |at| self.lanes[at].resolved.load(Ordering::Acquire),
-            validity.iter().copied().enumerate(),
-        )
-    }
-
-    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
-    fn is_ordered(&self, order: &[Lsn]) -> bool {
-        order.iter().zip(&self.lanes).all(|(lsn, lane)| {
-            let resolved = lane.resolved.load(Ordering::Acquire);
-            *lsn <= resolved || resolved == lane.end.load(Ordering::Acquire)
-        })
     }
 
     /// Whether the vector reaches beyond the end of a stream.
