@@ -19,20 +19,17 @@ pub enum Mutation {
     SkipReadFold,
     /// A reader is acknowledged without what it read.
     AckReadersAtOnce,
-    /// Streams are truncated before the manifest has the checkpoint.
-    TruncateBeforeManifest,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 7] = [
+    pub const ALL: [Mutation; 6] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
         Mutation::DeadByNewestEnd,
         Mutation::SkipReadFold,
         Mutation::AckReadersAtOnce,
-        Mutation::TruncateBeforeManifest,
     ];
 
     /// Its name on a command line.
@@ -44,7 +41,6 @@ impl Mutation {
             Mutation::DeadByNewestEnd => "dead-by-newest-end",
             Mutation::SkipReadFold => "skip-read-fold",
             Mutation::AckReadersAtOnce => "ack-readers-at-once",
-            Mutation::TruncateBeforeManifest => "truncate-before-manifest",
         }
     }
 }

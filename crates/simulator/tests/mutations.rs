@@ -12,9 +12,7 @@ fn each_broken_rule_is_found_within_a_minute() {
     let only = std::env::var("HYADES_MUTATION").ok();
     let keep = tempfile::tempdir().unwrap();
     for rule in Mutation::ALL {
-        if rule == Mutation::TruncateBeforeManifest
-            || only.as_ref().is_some_and(|o| o != rule.name())
-        {
+        if only.as_ref().is_some_and(|only| only != rule.name()) {
             continue;
         }
         mutation::set(Some(rule));
