@@ -13,6 +13,7 @@ mod log;
 mod memory;
 mod place;
 mod progress;
+mod torture;
 mod units;
 mod words;
 
@@ -41,6 +42,8 @@ enum Command {
     Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
     Checkpoint(checkpoint::Options),
+    /// Run random histories on disks that fail, and check what is recovered
+    Torture(torture::Options),
     /// Look into a log
     #[command(subcommand)]
     Log(log::Log),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(*options),
         Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
+        Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
     };

@@ -86,7 +86,7 @@ pub fn size(text: &str) -> Result<u64, String> {
             let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
             (number.is_finite() && number >= 0.0).then(|| (number * *bytes as f64) as u64)
         })
-        .ok_or_else(|| format!("{text:?} is not a size such as 512MiB or 2GB"))
+        .ok_or(format!("{text:?} is not a size such as 512MiB or 2GB"))
 }
 
 /// A number, short: 1.23 M.

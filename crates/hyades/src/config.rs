@@ -83,6 +83,9 @@ pub struct LogSettings {
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
     /// below what is durable.
     pub delta_bytes: u64,
+    /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
+    #[doc(hidden)]
+    pub stepped: bool,
 }
 
 /// Who is told how recovery goes.
@@ -144,6 +147,7 @@ impl Default for Builder {
                 flush_fill_bytes: None,
                 anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
+                stepped: false,
             },
             tables: Vec::new(),
             procedures: Vec::new(),

@@ -145,6 +145,7 @@ impl Opening {
         let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
         options.buffer_bytes = settings.buffer_bytes;
         options.segment_bytes = settings.segment_bytes;
+        options.stepped = settings.stepped;
         options.flush_interval = settings.flush_interval;
         if let Some(fill) = settings.flush_fill_bytes {
             options.flush_fill_bytes = fill;

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod device;
 pub mod epoch;
 pub mod event;
+pub mod mutation;
 pub mod random;
 pub mod sync;
 pub mod watermark;

@@ -5,13 +5,13 @@ use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
 use crate::frame::{self, FrameKind, MAX_HEAD};
 use crate::log::Shared;
-use crate::segment::{Prepared, Request};
+use crate::segment::{Prepared, Preparer, Request};
 use crate::stream::{FLUSHER_SLOT, Stream};
 use hyades_platform::{clock, sync};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers
@@ -22,6 +22,7 @@ const MAX_BATCH: u64 = 2 << 20;
 const BUSY_SPACING_NS: u64 = 500_000;
 
 /// The segment that is being written.
+#[derive(Debug)]
 struct Current {
     segment: Prepared,
     /// Where the next batch goes; 0 while the segment has not begun.
@@ -29,8 +30,11 @@ struct Current {
 }
 
 /// The flusher of one stream.
+#[derive(Debug)]
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
+    /// Who makes segments, if that is not a thread.
+    preparer: Option<Arc<Mutex<Preparer>>>,
     lane: usize,
     current: Current,
     requests: mpsc::Sender<Request>,
@@ -60,6 +64,7 @@ impl Flusher {
         let mut flusher = Self {
             next_anchor: start + shared.options.anchor_interval_bytes,
             shared,
+            preparer: None,
             lane,
             current: Current { segment, offset: 0 },
             requests,
@@ -84,6 +89,32 @@ impl Flusher {
         self.next_length = (self.next_length * 2).min(self.shared.options.segment_bytes);
         // The preparer outlives the flushers; if it is gone, `rotate` finds out.
         let _ = self.requests.send(Request::Next { lane: self.lane, length: self.next_length });
+    }
+
+    /// Goes without threads: see [`LogOptions::stepped`](crate::LogOptions::stepped).
+    pub(crate) fn stepped(mut self, preparer: Arc<Mutex<Preparer>>) -> Self {
+        self.preparer = Some(preparer);
+        self
+    }
+
+    /// Flushes what there is; false if there is nothing.
+    pub(crate) fn step(&mut self) -> Result<bool, Error> {
+        let durable = self.shared.frontier.durable(self.lane);
+        self.own_frames(durable);
+        let cut = self.stream().order.cut(durable);
+        if cut == durable {
+            return Ok(false);
+        }
+        self.flush(durable, cut)?;
+        Ok(true)
+    }
+
+    /// The next segment.
+    fn next_segment(&self) -> Option<Result<Prepared, Error>> {
+        if let Some(preparer) = &self.preparer {
+            preparer.lock().unwrap_or_else(|e| e.into_inner()).serve_waiting();
+        }
+        self.prepared.recv().ok()
     }
 
     /// Runs until the log stops.
@@ -311,7 +342,7 @@ impl Flusher {
 
     fn rotate(&mut self) -> Result<(), Error> {
         let gone = || Error::Invalid("the thread that prepares segments has stopped".into());
-        let segment = match self.prepared.recv().map_err(|_| gone())? {
+        let segment = match self.next_segment().ok_or_else(gone)? {
             Ok(segment) => segment,
             // It may have been tried long ago, when the disk was full; now it is needed.
             Err(_) => {
@@ -319,7 +350,7 @@ impl Flusher {
                 self.requests
                     .send(Request::Next { lane: self.lane, length })
                     .map_err(|_| gone())?;
-                self.prepared.recv().map_err(|_| gone())??
+                self.next_segment().ok_or_else(gone)??
             }
         };
         self.shared.add_segment(

@@ -9,7 +9,7 @@ use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
 use crate::options::LogOptions;
 use crate::order::Order;
 use crate::ring::Ring;
-use crate::segment::{Request, run_preparer, segment_path, stream_dir};
+use crate::segment::{Preparer, Request, segment_path, stream_dir};
 use crate::start::Lane;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::writer::Writer;
@@ -40,11 +40,34 @@ pub(crate) struct Shared {
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
     segments: Vec<Mutex<Vec<(u64, Lsn)>>>,
+    /// The flushers of a stepped log, until it stops.
+    stepped: Vec<Mutex<Option<Flusher>>>,
 }
 
 impl Shared {
     pub(crate) fn free_slot(&self, slot: usize) {
         locked(&self.free_slots).push(slot);
+    }
+
+    /// Flushes a stream of a stepped log; false if there was nothing to flush, or the log has stopped.
+    pub(crate) fn step(&self, lane: usize) -> bool {
+        let Some(flusher) = self.stepped.get(lane) else { return false };
+        if self.frontier.poisoned().is_some() {
+            return false;
+        }
+        let result = locked(flusher).as_mut().map_or(Ok(false), Flusher::step);
+        result.unwrap_or_else(|error| {
+            self.frontier.stop(&error.to_string());
+            false
+        })
+    }
+
+    /// Waits until a stream is durable up to `lsn`, and flushes it for that if nobody else does. False
+    /// if the log has stopped.
+    pub(crate) fn reached(&self, lane: usize, lsn: Lsn) -> bool {
+        while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
+        self.frontier.hurry(lane);
+        self.frontier.reached(lane, lsn)
     }
 
     pub(crate) fn add_segment(&self, lane: usize, sequence: u64, start: Lsn) {
@@ -115,6 +138,7 @@ impl Log {
             closing: AtomicBool::new(false),
             free_slots: Mutex::new((FLUSHER_SLOT + 1..=options.max_writers).rev().collect()),
             segments: lanes.iter().map(|l| Mutex::new(l.begun.clone())).collect(),
+            stepped: lanes.iter().map(|_| Mutex::new(None)).collect(),
             options,
         });
         let running = Mutex::new(Running { locks, ..Running::default() });
@@ -219,10 +243,17 @@ impl Log {
     pub fn flush(&self) -> Result<(), Poisoned> {
         for stream in 0..self.streams() {
             let target = self.next_lsn(stream);
-            self.handle.shared.frontier.hurry(stream);
-            self.frontier().wait(stream, target)?;
+            if !self.handle.shared.reached(stream, target) {
+                self.frontier().wait(stream, target)?;
+            }
         }
         Ok(())
+    }
+
+    /// Writes and syncs what a stream of a stepped log has to flush; false if there is nothing, or the
+    /// log has stopped. Nothing happens to a log with threads.
+    pub fn step(&self, stream: usize) -> bool {
+        self.handle.shared.step(stream)
     }
 
     /// A copy of the manifest as it is now.
@@ -322,10 +353,21 @@ impl Handle {
             starts.push((lane.first, lane.replies));
         }
         let device = Arc::clone(&self.shared.options.device);
-        let thread = std::thread::Builder::new().name("log-preparer".into());
-        let preparer = thread.spawn(move || run_preparer(&*device, places, &receiver));
-        running.preparer = Some(preparer.map_err(failed)?);
+        let preparer = Preparer::new(device, places, receiver);
         running.requests = Some(requests.clone());
+        if self.shared.options.stepped {
+            let preparer = Arc::new(Mutex::new(preparer));
+            for (lane, (first, replies)) in starts.into_iter().enumerate() {
+                let shared = Arc::clone(&self.shared);
+                let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
+                let flusher = flusher.stepped(Arc::clone(&preparer));
+                *locked(&self.shared.stepped[lane]) = Some(flusher);
+            }
+            return Ok(());
+        }
+        let thread = std::thread::Builder::new().name("log-preparer".into());
+        let preparer = thread.spawn(move || preparer.run());
+        running.preparer = Some(preparer.map_err(failed)?);
         for (lane, (first, replies)) in starts.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
@@ -342,6 +384,8 @@ impl Handle {
             stream.wake.notify();
             self.shared.frontier.hurry(stream.lane);
         }
+        // A flusher holds what holds it.
+        self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
         let mut running = std::mem::take(&mut *locked(&self.running));
         // The preparer ends when nobody can ask it any more.
         running.requests = None;

@@ -33,6 +33,9 @@ pub struct LogOptions {
     pub device: Arc<dyn Device>,
     /// How many [`Writer`](crate::Writer)s may exist at a time.
     pub max_writers: usize,
+    /// No threads are started: each stream is flushed when [`Log::step`](crate::Log::step) says so. For
+    /// simulation, where one thread does everything in an order that can be repeated.
+    pub stepped: bool,
 }
 
 impl LogOptions {
@@ -49,6 +52,7 @@ impl LogOptions {
             anchor_interval_bytes: 256 << 10,
             device: FileDevice::shared(),
             max_writers: 256,
+            stepped: false,
         }
     }
 

@@ -154,6 +154,7 @@ fn recycle(
 }
 
 /// What the preparer is asked for.
+#[derive(Debug)]
 pub(crate) enum Request {
     /// The next segment of a lane, this long unless a retired one serves.
     Next { lane: usize, length: u64 },
@@ -162,6 +163,7 @@ pub(crate) enum Request {
 }
 
 /// A lane's place, as the preparer keeps it.
+#[derive(Debug)]
 pub(crate) struct LanePlace {
     pub(crate) dir: PathBuf,
     /// The sequence number that the next segment gets.
@@ -174,15 +176,43 @@ pub(crate) struct LanePlace {
 /// How many retired files of a stream are kept for writing again; the others are removed.
 const KEPT: usize = 2;
 
-/// Serves requests until all who could ask are gone. Runs on its own thread: filling a file with
-/// zeros and syncing a directory take long, and a flusher should find the result waiting.
-pub(crate) fn run_preparer(
-    device: &dyn Device,
-    mut lanes: Vec<LanePlace>,
-    requests: &mpsc::Receiver<Request>,
-) {
-    let mut retired: Vec<Vec<PathBuf>> = lanes.iter().map(|_| Vec::new()).collect();
-    for request in requests {
+/// Makes segments ahead of need.
+#[derive(Debug)]
+pub(crate) struct Preparer {
+    device: Arc<dyn Device>,
+    lanes: Vec<LanePlace>,
+    retired: Vec<Vec<PathBuf>>,
+    requests: mpsc::Receiver<Request>,
+}
+
+impl Preparer {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        lanes: Vec<LanePlace>,
+        requests: mpsc::Receiver<Request>,
+    ) -> Self {
+        let retired = lanes.iter().map(|_| Vec::new()).collect();
+        Self { device, lanes, retired, requests }
+    }
+
+    /// Serves requests until all who could ask are gone. Runs on its own thread: filling a file with
+    /// zeros and syncing a directory take long, and a flusher should find the result waiting.
+    pub(crate) fn run(mut self) {
+        while let Ok(request) = self.requests.recv() {
+            self.serve(request);
+        }
+    }
+
+    /// Serves what has been asked so far: for a log without threads.
+    pub(crate) fn serve_waiting(&mut self) {
+        while let Ok(request) = self.requests.try_recv() {
+            self.serve(request);
+        }
+    }
+
+    fn serve(&mut self, request: Request) {
+        let Self { device, lanes, retired, .. } = self;
+        let device = &**device;
         match request {
             Request::Next { lane, length } => {
                 let place = &mut lanes[lane];

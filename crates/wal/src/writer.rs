@@ -32,8 +32,7 @@ impl Writer {
         let half = s.ring.size() / 2;
         let log_lsn = s.order.log_lsn();
         if log_lsn.saturating_sub(self.shared.frontier.durable(stream)) >= half {
-            self.shared.frontier.hurry(stream);
-            self.shared.frontier.reached(stream, log_lsn - half + 1);
+            self.shared.reached(stream, log_lsn - half + 1);
         }
     }
 
@@ -125,12 +124,9 @@ impl Reservation<'_> {
         let shared = &self.writer.shared;
         let stream = &shared.streams[self.stream];
         let needed = self.end.saturating_sub(stream.ring.size());
-        if shared.frontier.durable(self.stream) < needed {
-            shared.frontier.hurry(self.stream);
-            if !shared.frontier.reached(self.stream, needed) {
-                // Stopped. The frame is not there, so it must not be published.
-                return;
-            }
+        if shared.frontier.durable(self.stream) < needed && !shared.reached(self.stream, needed) {
+            // Stopped. The frame is not there, so it must not be published.
+            return;
         }
         // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size
         // before `end` is durable, so its bytes are free.

@@ -8,6 +8,7 @@ use crate::storage::record::word;
 use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
 use crate::transaction::state::{Pending, State, Write};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
 
 /// The call of a procedure, as a command record repeats it.
@@ -217,9 +218,16 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
         }
         let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
-        engine.protocol.publish_write(&write.record.stamp, state.stamp);
+        let late = mutation::is(Mutation::StampAfterRelease);
+        if !late {
+            engine.protocol.publish_write(&write.record.stamp, state.stamp);
+        }
         let absent = if there { 0 } else { word::ABSENT };
         release(write.record, tid << word::TID_SHIFT | absent);
+        if late {
+            std::thread::yield_now();
+            engine.protocol.publish_write(&write.record.stamp, state.stamp);
+        }
     }
 }
 
@@ -229,5 +237,8 @@ pub(crate) fn read_only_needs<P: LoggingProtocol>(
     state: &mut State<'_, P>,
     valid: bool,
 ) -> Result<crate::logging::Needs, Abort> {
+    if mutation::is(Mutation::AckReadersAtOnce) && valid {
+        return Ok(crate::logging::Needs::new());
+    }
     if valid { Ok(engine.protocol.needs(state.stamp, None)) } else { Err(Abort::Conflict) }
 }

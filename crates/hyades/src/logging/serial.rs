@@ -8,6 +8,7 @@
 
 use super::{LoggingProtocol, Needs, StartsOnLog};
 use crate::config::LogSettings;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 
 pub(crate) struct Serial {
@@ -20,6 +21,9 @@ impl LoggingProtocol for Serial {
 
     fn txn_stamp(&self) {}
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
+        if mutation::is(Mutation::AckBeforeOwnFrame) {
+            return Needs::new();
+        }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
         Needs::from_slice(&[(0, lsn)])
     }

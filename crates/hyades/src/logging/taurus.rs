@@ -13,6 +13,7 @@
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
 use super::{LoggingProtocol, Needs, StartsOnLog};
 use crate::config::LogSettings;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +134,8 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, lines 3 to 5.
     #[inline]
     fn observe_write(&self, row: &Reference, txn: &mut Gathered) {
-        let both = if self.commands { Some(&mut txn.order[..]) } else { None };
+        let readers = self.commands && !mutation::is(Mutation::SkipReadFold);
+        let both = if readers { Some(&mut txn.order[..]) } else { None };
         match self.table.fold(row, &mut txn.validity, both) {
             Some(depth) => {
                 txn.depth = txn.depth.max(depth);
@@ -200,6 +202,9 @@ impl LoggingProtocol for Taurus {
         if !txn.untouched {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
+                if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
+                    continue;
+                }
                 if lsn > 0 && lsn > frontier.durable(lane) {
                     needs.push((lane as u16, lsn));
                 }

@@ -17,6 +17,8 @@ pub(crate) struct Shape {
     pub data_only: bool,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
+    /// Whether the ends of its streams have been recorded.
+    pub ended: bool,
 }
 
 impl Shape {
@@ -25,7 +27,8 @@ impl Shape {
         let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
         let lanes = if vectors { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
-        Shape { lanes, data_only: incarnation.data_only, cut }
+        let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
+        Shape { lanes, data_only: incarnation.data_only, cut, ended }
     }
 
     fn holds(&self, tid: u64) -> bool {

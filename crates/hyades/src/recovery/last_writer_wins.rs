@@ -11,6 +11,7 @@ use super::decode::{Decoder, Shape};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -110,7 +111,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let mut applier = Applier::default();
     let guard = crossbeam_epoch::pin();
     for record in undecided.into_inner().expect("no holder panics") {
-        if is_live(&lanes, &record.validity) {
+        let as_newest = mutation::is(Mutation::DeadByNewestEnd) && shape.ended;
+        if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
             replay.counts.records.fetch_add(1, Ordering::Relaxed);

@@ -22,6 +22,7 @@ use super::seats::{Seats, in_a_circle};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -118,6 +119,8 @@ struct Cursor {
     decoder: Decoder,
     chunk: Option<Chunk>,
     at: Lsn,
+    /// Only under a mutation: a dead record ended the lane.
+    stopped: bool,
 }
 
 #[repr(align(128))]
@@ -213,6 +216,7 @@ impl Lane {
                 reader,
                 chunk: None,
                 at: start,
+                stopped: false,
             }),
         }
     }
@@ -350,7 +354,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                if seen.is_ordered(&self.lanes, order) && seen.is_covered(&self.lanes, validity) {
+                if !cursor.stopped
+                    && seen.is_ordered(&self.lanes, order)
+                    && seen.is_covered(&self.lanes, validity)
+                {
                     hands.run(
                         self.replay,
                         &decoded.head,
@@ -358,8 +365,9 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                         (lane.stream, frame.start),
                     )?;
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
-                } else if self.is_dead(validity) {
+                } else if cursor.stopped || self.is_dead(validity) {
                     hands.dead += 1;
+                    cursor.stopped = mutation::is(Mutation::StopAtFirstDead);
                 } else if !may_park {
                     // The frame will be decoded again.
                     break;

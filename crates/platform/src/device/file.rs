@@ -1,6 +1,6 @@
 //! Ordinary files: positioned vectored writes, and `fdatasync`.
 
-use super::{Device, DeviceFile, DirectoryLock};
+use super::{Device, DeviceFile, DirectoryLock, whole};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::unix::fs::FileExt;
@@ -30,38 +30,13 @@ pub(super) struct PlainFile {
 
 impl DeviceFile for PlainFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let total: usize = slices.iter().map(|s| s.len()).sum();
-        let mut done = loop {
-            match rustix::io::pwritev(&self.file, slices, offset) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => break other?,
-            }
-        };
-        if done == total {
-            return Ok(());
-        }
-        // A short write is rare (a full disk, a signal): finish slice by slice.
-        let mut position = offset + done as u64;
-        for slice in slices {
-            let skip = done.min(slice.len());
-            done -= skip;
-            self.file.write_all_at(&slice[skip..], position)?;
-            position += (slice.len() - skip) as u64;
-        }
-        Ok(())
+        whole::write(slices, offset, |slices, offset| {
+            Ok(rustix::io::pwritev(&self.file, slices, offset)?)
+        })
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
+        whole::read(buffer, offset, |buffer, offset| self.file.read_at(buffer, offset))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -154,7 +129,7 @@ impl Device for FileDevice {
         use rustix::fs::{FlockOperation, flock};
         let file = File::open(dir)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DirectoryLock(file)),
+            Ok(()) => Ok(DirectoryLock(Box::new(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
                 ErrorKind::WouldBlock,
                 "in use by another process, or opened twice in this one",

@@ -2,17 +2,20 @@
 //!
 //! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
 //! the promises of a log are about what a device does at its worst ([`PowerCutDevice`],
-//! [`FaultyDevice`]).
+//! [`FaultyDevice`], and [`SimulatedDisk`], which does all of that and more in memory).
 
 mod faulty;
 mod file;
 mod memory;
 mod power_cut;
+mod simulated;
+mod whole;
 
 pub use faulty::{Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use power_cut::{PowerCutDevice, PowerCutOptions};
+pub use simulated::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -70,4 +73,6 @@ pub trait DeviceFile: Send + Sync + Debug {
 
 /// A directory held by one opener; released on drop, and by the system when the process ends.
 #[derive(Debug)]
-pub struct DirectoryLock(#[allow(dead_code, reason = "held for its effect")] std::fs::File);
+pub struct DirectoryLock(
+    #[allow(dead_code, reason = "held for its effect")] Box<dyn Debug + Send + Sync>,
+);

@@ -1,0 +1,139 @@
+//! `hyades torture`: random histories on disks that fail, for as long as is wanted.
+
+use crate::failure::Failure;
+use crate::units;
+use crate::words::words;
+use clap::Args;
+use hyades_simulator::torture::{self, Scheduler, Torture};
+use std::path::PathBuf;
+
+/// The mutation that is one of the world and not of the engine.
+const LYING_FSYNC: &str = "lying-fsync";
+
+/// Options of `hyades torture`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Begin no history after this time
+    #[arg(long, default_value = "60", value_parser = units::some_seconds)]
+    seconds: f64,
+    /// Seed of the first history; the next ones have the next numbers [default: random]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What decides the order of events: "threads", real ones; "stepped", the seed, and a history
+    /// repeats exactly; or "both", in turn
+    #[arg(long, default_value = "both")]
+    scheduler: Word,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Keep a failing history in a directory below this one [default: the system's for temporary
+    /// files]
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Run the history that was kept in this directory again, up to 200 times, until it fails
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "seed"])]
+    again: Option<PathBuf>,
+    /// Break a rule on purpose: the torture is to find it
+    #[arg(long, value_name = "RULE")]
+    mutation: Option<String>,
+}
+
+words! {
+    /// What decides the order of events.
+    Word ("scheduler") {
+        /// In turn.
+        Both = "both",
+        /// Real threads.
+        Threads = "threads",
+        /// The seed.
+        Stepped = "stepped",
+    }
+}
+
+/// `hyades torture`. True if nothing went wrong.
+///
+/// # Errors
+/// An unknown rule; or a failing history could not be kept.
+pub fn torture(options: &Options) -> Result<bool, Failure> {
+    if let Some(place) = &options.again {
+        return again(place);
+    }
+    let lying_sync = options.mutation.as_deref() == Some(LYING_FSYNC);
+    if let Some(rule) = options.mutation.as_deref().filter(|_| !lying_sync) {
+        break_rule(rule)?;
+    }
+    let settings = torture::Options {
+        seconds: options.seconds,
+        seed: options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48)),
+        lying_sync,
+        scheduler: match options.scheduler {
+            Word::Both => Scheduler::Both,
+            Word::Threads => Scheduler::Threads,
+            Word::Stepped => Scheduler::Stepped,
+        },
+        keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
+    };
+    let result = torture::torture(&settings, |line| eprintln!("{line}"));
+    let found = result.map_err(Failure::doing("a failing history could not be kept"))?;
+    print(options, &found)?;
+    Ok(found.report.is_sound())
+}
+
+fn print(options: &Options, found: &Torture) -> Result<(), Failure> {
+    for (fault, times) in &found.faults {
+        eprintln!("{times:>10}  {fault}");
+    }
+    let report = &found.report;
+    if options.json {
+        let line = serde_json::to_string(report);
+        println!("{}", line.map_err(Failure::doing("the report could not be written"))?);
+        return Ok(());
+    }
+    println!("seed               {}", report.seed);
+    println!("histories          {}", report.histories);
+    println!("crashes            {}", report.crashes);
+    println!("acknowledged       {}", report.acknowledged);
+    println!("lost               {}", report.lost);
+    println!("partial            {}", report.partial);
+    println!("resurrected        {}", report.resurrected);
+    println!("diverged           {}", report.diverged);
+    println!("refused wrongly    {}", report.refused_wrongly);
+    println!("seconds            {:.1}", report.seconds);
+    if let Some(kept) = &found.kept {
+        println!("kept in            {}", kept.display());
+    }
+    Ok(())
+}
+
+fn again(place: &std::path::Path) -> Result<bool, Failure> {
+    let doing = format!("the history in {} could not be run", place.display());
+    match torture::again(place, 200).map_err(Failure::doing(doing))? {
+        Some(wrong) => {
+            wrong.iter().for_each(|sentence| println!("{sentence}"));
+            Ok(false)
+        }
+        None => {
+            println!("it did not fail again: its disk is in {}", place.join("disk").display());
+            Ok(true)
+        }
+    }
+}
+
+#[cfg(feature = "mutations")]
+fn break_rule(name: &str) -> Result<(), Failure> {
+    use hyades_platform::mutation::{self, Mutation};
+    let rule = Mutation::ALL.into_iter().find(|rule| rule.name() == name);
+    let names = Mutation::ALL.map(Mutation::name).join(", ");
+    let unknown =
+        || Failure::Usage(format!("{name:?} is no rule to break: choose {names}, {LYING_FSYNC}"));
+    mutation::set(Some(rule.ok_or_else(unknown)?));
+    Ok(())
+}
+
+#[cfg(not(feature = "mutations"))]
+fn break_rule(name: &str) -> Result<(), Failure> {
+    Err(Failure::Usage(format!(
+        "this build cannot break the rule {name:?}: build it with --features mutations, or choose \
+         {LYING_FSYNC}"
+    )))
+}

@@ -1,0 +1,54 @@
+//! The torture reports what a script needs, and tells a world that keeps its promises from one that
+//! lies.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use serde_json::Value;
+
+const COLUMNS: [&str; 10] = [
+    "seed",
+    "histories",
+    "crashes",
+    "acknowledged",
+    "lost",
+    "partial",
+    "resurrected",
+    "diverged",
+    "refused_wrongly",
+    "seconds",
+];
+
+#[test]
+fn the_report_is_one_object_with_all_its_keys_and_no_fault() {
+    let output = hyades("torture --seconds 2 --seed 5 --json", &[]);
+    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys.len(), COLUMNS.len());
+    assert!(COLUMNS.iter().all(|column| keys.contains(column)), "{report}");
+    assert!(report["crashes"].as_u64() > Some(3), "{report}");
+    assert_eq!(report["seed"], 5);
+}
+
+#[test]
+fn a_lying_fsync_is_found_kept_and_fails_again() {
+    let keep = tempfile::tempdir().unwrap();
+    let dir = keep.path().to_str().unwrap();
+    let output =
+        hyades("torture --seconds 60 --seed 1 --json --mutation lying-fsync --keep", &[dir]);
+    assert_eq!(code(&output), 1, "{}{}", stdout(&output), stderr(&output));
+    let kept = std::fs::read_dir(keep.path()).unwrap().next().unwrap().unwrap().path();
+    for file in ["plan.json", "history.txt", "wrong.txt", "disk"] {
+        assert!(kept.join(file).exists(), "{file}");
+    }
+    let again = hyades("torture --again", &[kept.to_str().unwrap()]);
+    assert_eq!(code(&again), 1, "{}", stdout(&again));
+}
+
+#[test]
+fn an_unknown_rule_is_wrong_usage() {
+    let output = hyades("torture --mutation no-such-rule", &[]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}

@@ -1,0 +1,251 @@
+//! What a simulated disk holds: names and bytes, as the page cache shows them and as the medium has
+//! them.
+
+use crate::random::Random;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The unit in which unsynced bytes mostly reach the medium.
+pub(super) const SECTOR: usize = 512;
+
+pub(super) fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
+}
+
+pub(super) fn split(path: &Path) -> io::Result<(&Path, String)> {
+    match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => Ok((dir, name.to_string_lossy().into_owned())),
+        _ => Err(not_found(path)),
+    }
+}
+
+/// A change of names that is not durable yet.
+#[derive(Clone, Debug)]
+enum Change {
+    Link(String, u64),
+    Unlink(String),
+    Rename(String, String),
+}
+
+fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
+    match change {
+        Change::Link(name, file) => drop(names.insert(name.clone(), *file)),
+        Change::Unlink(name) => drop(names.remove(name)),
+        Change::Rename(from, to) => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Names {
+    seen: BTreeMap<String, u64>,
+    durable: BTreeMap<String, u64>,
+    pending: Vec<Change>,
+}
+
+/// A file's bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Body {
+    pub seen: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes that are not durable, oldest first.
+    dirty: Vec<(usize, Vec<u8>)>,
+    /// The last write that was synced, and those since: when, where, and whether it is synced.
+    last_writes: Vec<(u64, Range<usize>, bool)>,
+}
+
+fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
+    if bytes.len() < offset + new.len() {
+        bytes.resize(offset + new.len(), 0);
+    }
+    bytes[offset..offset + new.len()].copy_from_slice(new);
+}
+
+impl Body {
+    pub fn write(&mut self, at: u64, offset: usize, bytes: &[u8]) {
+        put(&mut self.seen, offset, bytes);
+        // Zeros are put where nothing is: they say nothing.
+        if bytes.iter().any(|b| *b != 0) {
+            self.last_writes.push((at, offset..offset + bytes.len(), false));
+        }
+        self.dirty.push((offset, bytes.to_vec()));
+    }
+
+    pub fn sync(&mut self) {
+        if let Some((at, range, _)) = self.last_writes.pop() {
+            self.last_writes = vec![(at, range, true)];
+        }
+        for (offset, bytes) in std::mem::take(&mut self.dirty) {
+            put(&mut self.durable, offset, &bytes);
+        }
+    }
+
+    /// Some of what is dirty reaches the medium: by sectors, in any order, a few of them torn. What
+    /// does not is given up: the page cache shows it still, and no later sync writes it.
+    pub fn sync_in_part(&mut self, random: &mut Random) {
+        let kept = [0.0, 0.1, 0.5, 0.9, 1.0][random.below(5) as usize];
+        for (offset, bytes) in std::mem::take(&mut self.dirty) {
+            let mut at = 0;
+            while at < bytes.len() {
+                let end = bytes.len().min(at + SECTOR - (offset + at) % SECTOR);
+                if random.chance(kept) {
+                    let torn = random.chance(0.02);
+                    let to = if torn { at + random.below((end - at) as u64) as usize } else { end };
+                    put(&mut self.durable, offset + at, &bytes[at..to]);
+                }
+                at = end;
+            }
+        }
+    }
+}
+
+/// Everything on the disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Medium {
+    directories: BTreeMap<PathBuf, Names>,
+    files: BTreeMap<u64, Body>,
+    next_file: u64,
+    /// Counts operations.
+    pub now: u64,
+    /// The number of the process that may use the disk; those before it are dead.
+    pub process: u64,
+    pub locks: BTreeMap<PathBuf, u64>,
+}
+
+impl Medium {
+    fn names(&mut self, dir: &Path) -> io::Result<&mut Names> {
+        self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
+    }
+
+    pub fn is_directory(&self, dir: &Path) -> bool {
+        self.directories.contains_key(dir)
+    }
+
+    /// Directories themselves are durable at once.
+    pub fn create_dir(&mut self, dir: &Path) {
+        for dir in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
+            self.directories.entry(dir.to_owned()).or_default();
+        }
+    }
+
+    pub fn create(&mut self, path: &Path) -> io::Result<u64> {
+        let (dir, name) = split(path)?;
+        let file = self.next_file;
+        let names = self.names(dir)?;
+        names.seen.insert(name.clone(), file);
+        names.pending.push(Change::Link(name, file));
+        self.next_file += 1;
+        self.files.insert(file, Body::default());
+        Ok(file)
+    }
+
+    pub fn find(&self, path: &Path) -> io::Result<u64> {
+        let (dir, name) = split(path)?;
+        let names = self.directories.get(dir).ok_or_else(|| not_found(dir))?;
+        names.seen.get(&name).copied().ok_or_else(|| not_found(path))
+    }
+
+    pub fn body(&mut self, file: u64) -> io::Result<&mut Body> {
+        self.files.get_mut(&file).ok_or_else(|| io::Error::other("the file is gone"))
+    }
+
+    pub fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.find(from)?;
+        let ((dir, old), (to_dir, new)) = (split(from)?, split(to)?);
+        if dir != to_dir {
+            return Err(io::Error::other("a simulated disk renames within a directory only"));
+        }
+        let names = self.names(dir)?;
+        let change = Change::Rename(old, new);
+        apply(&mut names.seen, &change);
+        names.pending.push(change);
+        Ok(())
+    }
+
+    pub fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.find(path)?;
+        let (dir, name) = split(path)?;
+        let names = self.names(dir)?;
+        names.seen.remove(&name);
+        names.pending.push(Change::Unlink(name));
+        Ok(())
+    }
+
+    pub fn list(&mut self, dir: &Path) -> io::Result<Vec<String>> {
+        Ok(self.names(dir)?.seen.keys().cloned().collect())
+    }
+
+    pub fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        let names = self.names(dir)?;
+        names.pending.clear();
+        names.durable = names.seen.clone();
+        Ok(())
+    }
+
+    /// The power goes: of the changes of names a first part stays, of unsynced bytes any part.
+    pub fn power_cut(&mut self, random: &mut Random) {
+        for names in self.directories.values_mut() {
+            let kept = random.below(names.pending.len() as u64 + 1) as usize;
+            for change in names.pending.drain(..).take(kept) {
+                apply(&mut names.durable, &change);
+            }
+            names.seen = names.durable.clone();
+        }
+        for body in self.files.values_mut() {
+            body.sync_in_part(random);
+            body.seen = body.durable.clone();
+        }
+        self.drop_nameless();
+    }
+
+    fn drop_nameless(&mut self) {
+        let named = |file: &u64| {
+            let mut all = self.directories.values();
+            all.any(|n| n.seen.values().chain(n.durable.values()).any(|f| f == file))
+        };
+        let gone: Vec<u64> = self.files.keys().copied().filter(|file| !named(file)).collect();
+        gone.iter().for_each(|file| drop(self.files.remove(file)));
+    }
+
+    /// Every named file.
+    pub fn files(&self) -> impl Iterator<Item = (PathBuf, &Body)> {
+        self.directories.iter().flat_map(|(dir, names)| {
+            let body = |(name, file): (&String, &u64)| {
+                self.files.get(file).map(|body| (dir.join(name), body))
+            };
+            names.seen.iter().filter_map(body)
+        })
+    }
+
+    /// Whether these bytes are of the last write to a file in their directory that was synced, or of
+    /// one since.
+    pub fn is_last_write(&self, path: &Path, at: usize) -> bool {
+        let beside = self.files().filter(|(other, _)| other.parent() == path.parent());
+        let mut writes: Vec<_> = beside
+            .flat_map(|(other, body)| body.last_writes.iter().map(move |w| (w.0, other.clone(), w)))
+            .collect();
+        writes.sort_by_key(|(now, ..)| std::cmp::Reverse(*now));
+        let unsynced = writes.iter().take_while(|(_, _, write)| !write.2).count();
+        let of = |(_, other, write): &(u64, PathBuf, &(u64, Range<usize>, bool))| {
+            other == path && write.1.contains(&at)
+        };
+        writes.iter().take(unsynced + 1).any(of)
+    }
+
+    /// Flips a bit, on the medium and as seen.
+    pub fn flip(&mut self, path: &Path, at: usize, bit: u32) -> io::Result<()> {
+        let file = self.find(path)?;
+        let body = self.body(file)?;
+        for bytes in [&mut body.seen, &mut body.durable] {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << bit;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,569 @@
+//! A whole disk in memory that fails in every way a disk may fail, by seed.
+//!
+//! A [`SimulatedDisk`] keeps for each file what the page cache shows and what the medium has; a
+//! [`SimulatedDevice`] is the way in of one process. A process that is killed leaves the page cache,
+//! and another may follow; when the power goes, unsynced bytes reach the medium by sectors, in any
+//! order, some torn, and of the unsynced changes of a directory's names a first part. A sync that
+//! fails leaves the pages marked clean: they are seen, and no later sync writes them. Disks can be
+//! forked, so that one crash may be recovered from in many ways.
+
+mod medium;
+
+use super::{Device, DeviceFile, DirectoryLock, whole};
+use crate::random::Random;
+use medium::{Medium, split};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What a process finds wrong with the disk. Counts are of operations of the kind from when the
+/// fault was armed; 0 is the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimulatedFault {
+    /// The process dies at the k-th change (write, sync, change of names), of which a first part may
+    /// be done.
+    Stop(u64),
+    /// The k-th sync fails, and if `for_ever` all later ones.
+    Sync {
+        /// How many succeed before.
+        after: u64,
+        /// Whether it is the first of many.
+        for_ever: bool,
+    },
+    /// The k-th write fails with an I/O error after a part of it, once.
+    Write(u64),
+    /// The k-th read fails with an I/O error, once.
+    Read(u64),
+    /// The disk takes so many more bytes; then writes and new files fail, a first part written.
+    Full(u64),
+    /// Transfers stop short or are interrupted, now and then, and are to be taken up again.
+    Short,
+    /// Syncs of files succeed and do nothing: for tests that show that a check can fail.
+    LyingSync,
+}
+
+#[derive(Debug)]
+struct Plan {
+    random: Random,
+    stop: Option<u64>,
+    sync: Option<(u64, bool)>,
+    write: Option<u64>,
+    read: Option<u64>,
+    room: Option<u64>,
+    short: bool,
+    lying: bool,
+    /// Directories, by name, whose files are slow, and how slow; `None` means stopped.
+    slow: Vec<(String, Option<Duration>)>,
+}
+
+impl Plan {
+    fn new(random: Random) -> Self {
+        Plan {
+            random,
+            stop: None,
+            sync: None,
+            write: None,
+            read: None,
+            room: None,
+            short: false,
+            lying: false,
+            slow: Vec::new(),
+        }
+    }
+}
+
+/// Counts an operation down; true if it is the one that is to fail.
+fn strikes(counter: &mut Option<u64>) -> bool {
+    match counter {
+        Some(0) => {
+            *counter = None;
+            true
+        }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
+    }
+}
+
+/// A disk; clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedDisk(Arc<Mutex<Medium>>);
+
+/// Where bits were flipped.
+#[derive(Clone, Debug)]
+pub struct Rot {
+    /// The file.
+    pub path: PathBuf,
+    /// The byte.
+    pub offset: usize,
+    /// Whether it is of the last write to the file's directory: nothing durable that was written
+    /// later can say that it was durable.
+    pub in_last_write: bool,
+}
+
+impl SimulatedDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a process on the disk; those before it are dead from now on. `seed` decides what its
+    /// faults do.
+    pub fn process(&self, seed: u64) -> SimulatedDevice {
+        let mut medium = locked(&self.0);
+        medium.process += 1;
+        medium.locks.clear();
+        let plan = Plan::new(Random::seeded(seed));
+        let (plan, changed) = (Mutex::new(plan), Condvar::new());
+        let state = State { disk: self.clone(), process: medium.process, plan, changed };
+        SimulatedDevice(Arc::new(state))
+    }
+
+    /// Kills the running process: what it has written is in the page cache.
+    pub fn kill(&self) {
+        let mut medium = locked(&self.0);
+        medium.process += 1;
+        medium.locks.clear();
+    }
+
+    /// Cuts the power, which kills the process as well.
+    pub fn power_cut(&self, seed: u64) {
+        self.kill();
+        locked(&self.0).power_cut(&mut Random::seeded(seed));
+    }
+
+    /// A copy of the disk as it is, page cache included, without a process.
+    pub fn fork(&self) -> SimulatedDisk {
+        let mut medium = locked(&self.0).clone();
+        medium.process += 1;
+        medium.locks.clear();
+        SimulatedDisk(Arc::new(Mutex::new(medium)))
+    }
+
+    /// Flips a bit of some file, or a few bits side by side. `None` if there is no file with
+    /// anything in it.
+    pub fn rot(&self, seed: u64) -> Option<Rot> {
+        let mut random = Random::seeded(seed);
+        let mut medium = locked(&self.0);
+        // What was never written is zeros, where damage is rarely of interest: look twice.
+        let mut found = None;
+        for _ in 0..6 {
+            let files: Vec<_> = medium.files().filter(|(_, body)| !body.seen.is_empty()).collect();
+            let (path, body) = files.get(random.below(files.len().max(1) as u64) as usize)?;
+            let at = random.below(body.seen.len() as u64) as usize;
+            let interesting = body.seen[at] != 0;
+            found = Some((path.clone(), at));
+            if interesting {
+                break;
+            }
+        }
+        let (path, offset) = found?;
+        let in_last_write = medium.is_last_write(&path, offset);
+        let first = random.below(8) as u32;
+        for bit in first..=(first + random.below(3) as u32).min(7) {
+            medium.flip(&path, offset, bit).ok()?;
+        }
+        Some(Rot { path, offset, in_last_write })
+    }
+
+    /// Writes all files, as the page cache shows them, below a directory of the file system.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn save(&self, dir: &Path) -> io::Result<()> {
+        for (path, body) in locked(&self.0).files() {
+            let to = dir.join(path.strip_prefix("/").unwrap_or(&path));
+            std::fs::create_dir_all(to.parent().unwrap_or(dir))?;
+            std::fs::write(to, &body.seen)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the files below a directory back to a new disk, all durable, as [`save`](Self::save)
+    /// wrote them.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn load(dir: &Path) -> io::Result<SimulatedDisk> {
+        fn below(medium: &mut Medium, from: &Path, to: &Path) -> io::Result<()> {
+            medium.create_dir(to);
+            for entry in std::fs::read_dir(from)? {
+                let entry = entry?;
+                let (path, to) = (entry.path(), to.join(entry.file_name()));
+                if path.is_dir() {
+                    below(medium, &path, &to)?;
+                    continue;
+                }
+                let file = medium.create(&to)?;
+                medium.body(file)?.write(0, 0, &std::fs::read(path)?);
+                medium.body(file)?.sync();
+            }
+            medium.sync_dir(to)
+        }
+        let mut medium = Medium::default();
+        below(&mut medium, dir, Path::new("/"))?;
+        Ok(SimulatedDisk(Arc::new(Mutex::new(medium))))
+    }
+
+    /// Every file and its content as the page cache shows it.
+    pub fn content(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        locked(&self.0).files().map(|(path, body)| (path, body.seen.clone())).collect()
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    disk: SimulatedDisk,
+    process: u64,
+    plan: Mutex<Plan>,
+    changed: Condvar,
+}
+
+fn off() -> io::Error {
+    io::Error::other("the process has been stopped")
+}
+
+impl State {
+    /// The medium, if the process lives.
+    fn medium(&self) -> io::Result<MutexGuard<'_, Medium>> {
+        let mut medium = locked(&self.disk.0);
+        if medium.process != self.process {
+            return Err(off());
+        }
+        medium.now += 1;
+        Ok(medium)
+    }
+
+    /// Counts a change; false if the process dies at it, once the caller has done a part.
+    fn survives(&self) -> bool {
+        !strikes(&mut locked(&self.plan).stop)
+    }
+
+    fn die(&self) -> io::Error {
+        let mut medium = locked(&self.disk.0);
+        if medium.process == self.process {
+            medium.process += 1;
+            medium.locks.clear();
+        }
+        self.changed.notify_all();
+        off()
+    }
+
+    /// A change of names.
+    fn change<T>(&self, change: impl FnOnce(&mut Medium) -> io::Result<T>) -> io::Result<T> {
+        let survives = self.survives();
+        if !survives && locked(&self.plan).random.chance(0.5) {
+            return Err(self.die());
+        }
+        let result = change(&mut *self.medium()?);
+        if survives { result } else { Err(self.die()) }
+    }
+
+    /// How many of these bytes the disk has room for.
+    fn room_for(&self, bytes: usize) -> usize {
+        match &mut locked(&self.plan).room {
+            None => bytes,
+            Some(room) => {
+                let taken = (bytes as u64).min(*room);
+                *room -= taken;
+                taken as usize
+            }
+        }
+    }
+
+    /// Waits as long as files of this directory are to be slow.
+    fn pace(&self, path: &Path) {
+        let mut waited = false;
+        loop {
+            let plan = locked(&self.plan);
+            let is = |name: &str| path.components().any(|c| c.as_os_str() == name);
+            let Some((_, pace)) = plan.slow.iter().find(|(name, _)| is(name)) else { return };
+            match *pace {
+                Some(_) if waited => return,
+                Some(pace) => {
+                    waited = true;
+                    drop(self.changed.wait_timeout(plan, pace));
+                }
+                None => drop(self.changed.wait_timeout(plan, Duration::from_millis(5))),
+            }
+            if locked(&self.disk.0).process != self.process {
+                return;
+            }
+        }
+    }
+}
+
+/// A process's way to a [`SimulatedDisk`]; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct SimulatedDevice(Arc<State>);
+
+impl SimulatedDevice {
+    /// Arms a fault, beside those armed already.
+    pub fn arm(&self, fault: SimulatedFault) {
+        let mut plan = locked(&self.0.plan);
+        match fault {
+            SimulatedFault::Stop(after) => plan.stop = Some(after),
+            SimulatedFault::Sync { after, for_ever } => plan.sync = Some((after, for_ever)),
+            SimulatedFault::Write(after) => plan.write = Some(after),
+            SimulatedFault::Read(after) => plan.read = Some(after),
+            SimulatedFault::Full(room) => plan.room = Some(room),
+            SimulatedFault::Short => plan.short = true,
+            SimulatedFault::LyingSync => plan.lying = true,
+        }
+    }
+
+    /// Takes all faults back, and all slowness.
+    pub fn disarm(&self) {
+        let mut plan = locked(&self.0.plan);
+        let random = plan.random.clone();
+        *plan = Plan::new(random);
+    }
+
+    /// From now on writes and syncs of files below a directory of this name take this much longer;
+    /// `None` means that they stop until the process ends.
+    pub fn slow(&self, directory: &str, pace: Option<Duration>) {
+        locked(&self.0.plan).slow.push((directory.to_string(), pace));
+    }
+
+    /// Whether the process may still use the disk.
+    pub fn is_alive(&self) -> bool {
+        locked(&self.0.disk.0).process == self.0.process
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    state: Arc<State>,
+    path: PathBuf,
+    file: u64,
+}
+
+impl SimulatedFile {
+    /// One write of the system: it may take less than it is given.
+    fn write_some(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
+        let room = self.state.room_for(bytes.len());
+        bytes.truncate(room);
+        if bytes.is_empty() {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        {
+            let mut plan = locked(&self.state.plan);
+            if plan.short && plan.random.chance(0.3) {
+                if plan.random.chance(0.2) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                let kept = 1 + plan.random.below(bytes.len() as u64) as usize;
+                bytes.truncate(kept);
+            }
+        }
+        let mut medium = self.state.medium()?;
+        let now = medium.now;
+        medium.body(self.file)?.write(now, offset as usize, &bytes);
+        Ok(bytes.len())
+    }
+
+    /// The first part of a write, or nothing of it.
+    fn write_part(&self, slices: &[IoSlice<'_>], offset: u64) {
+        let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
+        let kept = locked(&self.state.plan).random.below(bytes.len() as u64 + 1) as usize;
+        bytes.truncate(kept);
+        if let Ok(mut medium) = self.state.medium() {
+            let now = medium.now;
+            if let Ok(body) = medium.body(self.file) {
+                body.write(now, offset as usize, &bytes);
+            }
+        }
+    }
+}
+
+impl DeviceFile for SimulatedFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.state.pace(&self.path);
+        if !self.state.survives() {
+            self.write_part(slices, offset);
+            return Err(self.state.die());
+        }
+        let fails = strikes(&mut locked(&self.state.plan).write);
+        if fails {
+            self.write_part(slices, offset);
+            return Err(rustix::io::Errno::IO.into());
+        }
+        whole::write(slices, offset, |slices, offset| self.write_some(slices, offset))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (fails, short) = {
+            let mut plan = locked(&self.state.plan);
+            (strikes(&mut plan.read), plan.short)
+        };
+        if fails {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        whole::read(buffer, offset, |buffer, offset| {
+            let mut wanted = buffer.len();
+            if short {
+                let mut plan = locked(&self.state.plan);
+                if plan.random.chance(0.1) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                wanted = 1 + plan.random.below(wanted as u64) as usize;
+            }
+            let mut medium = self.state.medium()?;
+            let seen = &medium.body(self.file)?.seen;
+            let from = (offset as usize).min(seen.len());
+            let n = wanted.min(seen.len() - from);
+            buffer[..n].copy_from_slice(&seen[from..from + n]);
+            Ok(n)
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.state.pace(&self.path);
+        let survives = self.state.survives();
+        let (fails, lies) = {
+            let mut plan = locked(&self.state.plan);
+            let fails = match &mut plan.sync {
+                Some((0, true)) => true,
+                Some((0, false)) => {
+                    plan.sync = None;
+                    true
+                }
+                Some((left, _)) => {
+                    *left -= 1;
+                    false
+                }
+                None => false,
+            };
+            (fails, plan.lying)
+        };
+        if fails || !survives {
+            let mut random = Random::seeded(locked(&self.state.plan).random.next_u64());
+            // A process that dies leaves the sync to go on, or not; the page cache is the same.
+            if fails {
+                self.state.medium()?.body(self.file)?.sync_in_part(&mut random);
+            } else if random.chance(0.5) {
+                self.state.medium()?.body(self.file)?.sync();
+            }
+            return Err(if survives { rustix::io::Errno::IO.into() } else { self.state.die() });
+        }
+        let mut medium = self.state.medium()?;
+        if !lies {
+            medium.body(self.file)?.sync();
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state.medium()?.body(self.file)?.seen.len() as u64)
+    }
+}
+
+impl SimulatedDevice {
+    fn file(&self, path: &Path, file: u64) -> SimulatedFile {
+        SimulatedFile { state: Arc::clone(&self.0), path: path.to_owned(), file }
+    }
+}
+
+/// A held directory; the end of the process lets it go as well.
+#[derive(Debug)]
+struct Held {
+    state: Arc<State>,
+    dir: PathBuf,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Ok(mut medium) = self.state.medium() {
+            medium.locks.remove(&self.dir);
+        }
+    }
+}
+
+impl Device for SimulatedDevice {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn durable(&self) -> bool {
+        !locked(&self.0.plan).lying
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.0.medium()?.is_directory(dir) {
+            return Ok(());
+        }
+        self.0.change(|medium| {
+            medium.create_dir(dir);
+            Ok(())
+        })
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        let file = self.file(path, self.0.change(|medium| medium.create(path))?);
+        if len > 0 {
+            file.write_at(&[IoSlice::new(&vec![0; len as usize])], 0)?;
+        }
+        Ok(Arc::new(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        let file = self.0.medium()?.find(path)?;
+        Ok(Arc::new(self.file(path, file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.change(|medium| medium.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.change(|medium| medium.remove(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.medium()?.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.change(|medium| medium.sync_dir(dir))
+    }
+
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = self.create(path, 0)?;
+        if !bytes.is_empty() {
+            file.write_at(&[IoSlice::new(bytes)], 0)?;
+        }
+        file.sync_data()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let medium = self.0.medium()?;
+        Ok(split(path).is_ok() && (medium.is_directory(path) || medium.find(path).is_ok()))
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        let mut medium = self.0.medium()?;
+        if medium.locks.contains_key(dir) {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "in use by another opener"));
+        }
+        medium.locks.insert(dir.to_owned(), self.0.process);
+        Ok(DirectoryLock(Box::new(Held { state: Arc::clone(&self.0), dir: dir.to_owned() })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Rules that can be broken on purpose, to show that the tests miss them.
+//!
+//! Only with the feature `mutations`; without it [`is`] is a constant, and nothing of this is left in
+//! a build.
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mutation {
+    /// A transaction is acknowledged before its own frame is durable.
+    AckBeforeOwnFrame = 1,
+    /// Replay of a stream ends at its first dead record.
+    StopAtFirstDead,
+    /// A row takes its writer's stamp after it is released.
+    StampAfterRelease,
+    /// Records of all incarnations are judged by where the newest ends.
+    DeadByNewestEnd,
+    /// A writer does not follow those who read what it overwrites.
+    SkipReadFold,
+    /// A reader is acknowledged without what it read.
+    AckReadersAtOnce,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 6] = [
+        Mutation::AckBeforeOwnFrame,
+        Mutation::StopAtFirstDead,
+        Mutation::StampAfterRelease,
+        Mutation::DeadByNewestEnd,
+        Mutation::SkipReadFold,
+        Mutation::AckReadersAtOnce,
+    ];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mutation::AckBeforeOwnFrame => "ack-before-own-frame",
+            Mutation::StopAtFirstDead => "stop-at-first-dead",
+            Mutation::StampAfterRelease => "stamp-after-release",
+            Mutation::DeadByNewestEnd => "dead-by-newest-end",
+            Mutation::SkipReadFold => "skip-read-fold",
+            Mutation::AckReadersAtOnce => "ack-readers-at-once",
+        }
+    }
+}
+
+#[cfg(feature = "mutations")]
+mod active {
+    use super::Mutation;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// The broken rule of this process; 0 for none. Set before any database is opened.
+    static BROKEN: AtomicU8 = AtomicU8::new(0);
+
+    /// Whether the rule is broken.
+    #[inline]
+    pub fn is(rule: Mutation) -> bool {
+        BROKEN.load(Ordering::Relaxed) == rule as u8
+    }
+
+    /// Breaks a rule, or none, in the whole process.
+    pub fn set(rule: Option<Mutation>) {
+        BROKEN.store(rule.map_or(0, |rule| rule as u8), Ordering::Relaxed);
+    }
+}
+
+#[cfg(feature = "mutations")]
+pub use active::{is, set};
+
+/// Whether the rule is broken: never in this build.
+#[cfg(not(feature = "mutations"))]
+#[inline(always)]
+pub const fn is(_rule: Mutation) -> bool {
+    false
+}

@@ -1,0 +1,354 @@
+//! One history: a database that lives several times, and what is checked between its lives.
+
+use crate::history::{History, Ran, Verdict};
+use crate::isolation::workload::{self, Load};
+use crate::life::{Counters, Runner, Work};
+use crate::plan::{Combination, Plan};
+use crate::{database, stepped};
+use fastrand::Rng;
+use hyades::{Database, ProcedureId, Record, Replay};
+use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What came out of a history.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Ends of lives, and ends of attempts to open.
+    pub crashes: u64,
+    /// Transactions that were answered.
+    pub acknowledged: u64,
+    /// What was injected, and how often.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What is wrong.
+    pub verdict: Verdict,
+    /// Openings that were refused though nothing was damaged.
+    pub refused_wrongly: Vec<String>,
+    /// The disk as it was before the opening that showed the failure, or before the last.
+    pub image: Option<SimulatedDisk>,
+    /// The life that came before, for people.
+    pub story: String,
+}
+
+impl Outcome {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.verdict.is_sound() && self.refused_wrongly.is_empty()
+    }
+
+    /// Everything that is wrong.
+    pub fn sentences(&self) -> Vec<String> {
+        let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
+        self.verdict.sentences().chain(refused).collect()
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All is answered, and the database is closed.
+    Close,
+    /// All is durable, then the power goes.
+    Quiet,
+    /// The power goes.
+    PowerCut,
+    /// The process dies.
+    Kill,
+    /// The process dies at some change of the disk.
+    Stop,
+    /// A sync fails; the database is opened again.
+    SyncFails,
+    /// A write fails.
+    WriteFails,
+    /// The disk is full.
+    Full,
+}
+
+const ENDINGS: [(Ending, &str); 8] = [
+    (Ending::Close, "closed in good order"),
+    (Ending::Quiet, "power cut when all is durable"),
+    (Ending::PowerCut, "power cut at work"),
+    (Ending::Kill, "killed at work"),
+    (Ending::Stop, "killed at a write, sync or change of names"),
+    (Ending::SyncFails, "a sync fails"),
+    (Ending::WriteFails, "a write fails half-way"),
+    (Ending::Full, "disk full"),
+];
+
+pub(crate) struct Case {
+    pub(crate) plan: Plan,
+    pub(crate) rng: Rng,
+    pub(crate) disk: SimulatedDisk,
+    /// Log directories given so far.
+    pub(crate) dirs: usize,
+    pub(crate) history: History,
+    pub(crate) counters: Counters,
+    pub(crate) outcome: Outcome,
+}
+
+pub(crate) struct Opened {
+    pub(crate) db: Database,
+    pub(crate) device: SimulatedDevice,
+    pub(crate) procedure: ProcedureId,
+    pub(crate) combination: Combination,
+    /// A fault was armed while it was opened, and may have struck a thread that began there.
+    faulty: bool,
+}
+
+impl Opened {
+    pub(crate) fn work<'d>(&'d self, plan: &Plan, counters: &'d Counters) -> Work<'d> {
+        Work {
+            db: &self.db,
+            procedure: self.procedure,
+            tables: plan.tables,
+            counters,
+            data_only: self.combination.record == Record::Data,
+            transactions: plan.transactions,
+        }
+    }
+}
+
+/// Runs a history.
+pub fn run(plan: &Plan) -> Outcome {
+    if plan.isolation {
+        return run_for_isolation(plan);
+    }
+    if plan.stepped {
+        stepped::begin(plan.seed);
+    }
+    let outcome = run_lives(plan);
+    stepped::end();
+    outcome
+}
+
+fn run_for_isolation(plan: &Plan) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.faults.insert("clients' histories checked for strict serializability", 1);
+    outcome.crashes = plan.lives as u64 - 1;
+    match workload::run_and_check(&Load::of(plan)) {
+        Ok(answered) => outcome.acknowledged = answered,
+        Err(anomaly) => {
+            outcome.story.clone_from(&anomaly);
+            outcome.verdict.diverged.push(anomaly);
+        }
+    }
+    outcome
+}
+
+fn run_lives(plan: &Plan) -> Outcome {
+    let mut case = Case {
+        plan: plan.clone(),
+        rng: Rng::with_seed(plan.seed ^ 0x5EED),
+        disk: SimulatedDisk::new(),
+        dirs: 1,
+        history: History::default(),
+        counters: Counters::default(),
+        outcome: Outcome::default(),
+    };
+    for life in 0..plan.lives {
+        let Some(opened) = case.open(life) else { break };
+        if !case.outcome.is_sound() {
+            break;
+        }
+        case.live(opened);
+    }
+    // What the last life left is looked at as well.
+    if case.outcome.is_sound() {
+        let story = case.story();
+        let image = case.disk.fork();
+        drop(case.open(plan.lives));
+        case.outcome.image.get_or_insert(image);
+        if case.outcome.story.is_empty() {
+            case.outcome.story = story;
+        }
+    }
+    case.outcome
+}
+
+impl Case {
+    pub(crate) fn note(&mut self, fault: &'static str) {
+        *self.outcome.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Opens the database, through crashes and faults of the opening itself, and judges what it holds.
+    fn open(&mut self, life: usize) -> Option<Opened> {
+        let varies = self.plan.varies && life > 0;
+        let combination =
+            if varies { Combination::random(&mut self.rng) } else { self.plan.combination };
+        if self.rng.u32(0..4) == 0 {
+            self.dirs = self.dirs.max(self.rng.usize(1..4));
+        }
+        for attempt in 0.. {
+            let image = self.disk.fork();
+            let device = self.disk.process(self.rng.u64(..));
+            if self.plan.lying_sync {
+                device.arm(SimulatedFault::LyingSync);
+            }
+            let faulty = attempt < 4 && self.rng.u32(0..3) == 0;
+            if faulty {
+                self.arm_for_opening(&device);
+            }
+            if self.rng.u32(0..4) == 0 {
+                self.note("short and interrupted transfers");
+                device.arm(SimulatedFault::Short);
+            }
+            let settings = self.rng.u64(..);
+            let (builder, procedure) =
+                database::builder(&self.plan, combination, &device, self.dirs, settings);
+            let (threads, replay) = self.way_to_replay();
+            match builder.replay(replay).recovery_threads(threads).open("/db") {
+                Ok(db) => {
+                    device.disarm();
+                    if self.plan.lying_sync {
+                        device.arm(SimulatedFault::LyingSync);
+                    }
+                    let opened = Opened { db, device, procedure, combination, faulty };
+                    self.examine(&opened, image);
+                    return Some(opened);
+                }
+                Err(error) if !faulty => {
+                    self.fail(image, |outcome| {
+                        outcome.refused_wrongly.push(format!("opening {combination:?}: {error}"));
+                    });
+                    return None;
+                }
+                Err(_) => {
+                    self.outcome.crashes += 1;
+                    self.crash();
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn way_to_replay(&mut self) -> (usize, Replay) {
+        if self.plan.stepped {
+            return (1, [Replay::Wavefront, Replay::Serial][self.rng.usize(0..2)]);
+        }
+        let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][self.rng.usize(0..3)];
+        (self.rng.usize(1..4), replay)
+    }
+
+    fn arm_for_opening(&mut self, device: &SimulatedDevice) {
+        let (fault, name) = match self.rng.u32(0..8) {
+            0..=3 => (SimulatedFault::Stop(self.rng.u64(0..50)), "killed while opening"),
+            4 => (SimulatedFault::Read(self.rng.u64(0..30)), "a read fails while opening"),
+            5 => (SimulatedFault::Write(self.rng.u64(0..12)), "a write fails while opening"),
+            6 => (SimulatedFault::Full(self.rng.u64(0..400_000)), "disk full while opening"),
+            _ => {
+                let (after, for_ever) = (self.rng.u64(0..12), self.rng.bool());
+                (SimulatedFault::Sync { after, for_ever }, "a sync fails while opening")
+            }
+        };
+        self.note(name);
+        device.arm(fault);
+    }
+
+    /// The process is gone; perhaps the power goes with it.
+    fn crash(&mut self) {
+        if self.rng.bool() {
+            self.disk.power_cut(self.rng.u64(..));
+        } else {
+            self.note("killed: the page cache stays");
+            self.disk.kill();
+        }
+    }
+
+    /// Lets the database work until its life ends.
+    fn live(&mut self, opened: Opened) {
+        let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
+        self.note(name);
+        let device = opened.device.clone();
+        match ending {
+            Ending::Stop => device.arm(SimulatedFault::Stop(self.rng.u64(0..60))),
+            Ending::WriteFails => device.arm(SimulatedFault::Write(self.rng.u64(0..30))),
+            Ending::Full => device.arm(SimulatedFault::Full(self.rng.u64(0..200_000))),
+            Ending::SyncFails => {
+                let (after, for_ever) = (self.rng.u64(0..30), self.rng.bool());
+                device.arm(SimulatedFault::Sync { after, for_ever });
+            }
+            _ => {}
+        }
+        if !self.plan.stepped && self.rng.u32(0..3) == 0 {
+            self.slow_a_stream(&device, ending);
+        }
+        let sound = if self.plan.stepped {
+            stepped::work(self, &opened, ending)
+        } else {
+            self.work(&opened, ending)
+        };
+        let Opened { db, faulty, .. } = opened;
+        if ending == Ending::Close && sound {
+            match db.close() {
+                Ok(()) => self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true),
+                Err(_) if faulty => {}
+                Err(error) => {
+                    let image = self.disk.fork();
+                    self.fail(image, |outcome| {
+                        outcome.refused_wrongly.push(format!("closing: {error}"));
+                    });
+                }
+            }
+            if self.rng.bool() {
+                self.disk.power_cut(self.rng.u64(..));
+            }
+        } else if matches!(ending, Ending::PowerCut | Ending::Quiet) {
+            drop(db);
+            self.disk.power_cut(self.rng.u64(..));
+        } else {
+            drop(db);
+            self.crash();
+        }
+        self.outcome.crashes += 1;
+        let acknowledged = self.history.life.iter().filter(|ran| ran.acknowledged).count();
+        self.outcome.acknowledged += acknowledged as u64;
+    }
+
+    fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
+        let dir = format!("stream-{:04}", self.rng.u32(0..4));
+        let stopped = !matches!(ending, Ending::Close | Ending::Quiet) && self.rng.bool();
+        let pace = (!stopped).then(|| Duration::from_micros(self.rng.u64(100..3000)));
+        self.note(if stopped { "a stream stopped" } else { "a stream far slower" });
+        device.slow(&dir, pace);
+    }
+
+    /// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
+    /// failed.
+    fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
+        let work = opened.work(&self.plan, &self.counters);
+        let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
+        let time = Duration::from_micros(self.rng.u64(200..12_000));
+        let power_seed = self.rng.u64(..);
+        let disk = &self.disk;
+        let ran: Vec<Ran> = std::thread::scope(|scope| {
+            let start = |seed| {
+                let work = &work;
+                scope.spawn(move || Runner::new(work, seed).map(Runner::run).unwrap_or_default())
+            };
+            let threads: Vec<_> = seeds.into_iter().map(start).collect();
+            let began = std::time::Instant::now();
+            while !matches!(ending, Ending::Close | Ending::Quiet)
+                && began.elapsed() < time
+                && !threads.iter().all(|t| t.is_finished())
+            {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            match ending {
+                Ending::Close | Ending::Quiet => {}
+                Ending::PowerCut => disk.power_cut(power_seed),
+                _ => disk.kill(),
+            }
+            let ended = threads.into_iter().map(|t| t.join());
+            ended.flat_map(|t| t.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        self.history.life = ran;
+        if ending == Ending::Quiet {
+            if opened.db.log().is_some_and(|log| log.flush().is_err()) {
+                return false;
+            }
+            // All of it is durable: all of it must be there.
+            self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true);
+        }
+        true
+    }
+}

@@ -1,0 +1,186 @@
+//! What is looked at after each crash, and how else the same disk might have been recovered.
+
+use crate::case::{Case, Opened, Outcome};
+use crate::history::Ran;
+use crate::{database, schema};
+use hyades::{Database, Error, Replay};
+use hyades_platform::device::{Rot, SimulatedDisk, SimulatedFault};
+
+impl Case {
+    pub(crate) fn fail(&mut self, image: SimulatedDisk, what: impl FnOnce(&mut Outcome)) {
+        what(&mut self.outcome);
+        self.outcome.image.get_or_insert(image);
+        if self.outcome.story.is_empty() {
+            self.outcome.story = self.story();
+        }
+    }
+
+    pub(crate) fn story(&self) -> String {
+        let mut all: Vec<&Ran> = self.history.life.iter().collect();
+        all.sort_by_key(|ran| ran.began);
+        let lines = all.iter().map(|ran| {
+            let answered = if ran.acknowledged { "acknowledged" } else { "open" };
+            format!(
+                "{} [{}, {}] {answered}, {}\n  saw {:?}\n  left {:?}\n",
+                ran.id, ran.began, ran.returned, ran.how, ran.trace.reads, ran.trace.writes
+            )
+        });
+        let lines: String = lines.collect();
+        format!("before this life: {:#?}\nin this life:\n{lines}", self.history.base)
+    }
+
+    /// Judges what was recovered, compares other ways to recover it, and goes on from it.
+    pub(crate) fn examine(&mut self, opened: &Opened, image: SimulatedDisk) {
+        let state = match schema::dump(&opened.db, self.plan.tables, self.counters.programs()) {
+            Ok(state) => state,
+            Err(complaint) => {
+                self.fail(image, |outcome| outcome.verdict.diverged.push(complaint));
+                return;
+            }
+        };
+        let verdict = self.history.judge(&state);
+        if !verdict.is_sound() {
+            self.fail(image, |outcome| outcome.verdict = verdict);
+            return;
+        }
+        let digest = opened.db.digest();
+        if self.rng.u32(0..3) == 0 {
+            let ways = [(1, Replay::Serial), (2, Replay::Wavefront), (3, Replay::Pools)];
+            // One thread alone is what can be repeated.
+            let ways = if self.plan.stepped { &ways[..1] } else { &ways[..] };
+            for &(threads, replay) in ways {
+                self.recover_otherwise(opened, &image, threads, replay, digest);
+            }
+        }
+        if self.rng.u32(0..3) == 0 {
+            for _ in 0..3 {
+                self.rot(opened, &image);
+            }
+        }
+        if self.rng.u32(0..16) == 0 {
+            self.crash_at_each_step(opened, &image);
+        }
+        self.history.advance(state, &verdict);
+    }
+
+    /// Recovers a copy of the disk.
+    fn recover_copy(
+        &mut self,
+        opened: &Opened,
+        copy: &SimulatedDisk,
+        threads: usize,
+        replay: Replay,
+    ) -> Result<Database, Error> {
+        let device = copy.process(self.rng.u64(..));
+        let settings = self.rng.u64(..);
+        let (builder, _) =
+            database::builder(&self.plan, opened.combination, &device, self.dirs, settings);
+        builder.recovery_threads(threads).replay(replay).open("/db")
+    }
+
+    fn recover_otherwise(
+        &mut self,
+        opened: &Opened,
+        image: &SimulatedDisk,
+        threads: usize,
+        replay: Replay,
+        digest: u64,
+    ) {
+        self.note("recovered again, another way");
+        let copy = image.fork();
+        let what = format!("recovered by {threads} threads, {replay:?}");
+        match self.recover_copy(opened, &copy, threads, replay) {
+            Ok(db) if db.digest() == digest => {}
+            Ok(db) => {
+                let other = db.digest();
+                self.fail(image.fork(), |outcome| {
+                    let sentence = format!("{what}, the digest is {other:x}, not {digest:x}");
+                    outcome.verdict.diverged.push(sentence);
+                });
+            }
+            Err(error) => self.fail(image.fork(), |outcome| {
+                outcome.refused_wrongly.push(format!("{what}: {error}"));
+            }),
+        }
+    }
+
+    /// Opens copies of the disk that stop at the first change, at the second, and so on; what is
+    /// recovered after each of these has to be sound.
+    fn crash_at_each_step(&mut self, opened: &Opened, image: &SimulatedDisk) {
+        for step in 0.. {
+            let copy = image.fork();
+            let device = copy.process(self.rng.u64(..));
+            device.arm(SimulatedFault::Stop(step));
+            let settings = self.rng.u64(..);
+            let combination = opened.combination;
+            let (builder, _) =
+                database::builder(&self.plan, combination, &device, self.dirs, settings);
+            let died = builder.recovery_threads(1).open("/db").is_err();
+            if !died && device.is_alive() {
+                break;
+            }
+            self.note("stopped at each step of opening");
+            self.outcome.crashes += 1;
+            if self.rng.bool() {
+                copy.power_cut(self.rng.u64(..));
+            }
+            let before = copy.fork();
+            let what = format!("opened after an opening that stopped at step {step}");
+            let (threads, replay) = self.way_to_replay();
+            match self.recover_copy(opened, &copy, threads, replay) {
+                Ok(db) => {
+                    let state = schema::dump(&db, self.plan.tables, self.counters.programs());
+                    let wrong = match state {
+                        Ok(state) => self.history.judge(&state).sentences().collect(),
+                        Err(complaint) => vec![complaint],
+                    };
+                    for sentence in wrong {
+                        self.fail(before.fork(), |outcome| {
+                            outcome.verdict.diverged.push(format!("{what}: {sentence}"));
+                        });
+                    }
+                }
+                Err(error) => self.fail(before, |outcome| {
+                    outcome.refused_wrongly.push(format!("{what}: {error}"));
+                }),
+            }
+            if !self.outcome.is_sound() {
+                break;
+            }
+        }
+    }
+
+    /// Flips bits of a copy: it is refused, or it is sound; only what nothing durable vouches for may be
+    /// missing.
+    fn rot(&mut self, opened: &Opened, image: &SimulatedDisk) {
+        let copy = image.fork();
+        // Page cache and medium are one after the machine was off.
+        let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
+        self.note("bit rot");
+        let damaged = copy.fork();
+        let (threads, replay) = self.way_to_replay();
+        let Ok(db) = self.recover_copy(opened, &copy, threads, replay) else {
+            self.note("bit rot refused");
+            return;
+        };
+        let what = format!("a flipped bit in byte {offset} of {} was accepted", path.display());
+        let mut wrong: Vec<String> = Vec::new();
+        match schema::dump(&db, self.plan.tables, self.counters.programs()) {
+            Err(complaint) => wrong.push(complaint),
+            Ok(state) => {
+                let verdict = self.history.judge(&state);
+                let lost = if in_last_write { &[][..] } else { &verdict.lost[..] };
+                wrong.extend(lost.iter().cloned());
+                for all in [verdict.partial, verdict.resurrected, verdict.diverged] {
+                    wrong.extend(all);
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            self.fail(damaged, |outcome| {
+                let all = wrong.into_iter().map(|w| format!("{what}: {w}"));
+                outcome.verdict.diverged.extend(all);
+            });
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What ran, what was seen, what was answered; and the judgement over what came back.
+//!
+//! Every row names the program that wrote it, so a recovered state names its transactions. Who came
+//! before whom on a row is known from what they saw there and from real time: one that had returned
+//! before another began came first. Where neither says, nothing is concluded.
+
+use crate::program::{Saw, Trace, Wrote};
+use crate::schema::{At, Content, State};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// A transaction that returned.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The program's number.
+    pub id: u64,
+    /// Moments on the history's own clock: before it began, after it returned.
+    pub began: u64,
+    /// See `began`.
+    pub returned: u64,
+    /// What it saw and did. One that gave up or only read has no writes.
+    pub trace: Trace,
+    /// Whether it was answered.
+    pub acknowledged: bool,
+    /// For people: how it ran and ended.
+    pub how: String,
+}
+
+/// What is known at the beginning of a life, and what ran in it.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The state that the life began with.
+    pub base: State,
+    /// Programs that a crash took: they may never come back.
+    pub dead: HashSet<u64>,
+    /// What ran since.
+    pub life: Vec<Ran>,
+}
+
+/// What a crash did to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    There,
+    Gone,
+}
+
+/// What is wrong with a recovered state, in sentences.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// What was acknowledged and is not there.
+    pub lost: Vec<String>,
+    /// What is half there.
+    pub partial: Vec<String>,
+    /// What was dead and is back.
+    pub resurrected: Vec<String>,
+    /// What no replay of a closed set of the history gives.
+    pub diverged: Vec<String>,
+    fates: HashMap<u64, Fate>,
+}
+
+impl Verdict {
+    /// Whether all is well.
+    pub fn is_sound(&self) -> bool {
+        self.sentences().next().is_none()
+    }
+
+    /// Everything that is wrong.
+    pub fn sentences(&self) -> impl Iterator<Item = String> + '_ {
+        let kinds = [
+            ("lost", &self.lost),
+            ("partial", &self.partial),
+            ("resurrected", &self.resurrected),
+            ("diverged", &self.diverged),
+        ];
+        kinds.into_iter().flat_map(|(kind, all)| all.iter().map(move |s| format!("{kind}: {s}")))
+    }
+}
+
+/// The writers of one row, and who is known to come before whom.
+struct Chain<'h> {
+    writers: Vec<(&'h Ran, &'h Wrote)>,
+    /// By writer, the set of those that come after it, as bits.
+    after: Vec<Vec<u64>>,
+}
+
+impl<'h> Chain<'h> {
+    fn new(writers: Vec<(&'h Ran, &'h Wrote)>) -> Self {
+        let n = writers.len();
+        let mut after = vec![vec![0u64; n.div_ceil(64)]; n];
+        for (a, (first, _)) in writers.iter().enumerate() {
+            for (b, (second, wrote)) in writers.iter().enumerate() {
+                if a != b
+                    && (first.returned < second.began || wrote.before == Saw::Version(first.id))
+                {
+                    after[a][b / 64] |= 1 << (b % 64);
+                }
+            }
+        }
+        // The closure.
+        for via in 0..n {
+            let reached = after[via].clone();
+            for row in &mut after {
+                if row[via / 64] >> (via % 64) & 1 == 1 {
+                    row.iter_mut().zip(&reached).for_each(|(to, from)| *to |= from);
+                }
+            }
+        }
+        Chain { writers, after }
+    }
+
+    fn precedes(&self, a: usize, b: usize) -> bool {
+        self.after[a][b / 64] >> (b % 64) & 1 == 1
+    }
+
+    fn deleters(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.writers.len()).filter(|&at| self.writers[at].1.after.is_none())
+    }
+}
+
+struct Judge<'h> {
+    history: &'h History,
+    chains: BTreeMap<At, Chain<'h>>,
+    verdict: Verdict,
+    /// Why a transaction is believed to be there, or gone.
+    there: HashMap<u64, String>,
+    gone: HashMap<u64, String>,
+}
+
+impl History {
+    /// Judges a recovered state.
+    pub fn judge(&self, state: &State) -> Verdict {
+        let mut writers: BTreeMap<At, Vec<(&Ran, &Wrote)>> = BTreeMap::new();
+        for ran in &self.life {
+            for (at, wrote) in &ran.trace.writes {
+                writers.entry(*at).or_default().push((ran, wrote));
+            }
+        }
+        let chains = writers.into_iter().map(|(at, w)| (at, Chain::new(w))).collect();
+        let mut judge = Judge {
+            history: self,
+            chains,
+            verdict: Verdict::default(),
+            there: HashMap::new(),
+            gone: HashMap::new(),
+        };
+        judge.judge_rows(state);
+        judge.judge_absences(state);
+        judge.judge_transactions();
+        let mut verdict = judge.verdict;
+        let fates = |ids: HashMap<u64, String>, fate| ids.into_keys().map(move |id| (id, fate));
+        verdict.fates =
+            fates(judge.gone, Fate::Gone).chain(fates(judge.there, Fate::There)).collect();
+        verdict
+    }
+
+    /// Goes on from a recovered state: what is not there is dead.
+    pub fn advance(&mut self, state: State, verdict: &Verdict) {
+        let gone = verdict.fates.iter().filter(|(_, fate)| **fate == Fate::Gone);
+        self.dead.extend(gone.map(|(id, _)| *id));
+        self.base = state;
+        self.life.clear();
+    }
+}
+
+impl Judge<'_> {
+    fn is_there(&mut self, id: u64, why: impl FnOnce() -> String) {
+        self.there.entry(id).or_insert_with(why);
+    }
+
+    fn is_gone(&mut self, id: u64, why: impl FnOnce() -> String) {
+        self.gone.entry(id).or_insert_with(why);
+    }
+
+    /// What the rows that are there say.
+    fn judge_rows(&mut self, state: &State) {
+        let chains = std::mem::take(&mut self.chains);
+        let base = &self.history.base;
+        let places: BTreeSet<At> =
+            state.keys().chain(base.keys()).chain(chains.keys()).copied().collect();
+        let nobody = Chain::new(Vec::new());
+        for at in places {
+            let chain = chains.get(&at).unwrap_or(&nobody);
+            match state.get(&at) {
+                Some(row) => self.judge_row(at, row, chain),
+                None => self.judge_missing_row(at, chain),
+            }
+        }
+        self.chains = chains;
+    }
+
+    fn judge_row(&mut self, at: At, row: &Content, chain: &Chain<'_>) {
+        let Some(last) = chain.writers.iter().position(|(ran, _)| ran.id == row.version) else {
+            return self.judge_old_row(at, row, chain);
+        };
+        if chain.writers[last].1.after != Some(*row) {
+            let left = chain.writers[last].1.after;
+            self.verdict.diverged.push(format!("row {at:?} is {row:?}, its writer left {left:?}"));
+        }
+        let id = row.version;
+        self.is_there(id, || format!("row {at:?} is its"));
+        for (other, (ran, _)) in chain.writers.iter().enumerate() {
+            if chain.precedes(other, last) {
+                self.is_there(ran.id, || format!("row {at:?} went on from it to {id}"));
+            } else if chain.precedes(last, other) {
+                self.is_gone(ran.id, || format!("row {at:?} is still that of {id}"));
+            }
+        }
+    }
+
+    fn judge_old_row(&mut self, at: At, row: &Content, chain: &Chain<'_>) {
+        if self.history.base.get(&at) == Some(row) {
+            for (ran, _) in &chain.writers {
+                self.is_gone(ran.id, || format!("row {at:?} is as before this life"));
+            }
+        } else if self.history.dead.contains(&row.version) {
+            self.verdict
+                .resurrected
+                .push(format!("row {at:?} is of {}, which is dead", row.version));
+        } else {
+            let before = self.history.base.get(&at);
+            self.verdict.diverged.push(format!(
+                "row {at:?} is {row:?}, which nobody left there in this life; before it: {before:?}"
+            ));
+        }
+    }
+
+    fn judge_missing_row(&mut self, at: At, chain: &Chain<'_>) {
+        if self.history.base.contains_key(&at) && chain.deleters().next().is_none() {
+            self.verdict.lost.push(format!("row {at:?} was there and nobody deleted it"));
+        }
+        for (writer, (ran, wrote)) in chain.writers.iter().enumerate() {
+            let may_be_deleted =
+                || chain.deleters().any(|d| d != writer && !chain.precedes(d, writer));
+            if wrote.after.is_some() && !may_be_deleted() {
+                self.is_gone(ran.id, || format!("row {at:?} is not there"));
+            }
+        }
+    }
+
+    /// What the rows that are not there say, once it is known who is there.
+    fn judge_absences(&mut self, state: &State) {
+        for (at, chain) in self.chains.iter().filter(|(at, _)| !state.contains_key(at)) {
+            let there = |&w: &usize| self.there.contains_key(&chain.writers[w].0.id);
+            let all: Vec<usize> = (0..chain.writers.len()).filter(there).collect();
+            let last = |&w: &&usize| !all.iter().any(|&other| chain.precedes(*w, other));
+            let mut lasts = all.iter().filter(last).peekable();
+            let deleter = |w: &usize| chain.writers[*w].1.after.is_none();
+            let unsure = || {
+                let sure = |d: usize| self.gone.contains_key(&chain.writers[d].0.id);
+                chain.deleters().any(|d| !sure(d) && !all.contains(&d))
+            };
+            let there_before = self.history.base.contains_key(at);
+            let sound = match lasts.peek() {
+                None => !there_before,
+                Some(_) => lasts.any(deleter),
+            };
+            if !sound && !unsure() {
+                let ids: Vec<u64> = all.iter().map(|&w| chain.writers[w].0.id).collect();
+                self.verdict.diverged.push(format!(
+                    "row {at:?} is not there, though of its writers {ids:?} none that is there \
+                     deleted it"
+                ));
+            }
+        }
+    }
+
+    fn judge_transactions(&mut self) {
+        for ran in &self.history.life {
+            let (there, gone) = (self.there.get(&ran.id), self.gone.get(&ran.id));
+            let who = || format!("{} ({})", ran.id, ran.how);
+            if let (Some(there), Some(gone)) = (there, gone) {
+                self.verdict.partial.push(format!("{}: {there}, but {gone}", who()));
+                continue;
+            }
+            if let (true, Some(gone)) = (ran.acknowledged, gone) {
+                self.verdict.lost.push(format!("{} was acknowledged, but {gone}", who()));
+            }
+            if there.is_none() && !ran.acknowledged {
+                continue;
+            }
+            let Some(fault) = self.missing_read(ran) else { continue };
+            if ran.trace.writes.is_empty() {
+                self.verdict.lost.push(format!("what the acknowledged {} saw: {fault}", who()));
+            } else if there.is_some() {
+                self.verdict.diverged.push(format!("{} is there without {fault}", who()));
+            }
+        }
+    }
+
+    /// What a transaction saw and that is not there.
+    fn missing_read(&self, ran: &Ran) -> Option<String> {
+        for (at, saw) in &ran.trace.reads {
+            match saw {
+                Saw::Version(writer) => {
+                    if let Some(why) = self.gone.get(writer) {
+                        return Some(format!("row {at:?} as {writer} left it: {why}"));
+                    }
+                }
+                Saw::Absent => {
+                    if let Some(what) = self.missing_deletion(ran, *at) {
+                        return Some(what);
+                    }
+                }
+                Saw::Present => {}
+            }
+        }
+        None
+    }
+
+    /// Whoever saw no row needs a deletion, if there was a row before.
+    fn missing_deletion(&self, reader: &Ran, at: At) -> Option<String> {
+        let chain = self.chains.get(&at)?;
+        // The row was there before the life, or somebody had put it there for certain.
+        let earlier = chain.writers.iter().position(|(w, wrote)| {
+            wrote.after.is_some() && w.returned < reader.began && w.id != reader.id
+        });
+        if earlier.is_none() && !self.history.base.contains_key(&at) {
+            return None;
+        }
+        let may_be = chain.deleters().any(|d| {
+            let deleter = chain.writers[d].0;
+            deleter.id != reader.id
+                && !self.gone.contains_key(&deleter.id)
+                && deleter.began < reader.returned
+                && earlier.is_none_or(|writer| !chain.precedes(d, writer))
+        });
+        (!may_be).then(|| format!("the deletion of row {at:?}"))
+    }
+}

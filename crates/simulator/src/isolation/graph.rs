@@ -1,0 +1,487 @@
+//! The graph of dependencies, and cycles in it.
+
+use super::{End, Observed, Op, Place};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::Write;
+
+/// Why one transaction comes before another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// It wrote what the other replaced.
+    WriteWrite(Place, u64),
+    /// It wrote what the other read.
+    WriteRead(Place, u64),
+    /// It read what the other replaced; `None` for a place that had no value.
+    ReadWrite(Place, Option<u64>),
+    /// It was answered before the other was asked for.
+    RealTime,
+}
+
+/// What is wrong with a history, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anomaly {
+    /// Its name in the literature, or a short one.
+    pub name: &'static str,
+    /// Who, what and why, in lines.
+    pub trace: String,
+}
+
+impl Anomaly {
+    fn new(name: &'static str, trace: String) -> Box<Self> {
+        Box::new(Anomaly { name, trace })
+    }
+}
+
+type Verdict<T> = Result<T, Box<Anomaly>>;
+
+/// What a transaction read of a place before it wrote there, and what it left there.
+#[derive(Default)]
+struct Touched {
+    read: Vec<Option<u64>>,
+    /// Lists as others left them.
+    lists: Vec<Vec<u64>>,
+    wrote: Vec<u64>,
+    /// What a register's first write replaced.
+    over: Option<Option<u64>>,
+}
+
+struct Graph<'h> {
+    history: &'h [Observed],
+    touched: Vec<BTreeMap<Place, Touched>>,
+    /// Who wrote a value.
+    writers: HashMap<(Place, u64), usize>,
+    /// The values of a place in order, as the history tells it.
+    orders: BTreeMap<Place, Vec<u64>>,
+    /// Transactions that took place for all that is known: not aborted, and answered or seen.
+    happened: Vec<bool>,
+    edges: Vec<Vec<(usize, Why)>>,
+}
+
+/// Whether a serial order explains the history; with `strict` one that agrees with real time.
+///
+/// It decides for histories that end with a read of all that was written. For others it may fail to
+/// notice something; what it reports is always wrong.
+///
+/// # Errors
+/// The first anomaly found, a shortest cycle if it is one.
+pub fn check(history: &[Observed], strict: bool) -> Verdict<()> {
+    let mut graph = Graph {
+        history,
+        touched: history.iter().map(|_| BTreeMap::new()).collect(),
+        writers: HashMap::new(),
+        orders: BTreeMap::new(),
+        happened: vec![false; history.len()],
+        edges: vec![Vec::new(); history.len()],
+    };
+    graph.index_writers();
+    let read: Vec<Verdict<()>> = (0..history.len()).map(|at| graph.read_transaction(at)).collect();
+    graph.find_what_happened()?;
+    for (at, own) in read.into_iter().enumerate() {
+        // What never took place may have seen anything.
+        if graph.happened[at] {
+            own?;
+        }
+    }
+    graph.order_lists()?;
+    graph.order_registers()?;
+    graph.link();
+    if strict {
+        graph.link_real_time();
+    }
+    match graph.cycle() {
+        None => Ok(()),
+        Some(cycle) => Err(graph.explain(&cycle)),
+    }
+}
+
+impl Graph<'_> {
+    fn name(&self, at: usize) -> String {
+        let observed = &self.history[at];
+        format!("T{at} (asked at {}, {:?}) {:?}", observed.invoked, observed.end, observed.ops)
+    }
+
+    fn index_writers(&mut self) {
+        for (at, observed) in self.history.iter().enumerate() {
+            for op in &observed.ops {
+                let wrote = match op {
+                    Op::Append { key, value } => (Place::List(*key), *value),
+                    Op::Write { key, value, .. } => (Place::Register(*key), *value),
+                    _ => continue,
+                };
+                self.writers.insert(wrote, at);
+            }
+        }
+    }
+
+    /// Splits what a transaction did into what others have to do with and what is its own; its own
+    /// must be consistent.
+    fn read_transaction(&mut self, at: usize) -> Verdict<()> {
+        let mut touched: BTreeMap<Place, Touched> = BTreeMap::new();
+        for op in &self.history[at].ops {
+            match op {
+                Op::Append { key, value } => {
+                    touched.entry(Place::List(*key)).or_default().wrote.push(*value);
+                }
+                Op::Write { key, value, over } => {
+                    let of = touched.entry(Place::Register(*key)).or_default();
+                    self.saw_register(at, of, *over)?;
+                    if of.wrote.is_empty() {
+                        of.over = Some(*over);
+                    }
+                    of.wrote.push(*value);
+                }
+                Op::List { key, saw } => {
+                    let of = touched.entry(Place::List(*key)).or_default();
+                    let Some(others) = saw.strip_suffix(&of.wrote[..]) else {
+                        return Err(self.internal(at));
+                    };
+                    of.read.push(others.last().copied());
+                    of.lists.push(others.to_vec());
+                }
+                Op::Scan { from, to, saw } => {
+                    let saw: BTreeMap<u64, u64> = saw.iter().copied().collect();
+                    for key in *from..=*to {
+                        let of = touched.entry(Place::Register(key)).or_default();
+                        self.saw_register(at, of, saw.get(&key).copied())?;
+                    }
+                }
+            }
+        }
+        self.touched[at] = touched;
+        Ok(())
+    }
+
+    fn internal(&self, at: usize) -> Box<Anomaly> {
+        Anomaly::new("own writes not read", self.name(at))
+    }
+
+    fn saw_register(&self, at: usize, of: &mut Touched, saw: Option<u64>) -> Verdict<()> {
+        match of.wrote.last() {
+            Some(own) if saw != Some(*own) => Err(self.internal(at)),
+            Some(_) => Ok(()),
+            None => {
+                of.read.push(saw);
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds who took place: all that were answered, and whose values those saw.
+    fn find_what_happened(&mut self) -> Verdict<()> {
+        let mut open: Vec<usize> = Vec::new();
+        for (at, observed) in self.history.iter().enumerate() {
+            if observed.end != End::Unknown {
+                self.happened[at] = true;
+                open.push(at);
+            }
+        }
+        while let Some(at) = open.pop() {
+            for (place, value) in self.saw(at) {
+                let Some(&writer) = self.writers.get(&(place, value)) else {
+                    let trace =
+                        format!("{place} had {value}, which nobody wrote: {}", self.name(at));
+                    return Err(Anomaly::new("a value from nowhere", trace));
+                };
+                if matches!(self.history[writer].end, End::Aborted(_)) && writer != at {
+                    let trace = format!(
+                        "{value} of {place} was seen by {}\nand taken back by {}",
+                        self.name(at),
+                        self.name(writer)
+                    );
+                    return Err(Anomaly::new("G1a, aborted read", trace));
+                }
+                if !std::mem::replace(&mut self.happened[writer], true) {
+                    open.push(writer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every value of others that a transaction saw.
+    fn saw(&self, at: usize) -> Vec<(Place, u64)> {
+        let mut all = Vec::new();
+        for op in &self.history[at].ops {
+            match op {
+                Op::List { key, saw } => all.extend(saw.iter().map(|v| (Place::List(*key), *v))),
+                Op::Write { key, over, .. } => all.extend(over.map(|v| (Place::Register(*key), v))),
+                Op::Scan { saw, .. } => {
+                    all.extend(saw.iter().map(|(k, v)| (Place::Register(*k), *v)));
+                }
+                Op::Append { .. } => {}
+            }
+        }
+        all
+    }
+
+    fn lasting(&self, at: usize) -> bool {
+        self.happened[at] && !matches!(self.history[at].end, End::Aborted(_))
+    }
+
+    /// Each list that was seen begins another one, or is begun by it. A transaction's values stand
+    /// side by side in it.
+    fn order_lists(&mut self) -> Verdict<()> {
+        let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
+        for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
+            let all =
+                self.touched[at].iter().flat_map(|(p, of)| of.lists.iter().map(move |l| (p, l)));
+            for (place, list) in all {
+                let order = orders.entry(*place).or_default();
+                let n = list.len().min(order.len());
+                if list[..n] != order[..n] {
+                    let who = self.name(at);
+                    let trace = format!("{place} was seen as {order:?}, and as {list:?} by {who}");
+                    return Err(Anomaly::new("incompatible orders", trace));
+                }
+                if list.len() > order.len() {
+                    order.clone_from(list);
+                }
+            }
+        }
+        self.orders = orders;
+        for (place, order) in &self.orders {
+            for (n, value) in order.iter().enumerate() {
+                let Some(&writer) = self.writers.get(&(*place, *value)) else { continue };
+                let wrote = &self.touched[writer][place].wrote;
+                let before = wrote.iter().position(|v| v == value).unwrap_or(0);
+                let begins = n.checked_sub(before);
+                let whole = begins.and_then(|b| order.get(b..(b + wrote.len()).min(order.len())));
+                if whole.is_none_or(|whole| !wrote.starts_with(whole) || order[..n].contains(value))
+                {
+                    let trace =
+                        format!("{place} is {order:?}, not as left by {}", self.name(writer));
+                    return Err(Anomaly::new("torn list", trace));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers are ordered by what each write replaced: nothing may be replaced twice.
+    fn order_registers(&mut self) -> Verdict<()> {
+        let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
+        for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
+            for (place, of) in &self.touched[at] {
+                let Some(over) = of.over else { continue };
+                if let Some(other) = after.insert((*place, over), at) {
+                    let trace = format!(
+                        "{place} with {over:?} was replaced\nby {}\nand by {}",
+                        self.name(other),
+                        self.name(at)
+                    );
+                    return Err(Anomaly::new("lost update", trace));
+                }
+            }
+        }
+        let places: Vec<Place> = after.keys().map(|(place, _)| *place).collect();
+        for place in places {
+            let mut order = Vec::new();
+            let mut last = None;
+            while let Some(&next) = after.get(&(place, last)) {
+                order.extend(&self.touched[next][&place].wrote);
+                last = order.last().copied();
+                if order.len() > self.writers.len() {
+                    break;
+                }
+            }
+            self.orders.insert(place, order);
+        }
+        Ok(())
+    }
+
+    /// The edges that values give.
+    fn link(&mut self) {
+        // Who wrote what comes next after a value; where that is not known, several may.
+        let mut next: HashMap<(Place, Option<u64>), Vec<usize>> = HashMap::new();
+        for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
+            for (place, of) in &self.touched[at] {
+                let Some(first) = of.wrote.first() else { continue };
+                let order = self.orders.get(place);
+                let position = order.and_then(|order| order.iter().position(|v| v == first));
+                let before = match (of.over, position) {
+                    (Some(over), _) => over,
+                    (None, Some(position)) => {
+                        order.and_then(|o| position.checked_sub(1).and_then(|p| o.get(p))).copied()
+                    }
+                    // Nobody saw it: it comes after all that was seen.
+                    (None, None) => order.and_then(|order| order.last()).copied(),
+                };
+                next.entry((*place, before)).or_default().push(at);
+            }
+        }
+        for ((place, before), writers) in &next {
+            let Some(before) = before else { continue };
+            let Some(&writer) = self.writers.get(&(*place, *before)) else { continue };
+            for &other in writers.iter().filter(|&&other| other != writer) {
+                self.edges[writer].push((other, Why::WriteWrite(*place, *before)));
+            }
+        }
+        for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
+            for (place, of) in &self.touched[at] {
+                for read in &of.read {
+                    if let Some(value) = read {
+                        let writer = self.writers[&(*place, *value)];
+                        if writer != at {
+                            self.edges[writer].push((at, Why::WriteRead(*place, *value)));
+                        }
+                        // A value that its own writer has replaced was never there for others.
+                        let wrote = &self.touched[writer][place].wrote;
+                        if writer != at && wrote.last() != Some(value) {
+                            self.edges[at].push((writer, Why::ReadWrite(*place, *read)));
+                        }
+                    }
+                    for &other in next.get(&(*place, *read)).into_iter().flatten() {
+                        if other != at {
+                            self.edges[at].push((other, Why::ReadWrite(*place, *read)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The edges of real time, by way of nodes that stand for moments: each answer has one, moments
+    /// follow each other, and whoever is asked for later follows the last moment before.
+    fn link_real_time(&mut self) {
+        let told = |at: usize| match self.history[at].end {
+            End::Acknowledged(moment) | End::Aborted(moment) => Some((moment, at)),
+            End::Unknown => None,
+        };
+        let mut answers: Vec<(u64, usize)> = (0..self.history.len()).filter_map(told).collect();
+        answers.sort_unstable();
+        let first = self.history.len();
+        for (n, (_, at)) in answers.iter().enumerate() {
+            self.edges.push(Vec::new());
+            self.edges[*at].push((first + n, Why::RealTime));
+            if n > 0 {
+                self.edges[first + n - 1].push((first + n, Why::RealTime));
+            }
+        }
+        for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
+            let before = answers.partition_point(|(moment, _)| *moment < self.history[at].invoked);
+            if before > 0 {
+                self.edges[first + before - 1].push((at, Why::RealTime));
+            }
+        }
+    }
+
+    /// A shortest cycle through some transaction, if there is any: (node, why it precedes the next).
+    fn cycle(&self) -> Option<Vec<(usize, Why)>> {
+        let component = components(&self.edges);
+        let mut size: HashMap<usize, usize> = HashMap::new();
+        component.iter().for_each(|c| *size.entry(*c).or_default() += 1);
+        let start = (0..self.history.len()).find(|&at| size[&component[at]] > 1)?;
+        let inside: Vec<usize> = (0..self.history.len())
+            .filter(|&at| component[at] == component[start])
+            .take(50)
+            .collect();
+        inside.into_iter().filter_map(|at| self.cycle_through(at, &component)).min_by_key(Vec::len)
+    }
+
+    fn cycle_through(&self, start: usize, component: &[usize]) -> Option<Vec<(usize, Why)>> {
+        let mut came: HashMap<usize, (usize, Why)> = HashMap::new();
+        let mut queue = VecDeque::from([start]);
+        while let Some(at) = queue.pop_front() {
+            for (to, why) in
+                self.edges[at].iter().filter(|(to, _)| component[*to] == component[start])
+            {
+                if *to == start {
+                    let mut cycle = vec![(at, why.clone())];
+                    let mut back = at;
+                    while back != start {
+                        let (from, why) = came[&back].clone();
+                        cycle.push((from, why));
+                        back = from;
+                    }
+                    cycle.reverse();
+                    return Some(cycle);
+                }
+                if !came.contains_key(to) {
+                    came.insert(*to, (at, why.clone()));
+                    queue.push_back(*to);
+                }
+            }
+        }
+        None
+    }
+
+    fn explain(&self, cycle: &[(usize, Why)]) -> Box<Anomaly> {
+        let is = |kind: fn(&Why) -> bool| cycle.iter().filter(|(_, why)| kind(why)).count();
+        let reads_over = is(|why| matches!(why, Why::ReadWrite(..)));
+        let name = if is(|why| *why == Why::RealTime) > 0 {
+            "real-time violation"
+        } else if reads_over == 1 {
+            "G-single, read skew"
+        } else if reads_over > 1 {
+            "G2, anti-dependency cycle"
+        } else if is(|why| matches!(why, Why::WriteRead(..))) > 0 {
+            "G1c, circular information flow"
+        } else {
+            "G0, write cycle"
+        };
+        let mut trace = String::new();
+        // Moments are not for people.
+        let people: Vec<&(usize, Why)> =
+            cycle.iter().filter(|(at, _)| *at < self.history.len()).collect();
+        for (n, (at, why)) in people.iter().enumerate() {
+            let next = people[(n + 1) % people.len()].0;
+            let because = match why {
+                Why::WriteWrite(place, value) => {
+                    format!("its {value} in {place} was followed by that of")
+                }
+                Why::WriteRead(place, value) => format!("its {value} in {place} was seen by"),
+                Why::ReadWrite(place, Some(value)) => {
+                    format!("it saw {place} end with {value}, before the write of")
+                }
+                Why::ReadWrite(place, None) => format!("it saw {place} empty, before the write of"),
+                Why::RealTime => "it was answered before the asking of".to_string(),
+            };
+            let _ = writeln!(trace, "{}\n  {because} T{next}", self.name(*at));
+        }
+        Anomaly::new(name, trace)
+    }
+}
+
+/// Strongly connected components (Tarjan, SIAM Journal on Computing 1972), without recursion: the
+/// number of each node's component.
+fn components(edges: &[Vec<(usize, Why)>]) -> Vec<usize> {
+    const NONE: usize = usize::MAX;
+    let n = edges.len();
+    let (mut index, mut low, mut component) = (vec![NONE; n], vec![0; n], vec![NONE; n]);
+    let (mut stack, mut next, mut count) = (Vec::new(), 0, 0);
+    for root in 0..n {
+        if index[root] != NONE {
+            continue;
+        }
+        let mut path = vec![(root, 0)];
+        while let Some((at, edge)) = path.pop() {
+            if edge == 0 {
+                (index[at], low[at]) = (next, next);
+                next += 1;
+                stack.push(at);
+            }
+            if let Some((to, _)) = edges[at].get(edge) {
+                path.push((at, edge + 1));
+                if index[*to] == NONE {
+                    path.push((*to, 0));
+                } else if component[*to] == NONE {
+                    low[at] = low[at].min(index[*to]);
+                }
+                continue;
+            }
+            if low[at] == index[at] {
+                while let Some(member) = stack.pop() {
+                    component[member] = count;
+                    if member == at {
+                        break;
+                    }
+                }
+                count += 1;
+            }
+            if let Some((parent, _)) = path.last() {
+                low[*parent] = low[*parent].min(low[at]);
+            }
+        }
+    }
+    component
+}

@@ -1,0 +1,78 @@
+//! All serial orders, one after the other: slow, and nothing to get wrong.
+
+use super::{End, Observed, Op};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Default)]
+struct State {
+    lists: BTreeMap<u64, Vec<u64>>,
+    registers: BTreeMap<u64, u64>,
+}
+
+impl State {
+    /// Runs a transaction; false if it would be told something else than it was.
+    fn run(&mut self, observed: &Observed) -> bool {
+        let mut next = self.clone();
+        for op in &observed.ops {
+            let agrees = match op {
+                Op::Append { key, value } => {
+                    next.lists.entry(*key).or_default().push(*value);
+                    true
+                }
+                Op::List { key, saw } => {
+                    next.lists.get(key).is_none_or(Vec::is_empty) && saw.is_empty()
+                        || next.lists.get(key) == Some(saw)
+                }
+                Op::Write { key, value, over } => next.registers.insert(*key, *value) == *over,
+                Op::Scan { from, to, saw } => {
+                    next.registers.range(from..=to).map(|(k, v)| (*k, *v)).eq(saw.iter().copied())
+                }
+            };
+            if !agrees {
+                return false;
+            }
+        }
+        if !matches!(observed.end, End::Aborted(_)) {
+            *self = next;
+        }
+        true
+    }
+}
+
+fn told_at(observed: &Observed) -> Option<u64> {
+    match observed.end {
+        End::Acknowledged(at) | End::Aborted(at) => Some(at),
+        End::Unknown => None,
+    }
+}
+
+/// Whether some serial order of all transactions with a known end, and of any of the others, explains
+/// the history; with `strict` one in which nobody comes before who was told before it was asked.
+/// For a handful of transactions.
+pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
+    fn go(history: &[Observed], strict: bool, left: &mut Vec<usize>, state: &State) -> bool {
+        if left.iter().all(|&at| history[at].end == End::Unknown) {
+            return true;
+        }
+        for n in 0..left.len() {
+            let at = left[n];
+            let is_late = |other: &usize| {
+                told_at(&history[*other]).is_some_and(|told| told < history[at].invoked)
+            };
+            if strict && left.iter().any(is_late) {
+                continue;
+            }
+            let mut next = state.clone();
+            if !next.run(&history[at]) {
+                continue;
+            }
+            left.remove(n);
+            if go(history, strict, left, &next) {
+                return true;
+            }
+            left.insert(n, at);
+        }
+        false
+    }
+    go(history, strict, &mut (0..history.len()).collect(), &State::default())
+}

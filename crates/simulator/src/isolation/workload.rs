@@ -1,0 +1,255 @@
+//! Random histories of list appends and registers through the public interface, with crashes, and
+//! their check.
+
+use super::graph::{self, Anomaly};
+use super::{End, Observed, Op};
+use crate::life::Counters;
+use crate::plan::{Combination, Plan};
+use fastrand::Rng;
+use hyades::{
+    Abort, Builder, Column, Database, Error, ProcedureId, Schema, Session, Table, Transaction, Type,
+};
+use hyades_platform::device::SimulatedDisk;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LISTS: Table = Table::nth(0);
+const REGISTERS: Table = Table::nth(1);
+const VALUES: Column<[u8]> = Column::at(1);
+const VALUE: Column<u64> = Column::at(1);
+
+/// What a transaction is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Ask {
+    Append(u64, u64),
+    List(u64),
+    Write(u64, u64),
+    Scan(u64, u64),
+}
+
+/// The argument of the procedure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Asked {
+    asks: Vec<Ask>,
+    give_up: bool,
+}
+
+thread_local! {
+    /// What the last transaction on this thread did.
+    static DONE: RefCell<Vec<Op>> = const { RefCell::new(Vec::new()) };
+}
+
+fn list(tx: &Transaction<'_>, key: u64) -> Result<Vec<u64>, Abort> {
+    let row = tx.get(LISTS, key)?;
+    let bytes = row.as_ref().map_or(&[][..], |row| row.get(VALUES));
+    let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+    Ok(bytes.chunks_exact(8).map(word).collect())
+}
+
+fn run(tx: &Transaction<'_>, asked: &Asked) -> Result<(), Abort> {
+    let mut done = Vec::new();
+    for ask in &asked.asks {
+        done.push(match *ask {
+            Ask::Append(key, value) => {
+                let mut values = list(tx, key)?;
+                values.push(value);
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                tx.upsert(LISTS, &[key.into(), bytes[..].into()])?;
+                Op::Append { key, value }
+            }
+            Ask::List(key) => Op::List { key, saw: list(tx, key)? },
+            Ask::Write(key, value) => {
+                let over = tx.get(REGISTERS, key)?.map(|row| row.get(VALUE));
+                tx.upsert(REGISTERS, &[key.into(), value.into()])?;
+                Op::Write { key, value, over }
+            }
+            Ask::Scan(from, to) => {
+                let (lower, upper) = ([from.into()], [to.into()]);
+                let rows = tx.scan(REGISTERS).from(&lower).to(&upper).rows()?;
+                let pair = |row: &hyades::Row<'_>| (row.get(Column::<u64>::at(0)), row.get(VALUE));
+                Op::Scan { from, to, saw: rows.iter().map(pair).collect() }
+            }
+        });
+    }
+    DONE.set(done);
+    if asked.give_up { Err(Abort::User(0)) } else { Ok(()) }
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How the database works.
+    pub combination: Combination,
+    /// Decides the rest.
+    pub seed: u64,
+    /// Threads.
+    pub sessions: usize,
+    /// Transactions of each in a life.
+    pub transactions: usize,
+    /// Lists, and registers.
+    pub keys: u64,
+    /// How often the database is opened; all lives but the last end in a power cut.
+    pub lives: usize,
+}
+
+impl Load {
+    /// The load that a plan stands for.
+    pub fn of(plan: &Plan) -> Load {
+        Load {
+            combination: plan.combination,
+            seed: plan.seed,
+            sessions: plan.sessions,
+            transactions: plan.transactions,
+            keys: plan.tables.keys.clamp(1, 6) as u64,
+            lives: plan.lives,
+        }
+    }
+
+    /// A load of this combination.
+    pub fn random(seed: u64, combination: Combination) -> Load {
+        let mut rng = Rng::with_seed(seed);
+        Load {
+            combination,
+            seed,
+            sessions: rng.usize(2..5),
+            transactions: rng.usize(40..150),
+            keys: rng.u64(1..6),
+            lives: rng.usize(1..4),
+        }
+    }
+}
+
+fn random_ask(rng: &mut Rng, keys: u64, counters: &Counters) -> Ask {
+    let key = rng.u64(0..keys);
+    match rng.u32(0..6) {
+        0 | 1 => Ask::Append(key, counters.moment()),
+        2 => Ask::List(key),
+        3 | 4 => Ask::Write(key, counters.moment()),
+        _ => Ask::Scan(key, rng.u64(key..keys)),
+    }
+}
+
+fn declare(builder: &mut Builder) -> ProcedureId {
+    let lists = Schema::new("lists").column("key", Type::U64).column("values", Type::Bytes);
+    builder.table(lists.primary_key(&["key"]).hash());
+    let registers = Schema::new("registers").column("key", Type::U64).column("value", Type::U64);
+    builder.table(registers.primary_key(&["key"]));
+    builder.procedure("run", 1, |tx: &Transaction<'_>, asked: Asked| run(tx, &asked))
+}
+
+fn submit(
+    session: &mut Session,
+    procedure: ProcedureId,
+    asked: &Asked,
+    counters: &Counters,
+    as_closure: bool,
+) -> Result<Observed, Error> {
+    let invoked = counters.moment();
+    let (result, ticket) = if as_closure {
+        session.submit(|tx| run(tx, asked))?
+    } else {
+        session.call(procedure, asked)?
+    };
+    let acknowledged = ticket.wait().is_ok();
+    let moment = counters.moment();
+    let end = match (acknowledged, result) {
+        (true, Ok(())) => End::Acknowledged(moment),
+        (true, Err(_)) => End::Aborted(moment),
+        (false, _) => End::Unknown,
+    };
+    let mut ops = DONE.take();
+    if end == End::Unknown && result.is_err() {
+        // It wrote nothing, and nobody was told what it saw.
+        ops.clear();
+    }
+    Ok(Observed { invoked, end, ops })
+}
+
+/// Runs a load and checks its history, strictly. Returns how many transactions were answered.
+///
+/// # Errors
+/// The anomaly, or how the database failed.
+pub fn run_and_check(load: &Load) -> Result<u64, String> {
+    let mut history = Vec::new();
+    let counters = Counters::default();
+    let disk = SimulatedDisk::new();
+    let mut rng = Rng::with_seed(load.seed ^ 0x150_1A71);
+    for life in 0..load.lives {
+        let mut builder = Database::builder()
+            .protocol(load.combination.protocol())
+            .concurrency(load.combination.concurrency())
+            .record(load.combination.record)
+            .streams(load.combination.streams)
+            .recovery_threads(2)
+            .log_settings(|log| {
+                log.device = Some(Arc::new(disk.process(rng.u64(..))));
+                log.buffer_bytes = 1 << 16;
+                log.segment_bytes = 1 << 18;
+                log.anchor_interval_bytes = 1000;
+            });
+        let procedure = declare(&mut builder);
+        let db = builder.open("/db").map_err(|e| format!("life {life} is refused: {e}"))?;
+        let last = life + 1 == load.lives;
+        let (time, power) = (Duration::from_micros(rng.u64(500..8000)), rng.u64(..));
+        let seeds: Vec<u64> = (0..load.sessions).map(|_| rng.u64(..)).collect();
+        let threads = std::thread::scope(|scope| {
+            let start = |seed| {
+                let (db, counters) = (&db, &counters);
+                scope.spawn(move || session(db, procedure, load, counters, seed))
+            };
+            let threads: Vec<_> = seeds.into_iter().map(start).collect();
+            if !last {
+                std::thread::sleep(time);
+                disk.power_cut(power);
+            }
+            let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect::<Vec<Vec<Observed>>>()
+        });
+        history.extend(threads.into_iter().flatten());
+        if last {
+            history.push(read_everything(&db, procedure, load, &counters)?);
+        }
+    }
+    let answered = history.iter().filter(|o| o.end != End::Unknown).count() as u64;
+    let describe = |a: Box<Anomaly>| format!("{load:?}: {}\n{}", a.name, a.trace);
+    graph::check(&history, true).map_err(describe)?;
+    Ok(answered)
+}
+
+fn session(
+    db: &Database,
+    procedure: ProcedureId,
+    load: &Load,
+    counters: &Counters,
+    seed: u64,
+) -> Vec<Observed> {
+    let mut rng = Rng::with_seed(seed);
+    let mut history = Vec::new();
+    let Ok(mut session) = db.session() else { return history };
+    for _ in 0..load.transactions {
+        let asks = (0..rng.usize(1..5)).map(|_| random_ask(&mut rng, load.keys, counters));
+        let asked = Asked { asks: asks.collect(), give_up: rng.u32(0..12) == 0 };
+        match submit(&mut session, procedure, &asked, counters, rng.u32(0..3) == 0) {
+            Ok(observed) => history.push(observed),
+            Err(_) => break,
+        }
+    }
+    history
+}
+
+fn read_everything(
+    db: &Database,
+    procedure: ProcedureId,
+    load: &Load,
+    counters: &Counters,
+) -> Result<Observed, String> {
+    let mut asks: Vec<Ask> = (0..load.keys).map(Ask::List).collect();
+    asks.push(Ask::Scan(0, load.keys - 1));
+    let asked = Asked { asks, give_up: false };
+    let mut session = db.session().map_err(|e| e.to_string())?;
+    submit(&mut session, procedure, &asked, counters, true).map_err(|e| e.to_string())
+}

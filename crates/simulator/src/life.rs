@@ -1,0 +1,165 @@
+//! One life of a database: sessions on threads run random transactions until something ends it.
+
+use crate::history::Ran;
+use crate::program::{self, Program};
+use crate::schema::Tables;
+use fastrand::Rng;
+use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, Record, Session, Ticket};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The history's clock and its numbers; shared by all sessions. SeqCst: what one thread did before it
+/// took a moment has to be over for another that takes a later one.
+#[derive(Debug, Default)]
+pub struct Counters {
+    moment: AtomicU64,
+    program: AtomicU64,
+}
+
+impl Counters {
+    /// The next moment.
+    pub fn moment(&self) -> u64 {
+        self.moment.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn program(&self) -> u64 {
+        self.program.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// How many programs have been numbered.
+    pub fn programs(&self) -> u64 {
+        self.program.load(Ordering::SeqCst)
+    }
+}
+
+/// What a session works with.
+pub struct Work<'d> {
+    /// The database.
+    pub db: &'d Database,
+    /// The procedure that runs programs.
+    pub procedure: ProcedureId,
+    /// Its tables.
+    pub tables: Tables,
+    /// The clock.
+    pub counters: &'d Counters,
+    /// Whether the log holds data records only.
+    pub data_only: bool,
+    /// At most so many transactions.
+    pub transactions: usize,
+}
+
+/// A session at work.
+pub struct Runner<'d> {
+    work: &'d Work<'d>,
+    rng: Rng,
+    session: Session,
+    queue: CommitQueue<usize>,
+    ran: Vec<Ran>,
+}
+
+impl<'d> Runner<'d> {
+    /// A session whose transactions follow from the seed.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn new(work: &'d Work<'d>, seed: u64) -> Result<Self, Error> {
+        Ok(Runner {
+            work,
+            rng: Rng::with_seed(seed),
+            session: work.db.session()?,
+            queue: work.db.commit_queue(),
+            ran: Vec::new(),
+        })
+    }
+
+    /// Runs transactions until there were enough or the database fails, and waits for what can be
+    /// answered. Returns what ran.
+    pub fn run(mut self) -> Vec<Ran> {
+        for _ in 0..self.work.transactions {
+            if self.step(true, &mut || {}).is_err() {
+                break;
+            }
+        }
+        while !self.queue.is_empty() {
+            let failed = self.queue.wait_for_one().is_err();
+            if self.drain().is_err() || failed {
+                break;
+            }
+        }
+        self.ran
+    }
+
+    /// Looks for answers.
+    ///
+    /// # Errors
+    /// The log has failed; what could be answered was.
+    pub fn drain(&mut self) -> Result<(), Error> {
+        let ran = &mut self.ran;
+        self.queue.drain(|at| ran[at].acknowledged = true).map(drop)
+    }
+
+    /// What ran so far.
+    pub fn into_ran(self) -> Vec<Ran> {
+        self.ran
+    }
+
+    /// Runs one transaction; may wait for its answer if `may_wait`. `between` is called between the steps
+    /// of a closure, and may run other sessions' transactions.
+    ///
+    /// # Errors
+    /// The database has failed.
+    pub fn step(&mut self, may_wait: bool, between: &mut dyn FnMut()) -> Result<(), Error> {
+        let id = self.work.counters.program();
+        let program = program::random(&mut self.rng, self.work.tables, id);
+        let began = self.work.counters.moment();
+        let (how, ticket) = self.submit(&program, between)?;
+        let returned = self.work.counters.moment();
+        let trace = program::take_trace();
+        self.ran.push(Ran { id, began, returned, trace, acknowledged: false, how });
+        match self.rng.u32(0..16) {
+            // Nobody looks at the answer; it counts for nothing.
+            0 => drop(ticket),
+            1 if may_wait => {
+                if ticket.wait().is_ok() {
+                    self.ran.last_mut().expect("just pushed").acknowledged = true;
+                }
+            }
+            _ => self.queue.push(ticket, self.ran.len() - 1),
+        }
+        self.drain()
+    }
+
+    fn submit(
+        &mut self,
+        program: &Program,
+        between: &mut dyn FnMut(),
+    ) -> Result<(String, Ticket), Error> {
+        let tables = self.work.tables;
+        let kinds = [Record::Data, Record::Command, Record::Adaptive];
+        let (how, result, ticket) = match self.rng.u32(0..8) {
+            0 | 1 => {
+                let (result, ticket) =
+                    self.session.submit(|tx| program::run_with(tx, tables, program, between))?;
+                ("closure".to_string(), result, ticket)
+            }
+            2 if !self.work.data_only => {
+                let kind = kinds[self.rng.usize(0..3)];
+                let (result, ticket) =
+                    self.session.call_recorded(self.work.procedure, program, kind)?;
+                (format!("procedure as {kind:?}"), result, ticket)
+            }
+            _ => {
+                let (result, ticket) = self.session.call(self.work.procedure, program)?;
+                ("procedure".to_string(), result, ticket)
+            }
+        };
+        Ok((self.describe(how, result, program), ticket))
+    }
+
+    fn describe(&self, how: String, result: Result<(), Abort>, program: &Program) -> String {
+        let end = match result {
+            Ok(()) => "committed".to_string(),
+            Err(abort) => format!("aborted, {abort}"),
+        };
+        format!("{how}, {end}: {:?}", program.steps)
+    }
+}

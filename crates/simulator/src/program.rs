@@ -1,0 +1,362 @@
+//! Random transactions, and what each of them saw.
+//!
+//! Whatever a program writes holds a digest of everything that it has read so far. A command that is
+//! replayed on other rows than it ran on therefore leaves other content, which the judge finds.
+
+use crate::schema::{self, At, Content, Tables};
+use fastrand::Rng;
+use hyades::{Abort, Row, Transaction};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A transaction as data: the argument of the one procedure there is, and the body of closures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Program {
+    /// Unique in a history; written to every row as its version.
+    pub id: u64,
+    /// What it does, in order.
+    pub steps: Vec<Step>,
+    /// Whether it inserts a row of its own beside all else.
+    pub mark: bool,
+    /// Whether it aborts in the end.
+    pub give_up: bool,
+    /// Whether it passes a duplicate key on to its caller, where others go on.
+    pub strict: bool,
+}
+
+/// One step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// Reads a row.
+    Get(At),
+    /// Reads a row, then writes all of it.
+    Put(At),
+    /// Writes all of a row without reading it.
+    Blind(At),
+    /// Changes columns of a row without reading them, if it is there.
+    Change(At),
+    /// Inserts a row.
+    Insert(At),
+    /// Deletes a row.
+    Delete(At),
+    /// Reads a key range of an ordered table.
+    Scan {
+        /// The table.
+        table: u32,
+        /// The first key.
+        from: i64,
+        /// The last key.
+        to: i64,
+        /// From the end downwards.
+        descending: bool,
+        /// At most so many rows.
+        limit: usize,
+    },
+    /// Reads a group through the secondary index.
+    Group {
+        /// The table.
+        table: u32,
+        /// The group.
+        group: i64,
+    },
+    /// Steps under a savepoint, taken back in the end or not.
+    Attempt {
+        /// The steps; none of them an attempt.
+        steps: Vec<Step>,
+        /// Whether they stay.
+        keep: bool,
+    },
+}
+
+/// What was seen of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saw {
+    /// The row as this program left it.
+    Version(u64),
+    /// No row.
+    Absent,
+    /// Some row.
+    Present,
+}
+
+/// What a program did to a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Wrote {
+    /// What it saw of the row before.
+    pub before: Saw,
+    /// What it left.
+    pub after: Option<Content>,
+}
+
+/// What a transaction saw and did, in its last attempt.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// Rows that others wrote, or that were not there.
+    pub reads: Vec<(At, Saw)>,
+    /// Rows as it left them.
+    pub writes: BTreeMap<At, Wrote>,
+}
+
+thread_local! {
+    /// What the last program of this thread did: a procedure's abort has no other way out.
+    static LAST: RefCell<Trace> = RefCell::default();
+}
+
+/// Takes what the last program on this thread saw and did.
+pub fn take_trace() -> Trace {
+    LAST.take()
+}
+
+fn mix(sum: u64, value: u64) -> u64 {
+    let mixed = (sum ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ (mixed >> 29)
+}
+
+struct Running<'t, 'p> {
+    tx: &'t Transaction<'t>,
+    tables: Tables,
+    program: &'p Program,
+    between: &'p mut dyn FnMut(),
+    sum: u64,
+    trace: Trace,
+}
+
+/// Runs a program; what it saw is then to be had from [`take_trace`].
+pub fn run(tx: &Transaction<'_>, tables: Tables, program: &Program) -> Result<(), Abort> {
+    run_with(tx, tables, program, &mut || {})
+}
+
+/// As [`run`]; `between` is called before each step, and may run other transactions.
+pub fn run_with(
+    tx: &Transaction<'_>,
+    tables: Tables,
+    program: &Program,
+    between: &mut dyn FnMut(),
+) -> Result<(), Abort> {
+    let (sum, trace) = (program.id, Trace::default());
+    let mut running = Running { tx, tables, program, between, sum, trace };
+    let mut result = running.steps(&program.steps);
+    if result.is_ok() && program.mark {
+        let mark = (schema::MARKS, program.id as i64);
+        result = running.insert(mark);
+    }
+    if result.is_ok() && program.give_up {
+        result = Err(Abort::User(program.id as i64));
+    }
+    let mut trace = running.trace;
+    if result.is_err() {
+        // What it overwrote it read all the same; what it wrote is gone.
+        for (at, wrote) in std::mem::take(&mut trace.writes) {
+            trace.reads.push((at, wrote.before));
+        }
+    }
+    // What was put in place and taken away again was only looked at.
+    trace.writes.retain(|at, wrote| {
+        let nothing = wrote.before == Saw::Absent && wrote.after.is_none();
+        if nothing {
+            trace.reads.push((*at, Saw::Absent));
+        }
+        !nothing
+    });
+    LAST.set(trace);
+    result
+}
+
+impl Running<'_, '_> {
+    fn steps(&mut self, steps: &[Step]) -> Result<(), Abort> {
+        steps.iter().try_for_each(|step| self.step(step))
+    }
+
+    fn saw(&mut self, at: At, saw: Saw) {
+        if !self.trace.writes.contains_key(&at) {
+            self.trace.reads.push((at, saw));
+        }
+    }
+
+    fn absorb(&mut self, at: At, content: Option<Content>) {
+        self.sum = mix(self.sum, at.1 as u64);
+        let Some(content) = content else { return };
+        for value in [content.version, content.digest, content.group as u64] {
+            self.sum = mix(self.sum, value);
+        }
+        if content.version != self.program.id {
+            self.saw(at, Saw::Version(content.version));
+        }
+    }
+
+    fn see(&mut self, at: At, row: Option<&Row<'_>>) {
+        let content = row.map(schema::content);
+        if content.is_none() {
+            self.saw(at, Saw::Absent);
+        }
+        self.absorb(at, content);
+    }
+
+    /// What the next write leaves: it holds all that was read so far.
+    fn next(&mut self, at: At) -> Content {
+        self.sum = mix(self.sum, at.1 as u64 + 1);
+        let group = (self.sum >> 7) % schema::GROUPS as u64;
+        Content { version: self.program.id, digest: self.sum, group: group as i64 }
+    }
+
+    fn wrote(&mut self, at: At, found: Saw, after: Option<Content>) {
+        let known = self.trace.reads.iter().rev().find(|(read, _)| *read == at);
+        let before = match known {
+            Some((_, Saw::Version(version))) => Saw::Version(*version),
+            _ => found,
+        };
+        let wrote = self.trace.writes.entry(at).or_insert(Wrote { before, after });
+        wrote.after = after;
+    }
+
+    fn insert(&mut self, at: At) -> Result<(), Abort> {
+        let content = self.next(at);
+        match schema::insert(self.tx, at, content) {
+            Ok(()) => {
+                self.wrote(at, Saw::Absent, Some(content));
+                Ok(())
+            }
+            Err(abort @ Abort::DuplicateKey { .. }) => {
+                self.saw(at, Saw::Present);
+                self.sum = mix(self.sum, 3);
+                if self.program.strict { Err(abort) } else { Ok(()) }
+            }
+            Err(abort) => Err(abort),
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Abort> {
+        let tx = self.tx;
+        (self.between)();
+        match step {
+            Step::Get(at) => {
+                let row = schema::get(tx, *at)?;
+                self.see(*at, row.as_ref());
+            }
+            Step::Put(at) => {
+                let row = schema::get(tx, *at)?;
+                self.see(*at, row.as_ref());
+                self.upsert(*at)?;
+            }
+            Step::Blind(at) => self.upsert(*at)?,
+            Step::Change(at) => {
+                let content = self.next(*at);
+                if schema::update(tx, *at, content)? {
+                    self.wrote(*at, Saw::Present, Some(content));
+                } else {
+                    self.saw(*at, Saw::Absent);
+                    self.sum = mix(self.sum, 5);
+                }
+            }
+            Step::Insert(at) => self.insert(*at)?,
+            Step::Delete(at) => {
+                if schema::delete(tx, *at)? {
+                    self.wrote(*at, Saw::Present, None);
+                } else {
+                    self.saw(*at, Saw::Absent);
+                    self.sum = mix(self.sum, 7);
+                }
+            }
+            Step::Scan { .. } | Step::Group { .. } => self.scan(step)?,
+            Step::Attempt { steps, keep } => {
+                let (savepoint, writes) = (tx.savepoint(), self.trace.writes.clone());
+                self.steps(steps)?;
+                if !keep {
+                    tx.rollback_to(savepoint)?;
+                    let gone = std::mem::replace(&mut self.trace.writes, writes);
+                    for (at, wrote) in gone {
+                        self.saw(at, wrote.before);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn upsert(&mut self, at: At) -> Result<(), Abort> {
+        let content = self.next(at);
+        let replaced = schema::upsert(self.tx, at, content)?;
+        self.wrote(at, if replaced { Saw::Present } else { Saw::Absent }, Some(content));
+        self.sum = mix(self.sum, u64::from(replaced));
+        Ok(())
+    }
+
+    fn scan(&mut self, step: &Step) -> Result<(), Abort> {
+        match *step {
+            Step::Scan { table, from, to, descending, limit } => {
+                let rows = schema::scan(self.tx, table, from, to, descending, limit)?;
+                let keys: Vec<i64> = rows.iter().map(schema::key).collect();
+                for (row, key) in rows.iter().zip(&keys) {
+                    self.see((table, *key), Some(row));
+                }
+                if rows.len() < limit {
+                    let there: BTreeSet<i64> = keys.iter().copied().collect();
+                    for key in (from..=to.min(self.tables.keys - 1)).filter(|k| !there.contains(k))
+                    {
+                        self.saw((table, key), Saw::Absent);
+                    }
+                }
+            }
+            Step::Group { table, group } => {
+                for row in schema::group(self.tx, table, group)? {
+                    self.see((table, schema::key(row)), Some(row));
+                }
+            }
+            _ => unreachable!("it scans nothing"),
+        }
+        Ok(())
+    }
+}
+
+fn random_at(rng: &mut Rng, tables: Tables) -> At {
+    // The lower keys are hotter.
+    let key = rng.i64(0..tables.keys).min(rng.i64(0..tables.keys));
+    (rng.u32(0..tables.count), key)
+}
+
+fn random_step(rng: &mut Rng, tables: Tables, nested: bool) -> Step {
+    let at = random_at(rng, tables);
+    match rng.u32(0..if nested { 18 } else { 20 }) {
+        0..=3 => Step::Get(at),
+        4..=6 => Step::Put(at),
+        7 | 8 => Step::Blind(at),
+        9..=11 => Step::Change(at),
+        12 | 13 => Step::Insert(at),
+        14 | 15 => Step::Delete(at),
+        16 | 17 if tables.indexed && rng.bool() => {
+            Step::Group { table: at.0, group: rng.i64(0..schema::GROUPS) }
+        }
+        16 | 17 if at.0 == schema::ORDERED => {
+            let limit = if rng.bool() { usize::MAX } else { rng.usize(1..4) };
+            let to = rng.i64(at.1..tables.keys);
+            Step::Scan { table: at.0, from: at.1, to, descending: rng.bool(), limit }
+        }
+        16 | 17 => Step::Get(at),
+        _ => {
+            let steps = (0..rng.usize(1..4)).map(|_| random_step(rng, tables, true)).collect();
+            Step::Attempt { steps, keep: rng.u32(0..3) == 0 }
+        }
+    }
+}
+
+/// A random program. Some only read, some give up.
+pub fn random(rng: &mut Rng, tables: Tables, id: u64) -> Program {
+    let reads_only = rng.u32(0..6) == 0;
+    let mut steps = Vec::new();
+    for _ in 0..rng.usize(1..6) {
+        let step = random_step(rng, tables, false);
+        steps.push(match step {
+            Step::Get(_) | Step::Scan { .. } | Step::Group { .. } => step,
+            _ if reads_only => Step::Get(random_at(rng, tables)),
+            _ => step,
+        });
+    }
+    Program {
+        id,
+        steps,
+        mark: !reads_only && rng.u32(0..4) != 0,
+        give_up: rng.u32(0..10) == 0,
+        strict: rng.u32(0..3) == 0,
+    }
+}

@@ -1,0 +1,122 @@
+//! Lives that can be repeated exactly: one thread runs all sessions, flushes all streams and recovers,
+//! in an order that follows from the seed, in simulated time.
+//!
+//! Transactions of several sessions interleave under optimistic concurrency control: between the
+//! steps of one others run. Under two-phase locking they would wait for each other on one thread, so
+//! there each runs as a whole. Where the threads of a real run would do something at the same time,
+//! nothing is shown here: that is for the histories with threads.
+
+use crate::case::{Case, Ending, Opened};
+use crate::history::Ran;
+use crate::life::Runner;
+use fastrand::Rng;
+use hyades_platform::clock;
+use hyades_platform::device::SimulatedFault;
+use std::cell::RefCell;
+
+/// Simulated time begins at some moment in 2026.
+const BEGAN_NS: u64 = 1_790_000_000_000_000_000;
+
+/// From here on the calling thread does the same again for the same seed: its time is simulated, and
+/// what it takes for chance follows from the seed.
+pub(crate) fn begin(seed: u64) {
+    clock::simulate(Some(BEGAN_NS));
+    fastrand::seed(seed);
+}
+
+/// The calling thread lives in real time again.
+pub(crate) fn end() {
+    clock::simulate(None);
+}
+
+fn pass_time(rng: &mut Rng) {
+    // An epoch is 10 ms long.
+    clock::simulate(Some(clock::monotonic_ns() + rng.u64(1..2_000_000)));
+}
+
+/// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
+/// failed.
+pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
+    let mut rng = Rng::with_seed(case.rng.u64(..));
+    let work = opened.work(&case.plan, &case.counters);
+    let seeds: Vec<u64> = (0..case.plan.sessions).map(|_| rng.u64(..)).collect();
+    let runners = seeds.into_iter().map(|seed| Runner::new(&work, seed).ok().map(RefCell::new));
+    let Some(runners) = runners.collect::<Option<Vec<_>>>() else { return false };
+    let quiet = matches!(ending, Ending::Close | Ending::Quiet);
+    let transactions = case.plan.sessions * case.plan.transactions;
+    let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
+    let interleaves = opened.combination.silo;
+    let failed = run(&mut rng, opened, &runners, enough, interleaves).is_none();
+    match ending {
+        Ending::PowerCut => {
+            die_while_flushing(&mut rng, opened);
+            case.disk.power_cut(rng.u64(..));
+        }
+        Ending::Close | Ending::Quiet => {}
+        _ => case.disk.kill(),
+    }
+    let flushed = quiet && !failed && opened.db.log().is_some_and(|log| log.flush().is_ok());
+    let mut ran: Vec<Ran> = Vec::new();
+    for runner in runners {
+        let mut runner = runner.into_inner();
+        // What cannot be answered any more stays open.
+        let _ = runner.drain();
+        ran.extend(runner.into_ran());
+    }
+    if flushed {
+        ran.iter_mut().for_each(|ran| ran.acknowledged = true);
+    }
+    case.history.life = ran;
+    flushed
+}
+
+/// Stops the process within the writes and syncs of a last round of flushes, so that the power cut
+/// that follows finds something unsynced.
+fn die_while_flushing(rng: &mut Rng, opened: &Opened) {
+    let Some(log) = opened.db.log() else { return };
+    opened.device.arm(SimulatedFault::Stop(rng.u64(0..2 * log.streams() as u64)));
+    let first = rng.usize(0..log.streams());
+    for stream in 0..log.streams() {
+        log.step((first + stream) % log.streams());
+    }
+}
+
+/// Runs so many transactions, and flushes in between. `None` if the database failed.
+fn run(
+    rng: &mut Rng,
+    opened: &Opened,
+    runners: &[RefCell<Runner<'_>>],
+    enough: usize,
+    interleaves: bool,
+) -> Option<()> {
+    let log = opened.db.log()?;
+    // How seldom each stream is flushed.
+    let lazy: Vec<u32> = (0..log.streams()).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
+    let mut begun = 0;
+    while begun < enough {
+        pass_time(rng);
+        if rng.bool() {
+            let stream = rng.usize(0..log.streams());
+            if rng.u32(0..lazy[stream]) == 0 {
+                log.step(stream);
+            }
+            continue;
+        }
+        begun += 1;
+        let at = rng.usize(0..runners.len());
+        let mut runner = runners[at].borrow_mut();
+        let mut depth = 0;
+        let mut between = || {
+            if interleaves && depth < 3 && rng.u32(0..4) == 0 {
+                depth += 1;
+                // A session that is in the midst of a transaction is not to be asked.
+                if let Ok(mut other) = runners[rng.usize(0..runners.len())].try_borrow_mut() {
+                    // If the database has failed the outer transaction says so.
+                    let _ = other.step(false, &mut || {});
+                }
+            }
+        };
+        runner.step(false, &mut between).ok()?;
+    }
+    Some(())
+}

@@ -1,0 +1,192 @@
+//! History after history, until the time is over or one fails.
+
+use crate::case::{self, Outcome};
+use crate::plan::{Combination, Plan};
+use crate::report::Report;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A history that takes longer than this hangs: the longest take well under a second.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
+/// Who decides what happens when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Each in turn.
+    #[default]
+    Both,
+    /// The system: sessions, flushers and recovery on threads.
+    Threads,
+    /// The seed: one thread does everything, and the same seed gives the same bytes.
+    Stepped,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long to go on.
+    pub seconds: f64,
+    /// The seed of the first history.
+    pub seed: u64,
+    /// Whether syncs lie, to show that it is found out.
+    pub lying_sync: bool,
+    /// Who decides what happens when.
+    pub scheduler: Scheduler,
+    /// Where failing histories are kept.
+    pub keep: PathBuf,
+}
+
+/// What came out of it.
+#[derive(Debug)]
+pub struct Torture {
+    /// The sums.
+    pub report: Report,
+    /// What was injected, and how often.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Where the failing history is kept, if one failed.
+    pub kept: Option<PathBuf>,
+}
+
+/// Runs histories until the time is over, or one fails; that one is shrunk and kept. `say` is told now
+/// and then how it goes.
+///
+/// # Errors
+/// A failing history could not be kept.
+pub fn torture(options: &Options, say: impl FnMut(&str)) -> io::Result<Torture> {
+    let plan = |n: u64| {
+        let all = Combination::all();
+        let combination = all[(n / 2 % all.len() as u64) as usize];
+        let mut plan = Plan::random(options.seed.wrapping_add(n), combination);
+        plan.lying_sync = options.lying_sync;
+        plan.isolation = n % 8 == 6;
+        plan.stepped = match options.scheduler {
+            Scheduler::Both => n % 2 == 1,
+            Scheduler::Threads => false,
+            Scheduler::Stepped => true,
+        };
+        plan
+    };
+    torture_plans(options, plan, say)
+}
+
+fn torture_plans(
+    options: &Options,
+    plan: impl Fn(u64) -> Plan,
+    mut say: impl FnMut(&str),
+) -> io::Result<Torture> {
+    let began = Instant::now();
+    let mut report = Report { seed: options.seed, ..Report::default() };
+    let mut faults = BTreeMap::new();
+    let mut kept = None;
+    let mut said = 0;
+    for n in 0.. {
+        let seconds = began.elapsed().as_secs_f64();
+        if seconds >= options.seconds && n > 0 {
+            break;
+        }
+        if seconds as u64 / 5 > said {
+            said = seconds as u64 / 5;
+            say(&format!(
+                "{seconds:.0} s: {} histories, {} crashes, {} acknowledged, nothing wrong",
+                report.histories, report.crashes, report.acknowledged
+            ));
+        }
+        let plan = plan(n);
+        let outcome = run_guarded(&plan);
+        report.histories += 1;
+        report.crashes += outcome.crashes;
+        report.acknowledged += outcome.acknowledged;
+        for (fault, times) in &outcome.faults {
+            *faults.entry(*fault).or_default() += times;
+        }
+        if outcome.is_sound() {
+            continue;
+        }
+        report.lost += outcome.verdict.lost.len() as u64;
+        report.partial += outcome.verdict.partial.len() as u64;
+        report.resurrected += outcome.verdict.resurrected.len() as u64;
+        report.diverged += outcome.verdict.diverged.len() as u64;
+        report.refused_wrongly += outcome.refused_wrongly.len() as u64;
+        say(&format!("seed {} fails: {}", plan.seed, outcome.sentences().join("; ")));
+        let (plan, outcome) = shrink(plan, outcome, &mut say);
+        let place = options.keep.join(format!("hyades-torture-{}", plan.seed));
+        keep(&place, &plan, &outcome)?;
+        say(&format!("the failing history is kept in {}", place.display()));
+        kept = Some(place);
+        break;
+    }
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(Torture { report, faults, kept })
+}
+
+/// Runs a history on a thread of its own: a panic or a hang is an outcome.
+fn run_guarded(plan: &Plan) -> Outcome {
+    let (sender, receiver) = mpsc::channel();
+    let own = plan.clone();
+    let spawned = std::thread::Builder::new().name("history".into()).spawn(move || {
+        // Nobody listens after a hang.
+        let _ = sender.send(case::run(&own));
+    });
+    let failed = |what: &str| {
+        let mut outcome = Outcome::default();
+        outcome.verdict.diverged.push(what.to_string());
+        outcome
+    };
+    match receiver.recv_timeout(HANGS_AFTER) {
+        Ok(outcome) => {
+            drop(spawned.map(|thread| thread.join()));
+            outcome
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => failed("the engine panicked"),
+        Err(mpsc::RecvTimeoutError::Timeout) => failed("the history hangs"),
+    }
+}
+
+/// Looks for a smaller plan that fails. Threads run as they like, so each is tried a few times.
+fn shrink(mut plan: Plan, mut outcome: Outcome, say: &mut impl FnMut(&str)) -> (Plan, Outcome) {
+    let began = Instant::now();
+    let hangs = outcome.verdict.diverged.iter().any(|s| s.ends_with("hangs"));
+    'smaller: while !hangs && began.elapsed() < Duration::from_secs(20) {
+        for smaller in plan.smaller() {
+            let tries = if smaller.stepped { 1 } else { 4 };
+            for _ in 0..tries {
+                let again = run_guarded(&smaller);
+                if !again.is_sound() {
+                    say(&format!(
+                        "it fails with {} lives, {} sessions of {} transactions as well",
+                        smaller.lives, smaller.sessions, smaller.transactions
+                    ));
+                    (plan, outcome) = (smaller, again);
+                    continue 'smaller;
+                }
+            }
+        }
+        break;
+    }
+    (plan, outcome)
+}
+
+/// Writes down a failing history: its plan, what is wrong, the life before, and the disk.
+fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
+    std::fs::create_dir_all(place)?;
+    std::fs::write(place.join("plan.json"), serde_json::to_vec_pretty(plan)?)?;
+    std::fs::write(place.join("wrong.txt"), outcome.sentences().join("\n"))?;
+    std::fs::write(place.join("history.txt"), &outcome.story)?;
+    if let Some(image) = &outcome.image {
+        image.save(&place.join("disk"))?;
+    }
+    Ok(())
+}
+
+/// Runs a kept plan again, up to `times` times, until it fails.
+///
+/// # Errors
+/// The plan cannot be read.
+pub fn again(place: &Path, times: u32) -> io::Result<Option<Vec<String>>> {
+    let plan: Plan = serde_json::from_slice(&std::fs::read(place.join("plan.json"))?)?;
+    let mut outcomes = (0..times).map(|_| run_guarded(&plan));
+    Ok(outcomes.find(|outcome| !outcome.is_sound()).map(|outcome| outcome.sentences()))
+}

@@ -1,0 +1,25 @@
+//! A stepped history repeats exactly.
+#![allow(missing_docs)]
+
+use hyades_simulator::case;
+use hyades_simulator::plan::{Combination, Plan};
+
+#[test]
+fn a_seed_gives_the_same_history_and_the_same_bytes_on_the_disk() {
+    for (seed, combination) in Combination::all().into_iter().enumerate() {
+        let mut plan = Plan::random(seed as u64, combination);
+        plan.stepped = true;
+        let run = || {
+            let plan = plan.clone();
+            // A thread of its own has no past.
+            std::thread::spawn(move || case::run(&plan)).join().unwrap()
+        };
+        let (first, second) = (run(), run());
+        assert!(first.is_sound(), "{plan:?}: {:?}", first.sentences());
+        assert_eq!(first.acknowledged, second.acknowledged, "{plan:?}");
+        assert_eq!(first.faults, second.faults, "{plan:?}");
+        assert_eq!(first.story, second.story, "{plan:?}");
+        let content = |outcome: &case::Outcome| outcome.image.as_ref().unwrap().content();
+        assert!(content(&first) == content(&second), "{plan:?}: the disks differ");
+    }
+}
