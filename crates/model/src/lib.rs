@@ -1,0 +1,35 @@
+//! The logging and recovery protocols of Hyades as small models that a checker explores
+//! exhaustively: every order of appends, flushes, acknowledgements, power cuts, replays and
+//! reopenings, for a few streams and transactions.
+//!
+//! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
+//! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
+//! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
+//! find each of them, or it would prove nothing. docs/protocols.md tells the story item by item, with
+//! the traces that this crate prints:
+//!
+//! ```text
+//! cargo run -p hyades-model            # every item
+//! cargo run -p hyades-model -- E4 E6   # some
+//! ```
+//!
+//! A model is no proof for the code: it checks the rules, in a world of one-byte frames and
+//! sequentially consistent memory. What a model leaves out stands at its head. The checker tells
+//! states apart by 64-bit fingerprints.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod check;
+pub mod history;
+pub mod vector;
+
+pub mod judging;
+
+use case::Case;
+
+/// Every case of every model, in the order of docs/protocols.md.
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    all.extend(judging::cases());
+    all
+}
