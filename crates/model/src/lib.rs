@@ -24,6 +24,7 @@ pub mod history;
 pub mod vector;
 
 pub mod judging;
+pub mod replaying;
 
 use case::Case;
 
@@ -31,5 +32,6 @@ use case::Case;
 pub fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     all.extend(judging::cases());
+    all.extend(replaying::cases());
     all
 }
