@@ -23,7 +23,11 @@ pub mod check;
 pub mod history;
 pub mod vector;
 
+pub mod absence;
+pub mod flush_point;
+pub mod inserting;
 pub mod judging;
+pub mod occ;
 pub mod replaying;
 
 use case::Case;
@@ -33,5 +37,9 @@ pub fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     all.extend(judging::cases());
     all.extend(replaying::cases());
+    all.extend(occ::cases());
+    all.extend(inserting::cases());
+    all.extend(absence::cases());
+    all.extend(flush_point::cases());
     all
 }
