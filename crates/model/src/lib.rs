@@ -24,7 +24,9 @@ pub mod history;
 pub mod vector;
 
 pub mod absence;
+pub mod anchors;
 pub mod flush_point;
+pub mod hot_rows;
 pub mod inserting;
 pub mod judging;
 pub mod occ;
@@ -41,5 +43,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(inserting::cases());
     all.extend(absence::cases());
     all.extend(flush_point::cases());
+    all.extend(anchors::cases());
+    all.extend(hot_rows::cases());
     all
 }
