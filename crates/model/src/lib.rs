@@ -25,6 +25,7 @@ pub mod vector;
 
 pub mod absence;
 pub mod anchors;
+pub mod checkpoint;
 pub mod flush_point;
 pub mod hot_rows;
 pub mod inserting;
@@ -45,5 +46,6 @@ pub fn cases() -> Vec<Case> {
     all.extend(flush_point::cases());
     all.extend(anchors::cases());
     all.extend(hot_rows::cases());
+    all.extend(checkpoint::cases());
     all
 }
