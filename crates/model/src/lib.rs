@@ -30,7 +30,9 @@ pub mod flush_point;
 pub mod hot_rows;
 pub mod inserting;
 pub mod judging;
+pub mod mixed;
 pub mod occ;
+pub mod poplar;
 pub mod replaying;
 
 use case::Case;
@@ -47,5 +49,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(anchors::cases());
     all.extend(hot_rows::cases());
     all.extend(checkpoint::cases());
+    all.extend(mixed::cases());
+    all.extend(poplar::cases());
     all
 }
