@@ -2,13 +2,14 @@
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0 means that what
 //! the command checks holds, 1 that it does not, 2 wrong usage.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bench;
 mod children;
 mod demo;
 mod failure;
 mod log;
+mod memory;
 mod place;
 mod progress;
 mod units;

@@ -66,6 +66,29 @@ fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
     format!("{value:.digits$}{unit}")
 }
 
+/// A size in bytes: a number, with KB, MB, GB, KiB, MiB or GiB behind it or nothing.
+///
+/// # Errors
+/// A sentence for whoever typed it.
+pub fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 7] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("KB", 1000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("", 1),
+    ];
+    UNITS
+        .iter()
+        .find_map(|(unit, bytes)| {
+            let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+            (number.is_finite() && number >= 0.0).then(|| (number * *bytes as f64) as u64)
+        })
+        .ok_or_else(|| format!("{text:?} is not a size such as 512MiB or 2GB"))
+}
+
 /// A number, short: 1.23 M.
 pub fn count(value: f64) -> String {
     scaled(value, &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")])

@@ -9,7 +9,7 @@ use crate::logging::{LoggingProtocol, Needs};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State};
+use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
 use hyades_wal::{Log, Writer};
 use std::marker::PhantomData;
@@ -49,7 +49,7 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     stamp: Option<P::TxnStamp>,
     arena: Bump,
     payload: Vec<u8>,
-    scratch: Vec<u8>,
+    workspace: Workspace,
     row_ids: RowIdBlock,
     garbage: Garbage,
     counters: Counters,
@@ -78,7 +78,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             stamp,
             arena: Bump::with_capacity(1 << 14),
             payload: Vec::new(),
-            scratch: Vec::new(),
+            workspace: Workspace::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
             counters: Counters::default(),
@@ -103,7 +103,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             &self.arena,
             &guard,
             stamp,
-            &mut self.scratch,
+            &mut self.workspace,
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );

@@ -1,5 +1,4 @@
-//! Poplar (Zhou et al., "Plover"'s and Silo's kin: sequence numbers instead of vectors): an item of
-//! docs/protocols.md.
+//! Poplar, which numbers transactions instead of keeping vectors: an item of docs/protocols.md.
 //!
 //! A transaction's number (SSN) is above those of the rows it touches and of its stream. It is answered
 //! once every stream is durable up to its number, or, if it has read nothing, once its own record is

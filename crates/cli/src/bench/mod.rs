@@ -6,6 +6,7 @@ pub mod report;
 
 use crate::children;
 use crate::failure::Failure;
+use crate::memory;
 use crate::place::Place;
 use crate::progress::Bar;
 use crate::units;
@@ -72,6 +73,7 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
 /// # Errors
 /// The database's.
 pub fn run(settings: &Settings) -> Result<Ran, Failure> {
+    memory::reserve(settings.reserve_memory)?;
     match &settings.workload {
         Choice::Ycsb(own) => run_one(settings, || Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => run_one(settings, || Tpcc::new(own.config(settings.seed))),
@@ -84,6 +86,7 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
 /// # Errors
 /// The database's.
 pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
+    memory::reserve(settings.reserve_memory)?;
     match &settings.workload {
         Choice::Ycsb(own) => recover_one(settings, Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => recover_one(settings, Tpcc::new(own.config(settings.seed))),

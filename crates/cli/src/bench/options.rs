@@ -95,6 +95,10 @@ pub struct Common {
     /// How long to run before measuring
     #[arg(long, default_value = "1", value_parser = units::seconds)]
     warmup: f64,
+    /// Memory to take from the system before the run, so that its page faults are not measured
+    /// [default: 2GiB, or a quarter of what is free]
+    #[arg(long, value_parser = units::size, value_name = "SIZE")]
+    reserve_memory: Option<u64>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -213,6 +217,8 @@ pub struct Settings {
     pub seconds: f64,
     /// Seconds before.
     pub warmup: f64,
+    /// Bytes of memory to take beforehand; a default if none are named.
+    pub reserve_memory: Option<u64>,
     /// The seed.
     pub seed: u64,
     /// Whether to crash and recover.
@@ -263,6 +269,7 @@ impl Bench {
             rate: common.rate,
             seconds: common.seconds,
             warmup: common.warmup,
+            reserve_memory: common.reserve_memory,
             seed: common.seed,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),

@@ -8,8 +8,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
-use crate::transaction::state::State;
-use bumpalo::collections::Vec as ArenaVec;
+use crate::transaction::state::{State, Write};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Silo;
@@ -34,51 +33,44 @@ fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 }
 
 impl Silo {
-    /// Whether every row read still has its version and every gap is as it was. `locked` are the
-    /// rows locked by this transaction, by address.
-    fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: &[&Record<P::RowStamp>]) -> bool {
-        let own = |record: &Record<P::RowStamp>| {
-            let address = std::ptr::from_ref(record) as usize;
-            locked.binary_search_by_key(&address, |r| std::ptr::from_ref(*r) as usize).is_ok()
-        };
+    /// Whether every row read still has its version and every gap is as it was. With `locked`, the
+    /// rows that the transaction writes are locked by it.
+    fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: bool) -> bool {
         state.reads.iter().all(|(record, seen)| {
             let now = record.word.load(Ordering::SeqCst);
-            now == *seen || (now == *seen | word::LOCKED && own(record))
+            now == *seen
+                || (locked && now == *seen | word::LOCKED && state.own_write(record).is_some())
         }) && state.gaps_are_current()
     }
 
-    fn unlock<S>(locked: &[&Record<S>]) {
-        for record in locked {
-            record.word.fetch_and(!word::LOCKED, Ordering::Release);
+    fn unlock<S>(writes: &[Write<'_, S>]) {
+        for write in writes.iter().filter(|write| !write.superseded) {
+            write.record.word.fetch_and(!word::LOCKED, Ordering::Release);
         }
     }
 
-    /// Phase 1: locks the write set in one global order, by address.
-    fn lock<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
-    ) -> Result<ArenaVec<'s, &'s Record<P::RowStamp>>, Abort> {
-        let mut locked = ArenaVec::with_capacity_in(state.writes.len(), state.arena);
-        let mut order = ArenaVec::with_capacity_in(state.writes.len(), state.arena);
-        order.extend((0..state.writes.len()).filter(|&i| !state.writes[i].superseded));
-        if order.len() > 1 {
-            order.sort_unstable_by_key(|&i| std::ptr::from_ref(state.writes[i].record) as usize);
-        }
-        for at in order {
+    /// Phase 1: locks the write set and folds the stamps of what is overwritten (E4, i). Silo sorts
+    /// the rows first, because it waits for locks. Nobody waits here for longer than a few looks, so
+    /// there is no deadlock to avoid.
+    fn lock<P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'_, P>) -> Result<(), Abort> {
+        for at in 0..state.writes.len() {
             let write = &mut state.writes[at];
-            let version = stable_word(write.record);
-            match version {
+            if write.superseded {
+                continue;
+            }
+            match stable_word(write.record) {
                 Ok(version) if write.record.try_lock(version) => {
                     write.base = word::tid(version);
                     state.max_tid = state.max_tid.max(write.base);
-                    locked.push(write.record);
+                    engine.protocol.observe_write(&write.record.stamp, state.stamp);
                 }
                 _ => {
-                    Self::unlock(&locked);
+                    Self::unlock(&state.writes[..at]);
                     return Err(Abort::Conflict);
                 }
             }
         }
-        Ok(locked)
+        Ok(())
     }
 }
 
@@ -129,14 +121,11 @@ impl ConcurrencyControl for Silo {
         appender: &mut Appender<'_>,
     ) -> Result<Needs, Abort> {
         if state.writes.is_empty() {
-            let valid = Self::validate(state, &[]);
+            let valid = Self::validate(state, false);
             return steps::read_only_needs(engine, state, valid);
         }
-        // Phase 1. Lock, and fold the stamps of what is overwritten (E4, i).
-        let locked = Self::lock(state)?;
-        for record in &locked {
-            engine.protocol.observe_write(&record.stamp, state.stamp);
-        }
+        // Phase 1.
+        Self::lock(engine, state)?;
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 
@@ -145,15 +134,15 @@ impl ConcurrencyControl for Silo {
         let reserved = if command {
             let reserved = steps::reserve(engine, state, appender, tid, true);
             steps::publish_reads(engine, state);
-            if !Self::validate(state, &locked) {
+            if !Self::validate(state, true) {
                 reserved.void();
-                Self::unlock(&locked);
+                Self::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
             reserved
         } else {
-            if !Self::validate(state, &locked) {
-                Self::unlock(&locked);
+            if !Self::validate(state, true) {
+                Self::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
             steps::reserve(engine, state, appender, tid, false)
@@ -172,7 +161,7 @@ impl ConcurrencyControl for Silo {
         engine: &Engine<P>,
         state: &mut State<'s, P>,
     ) -> Result<Needs, Abort> {
-        let valid = Self::validate(state, &[]);
+        let valid = Self::validate(state, false);
         steps::read_only_needs(engine, state, valid)
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
     state: &State<'_, P>,
     appender: &Appender<'_>,
 ) -> bool {
-    let Some(call) = appender.call else { return false };
+    let (Some(call), Some(_)) = (appender.call, &appender.writer) else { return false };
     match appender.kind {
         Kind::Data => false,
         Kind::Command => true,

@@ -56,7 +56,7 @@ impl Applier {
                 (Some(key), _) => KeyBytes::from_slice(key),
                 (None, Change::Put(row)) => {
                     let mut key = KeyBytes::new();
-                    table.layout.primary_key(row, &mut key);
+                    table.layout.primary_key_of(row, &mut key);
                     key
                 }
                 (None, _) => unreachable!("only whole rows come without their key"),

@@ -13,7 +13,7 @@ use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIds, State};
+use crate::transaction::state::{Determinism, RowIds, State, Workspace};
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// One thread's means of running commands.
 pub(crate) struct CommandRunner {
     arena: Bump,
-    scratch: Vec<u8>,
+    workspace: Workspace,
     payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
@@ -33,7 +33,7 @@ impl CommandRunner {
     pub fn new() -> Self {
         CommandRunner {
             arena: Bump::with_capacity(1 << 14),
-            scratch: Vec::new(),
+            workspace: Workspace::new(),
             payload: Vec::new(),
             result: Vec::new(),
             garbage: Garbage::default(),
@@ -65,7 +65,7 @@ impl CommandRunner {
             &self.arena,
             guard,
             &mut stamp,
-            &mut self.scratch,
+            &mut self.workspace,
             RowIds::Recorded(head.row_ids.iter()),
             Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 },
         );

@@ -270,6 +270,20 @@ impl<E: Keyed + 'static> HashIndex<E> {
         prefetch(self.segment(hash, guard).home(hash));
     }
 
+    /// Calls `visit` with the address of each entry of the bucket of `hash` that may be the one
+    /// looked for, without touching it.
+    #[inline]
+    pub fn candidates(&self, hash: u64, guard: &Guard, mut visit: impl FnMut(*const E)) {
+        let tag = tag_of(hash);
+        for slot in &self.segment(hash, guard).home(hash).slots {
+            // Relaxed: nothing is read through the pointer.
+            let tagged = slot.load(Ordering::Relaxed);
+            if tagged.addr() & !ADDRESS == tag {
+                visit(tagged.map_addr(|addr| addr & ADDRESS));
+            }
+        }
+    }
+
     /// The entry under `key`. `hash` is [`hash_key`] of it, in all calls.
     #[inline]
     pub fn get<'g>(&self, key: &[u8], hash: u64, guard: &'g Guard) -> Option<&'g E> {

@@ -9,13 +9,16 @@ use std::ops::Deref;
 
 const INLINE: usize = 48;
 
+/// A length that no inline key has, and at which nothing can be appended inline.
+const LONG: usize = INLINE + 1;
+
 /// The bytes of an encoded key: short ones in place, without an allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBytes {
-    /// Of the inline bytes; meaningless once `long` has any.
+    /// Of the inline bytes, or [`LONG`].
     len: usize,
     short: [u8; INLINE],
-    /// All bytes, once there are more than fit.
+    /// All bytes, once there were more than fit; else none.
     long: Vec<u8>,
 }
 
@@ -41,43 +44,44 @@ impl KeyBytes {
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         match self.short.get_mut(self.len..self.len + N) {
-            Some(place) if self.long.is_empty() => {
+            Some(place) => {
                 place.copy_from_slice(&bytes);
                 self.len += N;
             }
-            _ => self.extend_long(&bytes),
+            None => self.extend_long(&bytes),
         }
     }
 
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         match self.short.get_mut(self.len..self.len + bytes.len()) {
-            Some(place) if self.long.is_empty() => {
+            Some(place) => {
                 place.copy_from_slice(bytes);
                 self.len += bytes.len();
             }
-            _ => self.extend_long(bytes),
+            None => self.extend_long(bytes),
         }
     }
 
     #[cold]
     fn extend_long(&mut self, bytes: &[u8]) {
-        if self.long.is_empty() {
+        if self.len != LONG {
             self.long.extend_from_slice(&self.short[..self.len]);
+            self.len = LONG;
         }
         self.long.extend_from_slice(bytes);
     }
 
     fn pop(&mut self) {
-        if self.long.pop().is_none() {
+        if self.len == LONG {
+            self.long.pop();
+        } else {
             self.len = self.len.saturating_sub(1);
-        } else if self.long.is_empty() {
-            self.len = 0;
         }
     }
 
     fn last_mut(&mut self) -> Option<&mut u8> {
-        if self.long.is_empty() { self.short[..self.len].last_mut() } else { self.long.last_mut() }
+        if self.len == LONG { self.long.last_mut() } else { self.short[..self.len].last_mut() }
     }
 }
 
@@ -85,7 +89,7 @@ impl Deref for KeyBytes {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+        self.short.get(..self.len).unwrap_or(&self.long)
     }
 }
 

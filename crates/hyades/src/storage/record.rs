@@ -6,6 +6,8 @@
 //! a reader may race with a writer and then finds the version word changed, but never reads outside
 //! a block, because the row's length stands in the block itself and never exceeds its capacity.
 
+use super::prefetch::prefetch;
+use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -51,6 +53,9 @@ pub(crate) struct Record<S> {
 
 /// Head word of a block: capacity in words above, row length in bytes below.
 const LEN_MASK: u64 = u32::MAX as u64;
+
+/// A prefetch loads at most this many lines of a row: more would push out what was loaded before.
+const MOST_LINES: usize = 5;
 
 fn words_for(bytes: usize) -> usize {
     bytes.div_ceil(8)
@@ -133,6 +138,19 @@ impl<S> Record<S> {
         }
     }
 
+    /// Starts loading a record that is about to be read, with the bytes of its row from `offset` on if
+    /// they are where a row is first put. Any address will do.
+    #[inline]
+    pub fn prefetch(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
+        prefetch(record);
+        let row_at = std::mem::size_of::<Self>() + words_for(key_len) * 8 + 8;
+        let start = record.cast::<u8>().wrapping_add(row_at + offset);
+        // The line of `start`, and every further one that the bytes reach into.
+        for at in (0..len + 63).step_by(64).take(MOST_LINES) {
+            prefetch(start.wrapping_add(at.min(len)));
+        }
+    }
+
     fn inline_block(&self) -> *mut AtomicU64 {
         let at = std::mem::size_of::<Self>() + words_for(self.key_len as usize) * 8;
         // SAFETY: the inline block lies in the record's own allocation.
@@ -173,12 +191,9 @@ impl<S> Record<S> {
 
     /// Copies the row's words into `arena` memory and returns its bytes.
     #[inline]
-    pub fn read_row_into<'a>(&self, arena: &'a bumpalo::Bump) -> &'a [u8] {
+    pub fn read_row_into<'a>(&self, arena: &'a Bump) -> &'a [u8] {
         let (words, len) = self.block();
-        let words = &words[..words_for(len)];
-        let copy = arena
-            .alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
-        &copy.as_flattened()[..len]
+        &copy_words(&words[..words_for(len)], arena)[..len]
     }
 
     /// The row's first word: its null bitmap, where the table has one.
@@ -194,15 +209,13 @@ impl<S> Record<S> {
         &self,
         offset: usize,
         len: usize,
-        arena: &'a bumpalo::Bump,
+        arena: &'a Bump,
     ) -> (&'a [u8], usize) {
         let (words, row_len) = self.block();
         let first = offset / 8;
         let last = words_for(offset + len).min(words_for(row_len));
         let words = words.get(first..last).unwrap_or(&[]);
-        let copy = arena
-            .alloc_slice_fill_with(words.len(), |i| words[i].load(Ordering::Relaxed).to_le_bytes());
-        (copy.as_flattened(), first * 8)
+        (copy_words(words, arena), first * 8)
     }
 
     /// Overwrites bytes of the row in place. The caller holds the write protection and the bytes lie
@@ -211,23 +224,15 @@ impl<S> Record<S> {
     pub fn store_range(&self, offset: usize, bytes: &[u8]) {
         let (words, len) = self.block();
         assert!(offset + bytes.len() <= len, "a write within the row");
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let within = at % 8;
-            let take = rest.len().min(8 - within);
-            let word = &words[at / 8];
-            if take == 8 {
-                let value = u64::from_le_bytes(rest[..8].try_into().expect("eight bytes"));
-                word.store(value, Ordering::Relaxed);
-            } else {
-                let mut value = word.load(Ordering::Relaxed).to_le_bytes();
-                value[within..within + take].copy_from_slice(&rest[..take]);
-                word.store(u64::from_le_bytes(value), Ordering::Relaxed);
-            }
-            at += take;
-            rest = &rest[take..];
+        let (first, within) = (offset / 8, offset % 8);
+        let (head, rest) = bytes.split_at(bytes.len().min((8 - within) % 8));
+        store_part(&words[first..], within, head);
+        let words = &words[first + usize::from(within != 0)..];
+        let (whole, tail) = rest.as_chunks::<8>();
+        for (word, chunk) in words.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
+        store_part(&words[whole.len()..], 0, tail);
     }
 
     /// Replaces the whole row. The caller holds the write protection.
@@ -277,6 +282,38 @@ impl<S> Record<S> {
         // The row's words must not be seen changed by a reader that sees the word unlocked.
         fence(Ordering::Release);
         locked
+    }
+}
+
+/// Overwrites a few bytes of the first word, from `within` on.
+#[inline]
+fn store_part(words: &[AtomicU64], within: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let mut value = words[0].load(Ordering::Relaxed).to_le_bytes();
+    value[within..within + bytes.len()].copy_from_slice(bytes);
+    words[0].store(u64::from_le_bytes(value), Ordering::Relaxed);
+}
+
+/// Copies words into `arena` memory, as little-endian bytes.
+#[inline]
+fn copy_words<'a>(words: &[AtomicU64], arena: &'a Bump) -> &'a [u8] {
+    let layout = Allocation::array::<u64>(words.len()).expect("a row's size");
+    let out = arena.alloc_layout(layout).cast::<u64>().as_ptr();
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le();
+    // SAFETY: `out` has room for as many words as there are, each is written once, and together they
+    // are read as bytes only then; the memory lives as long as the arena lends it.
+    unsafe {
+        // Four at a time: atomic loads are not unrolled by the compiler.
+        let (fours, rest) = words.as_chunks::<4>();
+        for (four, at) in fours.iter().zip((0..).step_by(4)) {
+            out.add(at).cast::<[u64; 4]>().write(four.each_ref().map(load));
+        }
+        for (word, at) in rest.iter().zip(fours.len() * 4..) {
+            out.add(at).write(load(word));
+        }
+        std::slice::from_raw_parts(out.cast::<u8>(), words.len() * 8)
     }
 }
 

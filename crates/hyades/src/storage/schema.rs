@@ -335,12 +335,20 @@ impl Layout {
         out.resize(self.fixed_bytes, 0);
         let mut nulls = 0u64;
         for (i, (column, value)) in self.columns.iter().zip(values).enumerate() {
-            self.check(i as u16, value)?;
-            if matches!(value, Value::Null) {
-                nulls |= 1 << i;
-            } else if let Some(width) = column.kind.width() {
-                let at = column.offset as usize;
-                value.with_bytes(|bytes| out[at..at + width].copy_from_slice(bytes));
+            let at = &mut out[column.offset as usize..];
+            match (value, column.kind) {
+                (Value::I32(v), Type::I32) => at[..4].copy_from_slice(&v.to_le_bytes()),
+                (Value::U32(v), Type::U32) => at[..4].copy_from_slice(&v.to_le_bytes()),
+                (Value::I64(v), Type::I64) => at[..8].copy_from_slice(&v.to_le_bytes()),
+                (Value::U64(v), Type::U64) => at[..8].copy_from_slice(&v.to_le_bytes()),
+                (Value::F64(v), Type::F64) => at[..8].copy_from_slice(&v.to_le_bytes()),
+                (Value::Bool(v), Type::Bool) => at[0] = u8::from(*v),
+                (Value::Bytes(v), Type::Fixed(n)) if v.len() == n as usize => {
+                    at[..v.len()].copy_from_slice(v);
+                }
+                (Value::Text(_), Type::Text) | (Value::Bytes(_), Type::Bytes) => {}
+                (Value::Null, _) if column.nullable => nulls |= 1 << i,
+                _ => return Err(self.check(i as u16, value).expect_err("it does not fit")),
             }
         }
         for &i in &self.variable {
@@ -433,20 +441,18 @@ impl Layout {
         last == row.len() - self.fixed_bytes
     }
 
-    /// Appends the primary key of `row` to `out`.
+    /// The primary key of a row given as its values, which fit their columns.
     #[inline]
-    pub fn primary_key(&self, row: &[u8], out: &mut KeyBytes) {
+    pub fn primary_key(&self, row: &[Value<'_>], out: &mut KeyBytes) {
         for &at in &self.key {
-            let column = &self.columns[at as usize];
-            // Key columns are never null, and mostly integers, whose place is known.
-            let value = match column.kind.width() {
-                Some(width) => {
-                    let bytes = &row[column.offset as usize..][..width];
-                    Value::from_bytes(column.kind, bytes)
-                }
-                None => self.value(row, at),
-            };
-            key::push(out, column.kind, false, &value);
+            key::push(out, self.columns[at as usize].kind, false, &row[at as usize]);
+        }
+    }
+
+    /// The primary key of a row given as its bytes.
+    pub fn primary_key_of(&self, row: &[u8], out: &mut KeyBytes) {
+        for &at in &self.key {
+            key::push(out, self.columns[at as usize].kind, false, &self.value(row, at));
         }
     }
 }

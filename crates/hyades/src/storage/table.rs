@@ -320,6 +320,30 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         Ok(Some(out))
     }
 
+    /// Starts loading what a lookup of this key reads first, and returns the key's hash; `None` where
+    /// that is not known beforehand.
+    #[inline]
+    pub fn prefetch_bucket(&self, key: &[u8], guard: &Guard) -> Option<u64> {
+        let Primary::Hash { index, .. } = &self.primary else { return None };
+        let hash = hash_key(key);
+        index.prefetch(hash, guard);
+        Some(hash)
+    }
+
+    /// Starts loading the record under the key with this hash, and some bytes of its row.
+    #[inline]
+    pub fn prefetch_record(
+        &self,
+        hash: u64,
+        key_len: usize,
+        window: (usize, usize),
+        guard: &Guard,
+    ) {
+        if let Primary::Hash { index, .. } = &self.primary {
+            index.candidates(hash, guard, |record| Record::prefetch(record, key_len, window));
+        }
+    }
+
     /// Looks a primary key up.
     #[inline]
     pub fn find<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Lookup<'g, S> {

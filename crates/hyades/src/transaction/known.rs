@@ -1,38 +1,54 @@
-//! Which rows a transaction has locked or written: a small hash table in its arena.
-
-use bumpalo::Bump;
-use bumpalo::collections::Vec as ArenaVec;
+//! Which rows a transaction has locked or written: a small hash table, kept by the session.
 
 /// What is known of a row: positions in the transaction's lists, plus one; 0 for none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Known {
     address: usize,
+    /// The transaction that wrote this slot; another one finds it empty.
+    transaction: u32,
     pub held: u32,
     pub write: u32,
 }
 
-/// Open addressing with linear probing; never more than half full.
-pub(crate) struct KnownRows<'s> {
-    slots: ArenaVec<'s, Known>,
+/// Open addressing with linear probing; never more than half full. Emptying it costs nothing: each
+/// transaction has a number, and sees only slots that bear it.
+pub(crate) struct KnownRows {
+    slots: Vec<Known>,
+    transaction: u32,
     len: usize,
 }
 
-const FIRST_SLOTS: usize = 16;
+const FIRST_SLOTS: usize = 64;
 
-impl<'s> KnownRows<'s> {
-    pub fn new(arena: &'s Bump) -> Self {
-        KnownRows { slots: ArenaVec::new_in(arena), len: 0 }
+impl KnownRows {
+    pub fn new() -> Self {
+        KnownRows { slots: vec![Known::default(); FIRST_SLOTS], transaction: 1, len: 0 }
     }
 
+    /// Empties the table for the next transaction.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.len = 0;
+        self.transaction = self.transaction.wrapping_add(1);
+        if self.transaction == 0 {
+            self.slots.fill(Known::default());
+            self.transaction = 1;
+        }
+    }
+
+    /// The row's slot, or the free one where it would stand.
     #[inline]
     fn find(&self, address: usize) -> usize {
         let mask = self.slots.len() - 1;
         // Records are aligned to 16: the low bits say nothing.
         let mut at = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & mask;
-        while self.slots[at].address != 0 && self.slots[at].address != address {
+        loop {
+            let slot = &self.slots[at];
+            if slot.transaction != self.transaction || slot.address == address {
+                return at;
+            }
             at = (at + 1) & mask;
         }
-        at
     }
 
     /// What is known of the row at this address, if anything.
@@ -42,29 +58,30 @@ impl<'s> KnownRows<'s> {
             return None;
         }
         let known = self.slots[self.find(std::ptr::from_ref(row) as usize)];
-        (known.address != 0).then_some(known)
+        (known.transaction == self.transaction).then_some(known)
     }
 
     /// The place for what is known of the row.
+    #[inline]
     pub fn entry<T>(&mut self, row: &T) -> &mut Known {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
         let address = std::ptr::from_ref(row) as usize;
         let at = self.find(address);
-        if self.slots[at].address == 0 {
-            self.slots[at].address = address;
+        let transaction = self.transaction;
+        if self.slots[at].transaction != transaction {
+            self.slots[at] = Known { address, transaction, held: 0, write: 0 };
             self.len += 1;
         }
         &mut self.slots[at]
     }
 
+    #[cold]
     fn grow(&mut self) {
-        let wanted = (self.slots.len() * 4).max(FIRST_SLOTS);
-        let mut fresh = ArenaVec::with_capacity_in(wanted, self.slots.bump());
-        fresh.resize(wanted, Known::default());
+        let fresh = vec![Known::default(); self.slots.len() * 4];
         let old = std::mem::replace(&mut self.slots, fresh);
-        for known in old.iter().filter(|known| known.address != 0) {
+        for known in old.iter().filter(|known| known.transaction == self.transaction) {
             let at = self.find(known.address);
             self.slots[at] = *known;
         }
@@ -77,20 +94,36 @@ mod tests {
 
     #[test]
     fn every_row_is_found_with_what_was_noted_last() {
-        let arena = Bump::new();
         let rows: Vec<[u64; 2]> = vec![[0; 2]; 1000];
-        let mut known = KnownRows::new(&arena);
-        for (i, row) in rows.iter().enumerate() {
-            assert!(known.get(row).is_none());
-            known.entry(row).held = i as u32 + 1;
+        let mut known = KnownRows::new();
+        for transaction in 0..3 {
+            known.begin();
+            for (i, row) in rows.iter().enumerate().skip(transaction) {
+                assert!(known.get(row).is_none());
+                known.entry(row).held = i as u32 + 1;
+            }
+            for (i, row) in rows.iter().enumerate().skip(transaction).step_by(3) {
+                known.entry(row).write = i as u32 + 7;
+            }
+            for (i, row) in rows.iter().enumerate().skip(transaction) {
+                let found = known.get(row).unwrap();
+                assert_eq!(found.held, i as u32 + 1);
+                let written = (i - transaction).is_multiple_of(3);
+                assert_eq!(found.write, if written { i as u32 + 7 } else { 0 });
+            }
         }
-        for (i, row) in rows.iter().enumerate().step_by(3) {
-            known.entry(row).write = i as u32 + 7;
-        }
-        for (i, row) in rows.iter().enumerate() {
-            let found = known.get(row).unwrap();
-            assert_eq!(found.held, i as u32 + 1);
-            assert_eq!(found.write, if i % 3 == 0 { i as u32 + 7 } else { 0 });
+    }
+
+    #[test]
+    fn numbers_of_transactions_may_come_round() {
+        let row = [0u64; 2];
+        let mut known = KnownRows::new();
+        known.transaction = u32::MAX - 1;
+        for _ in 0..4 {
+            known.begin();
+            assert!(known.get(&row).is_none());
+            known.entry(&row).held = 1;
+            assert_eq!(known.get(&row).unwrap().held, 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Range, Savepoint, Table};
-use super::state::{Pending, RowIds, State, merge_deltas};
+use super::state::{Pending, RowIds, State, Wanted, merge_deltas};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -51,6 +51,39 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             Ok(_) => {}
         }
         result
+    }
+
+    /// Looks a primary key up; what was announced is on its way then.
+    #[inline]
+    fn find(
+        &self,
+        state: &mut State<'s, P>,
+        data: &'s Tables<P>,
+        key: &KeyBytes,
+    ) -> Lookup<'s, P::RowStamp> {
+        if let Some((table, record)) = state.last_found
+            && table == data.layout.table
+            && record.key() == &key[..]
+        {
+            return Lookup::Found(record);
+        }
+        if !state.wanted.is_empty() {
+            self.fetch_wanted(state);
+        }
+        let found = data.find(key, state.guard);
+        if let Lookup::Found(record) = found {
+            state.last_found = Some((data.layout.table, record));
+        }
+        found
+    }
+
+    /// Starts loading the records that were announced: their buckets have come meanwhile.
+    fn fetch_wanted(&self, state: &mut State<'s, P>) {
+        for wanted in state.wanted.drain(..) {
+            let table = &self.engine.tables[wanted.table as usize];
+            let key_len = wanted.key_len as usize;
+            table.prefetch_record(wanted.hash, key_len, wanted.window, state.guard);
+        }
     }
 
     /// The transaction saw that a key is missing.
@@ -111,7 +144,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         key: &KeyBytes,
         (row_bytes, likely_new): (usize, bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
-        let found = if likely_new { None } else { Some(data.find(key, state.guard)) };
+        let found = if likely_new { None } else { Some(self.find(state, data, key)) };
         let found = match found {
             Some(Lookup::Found(record)) => Placed::Exists(record),
             _ => {
@@ -152,7 +185,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
         *state.scratch = scratch;
         let changed = encoded?;
-        let record = match data.find(&key, state.guard) {
+        let record = match self.find(state, data, &key) {
             Lookup::Found(record) => record,
             Lookup::Missing(gap) => {
                 self.saw_gap(state, gap);
@@ -201,7 +234,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         let mut key = KeyBytes::new();
         if !data.keyless {
-            data.layout.primary_key(bytes, &mut key);
+            data.layout.primary_key(row, &mut key);
             return Ok((bytes, key, 0));
         }
         let id = match &mut state.row_ids {
@@ -253,7 +286,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let key = data.encode_key(key)?;
-            match data.find(&key, state.guard) {
+            match self.find(state, data, &key) {
                 Lookup::Found(record) => self.read(state, data, record, columns),
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);
@@ -261,6 +294,17 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                 }
             }
         })
+    }
+
+    fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
+        let state = &mut *self.state.borrow_mut();
+        // A key that is no key is reported by the operation that uses it.
+        let Ok(data) = self.table(table) else { return };
+        let Ok(key) = data.encode_key(key) else { return };
+        let Some(hash) = data.prefetch_bucket(&key, state.guard) else { return };
+        let window = window(data, columns).unwrap_or((0, data.layout.fixed_bytes));
+        let key_len = key.len() as u32;
+        state.wanted.push(Wanted { table: table.0, key_len, hash, window });
     }
 
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
@@ -301,7 +345,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let key = data.encode_key(key)?;
-            let record = match data.find(&key, state.guard) {
+            let record = match self.find(state, data, &key) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);

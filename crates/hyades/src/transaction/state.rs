@@ -47,6 +47,16 @@ pub(crate) struct Stale<'s> {
     pub key: &'s [u8],
 }
 
+/// A row that the transaction has said it will want.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub table: u32,
+    pub key_len: u32,
+    pub hash: u64,
+    /// The bytes of the row that will be read: offset and length.
+    pub window: (usize, usize),
+}
+
 /// Time and randomness, taken once and written to a command's record if they were used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Determinism {
@@ -71,6 +81,18 @@ pub(crate) struct RowIdBlock {
     pub end: u64,
 }
 
+/// Working memory that a session, or a replaying thread, keeps between transactions.
+pub(crate) struct Workspace {
+    pub scratch: Vec<u8>,
+    known: KnownRows,
+}
+
+impl Workspace {
+    pub fn new() -> Self {
+        Workspace { scratch: Vec::new(), known: KnownRows::new() }
+    }
+}
+
 pub(crate) struct State<'s, P: LoggingProtocol> {
     pub arena: &'s Bump,
     pub guard: &'s Guard,
@@ -85,6 +107,10 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub stale: ArenaVec<'s, Stale<'s>>,
     /// Records that this transaction put under keys that had none.
     pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
+    /// The row found last, which is often wanted again: read, then written.
+    pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
+    /// Rows whose buckets are on their way to the cache.
+    pub wanted: ArenaVec<'s, Wanted>,
     /// The row ids given out.
     pub row_ids_used: ArenaVec<'s, u64>,
     pub row_ids: RowIds<'s>,
@@ -92,7 +118,7 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     /// The highest version read or to be overwritten.
     pub max_tid: u64,
     /// Which rows are in `writes` and `held`.
-    known: KnownRows<'s>,
+    known: &'s mut KnownRows,
     /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
     pub conflict: bool,
     pub rolled_back: bool,
@@ -105,10 +131,12 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         arena: &'s Bump,
         guard: &'s Guard,
         stamp: &'s mut P::TxnStamp,
-        scratch: &'s mut Vec<u8>,
+        workspace: &'s mut Workspace,
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
+        let Workspace { scratch, known } = workspace;
+        known.begin();
         State {
             arena,
             guard,
@@ -120,11 +148,13 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),
             placed: ArenaVec::new_in(arena),
+            last_found: None,
+            wanted: ArenaVec::new_in(arena),
             row_ids_used: ArenaVec::new_in(arena),
             row_ids,
             determinism,
             max_tid: 0,
-            known: KnownRows::new(arena),
+            known,
             conflict: false,
             rolled_back: false,
             scratch,
@@ -159,12 +189,13 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         record: &'s Record<P::RowStamp>,
         pending: Pending<'s>,
     ) {
-        let replaces = self.own_write(record).map(|at| at as u32);
+        let known = self.known.entry(record);
+        let replaces = known.write.checked_sub(1);
+        known.write = self.writes.len() as u32 + 1;
         if let Some(at) = replaces {
             self.writes[at as usize].superseded = true;
         }
         self.writes.push(Write { record, table, pending, base: 0, replaces, superseded: false });
-        self.known.entry(record).write = self.writes.len() as u32;
     }
 
     /// Takes back the writes from `len` on.

@@ -39,16 +39,10 @@ const CUSTOMER: Columns = CUSTOMER_FACE
     .and(customer::CREDIT_LIM.only())
     .and(customer::DISCOUNT.only());
 
-/// Runs Payment and returns the customer's new balance in cents.
+/// Runs Payment and returns the customer's new balance in cents. What most others want comes last: the
+/// customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
 pub fn payment(tx: &Transaction<'_>, tables: &Tables, call: &Payment) -> Result<i64, Abort> {
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
-    let w_row = found(tx.get(tables.warehouse, w)?)?;
-    let w_ytd = w_row.get(warehouse::YTD) + amount;
-    done(tx.update(tables.warehouse, w, &[warehouse::YTD.set(w_ytd)])?)?;
-    let d_row = found(tx.get(tables.district, (w, d))?)?;
-    let d_ytd = d_row.get(district::YTD) + amount;
-    done(tx.update(tables.district, (w, d), &[district::YTD.set(d_ytd)])?)?;
-
     let c = call.who.find(tx, tables, c_w, c_d)?;
     let key = (c_w, c_d, c);
     let row = found(tx.get_columns(tables.customer, key, CUSTOMER)?)?;
@@ -67,6 +61,13 @@ pub fn payment(tx: &Transaction<'_>, tables: &Tables, call: &Payment) -> Result<
     } else {
         done(tx.update(tables.customer, key, &sets)?)?;
     }
+
+    let d_row = found(tx.get(tables.district, (w, d))?)?;
+    let d_ytd = d_row.get(district::YTD) + amount;
+    done(tx.update(tables.district, (w, d), &[district::YTD.set(d_ytd)])?)?;
+    let w_row = found(tx.get(tables.warehouse, w)?)?;
+    let w_ytd = w_row.get(warehouse::YTD) + amount;
+    done(tx.update(tables.warehouse, w, &[warehouse::YTD.set(w_ytd)])?)?;
 
     let mut data = Text::<24>::default();
     data.push(w_row.get(warehouse::NAME)).push("    ").push(d_row.get(district::NAME));

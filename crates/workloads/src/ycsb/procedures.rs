@@ -143,6 +143,20 @@ fn read(
     found(tx.get_columns(table, id, columns)?).map(drop)
 }
 
+/// Announces the rows to come, so that their cache misses overlap.
+fn prefetch(tx: &Transaction<'_>, table: Table, call: &Accesses, columns: impl Fn(u64) -> Columns) {
+    if call.rows.len() > 1 {
+        for (row, n) in call.rows.iter().zip(0u64..) {
+            tx.prefetch(table, row.id(), columns(mix(call.seed as u64, n)));
+        }
+    }
+}
+
+/// The columns that an access touches, given what a write sets.
+fn touched(whole_rows: bool) -> impl Fn(u64) -> Columns {
+    move |mixed| if whole_rows { Columns::ALL } else { column(mixed).only() }
+}
+
 /// Runs the accesses; a write sets one column.
 pub fn access(
     tx: &Transaction<'_>,
@@ -150,6 +164,7 @@ pub fn access(
     call: &Accesses,
     whole_rows: bool,
 ) -> Result<(), Abort> {
+    prefetch(tx, table, call, touched(whole_rows));
     let mut value = [0; WIDTH];
     for (row, n) in call.rows.iter().zip(0u64..) {
         let mixed = mix(call.seed as u64, n);
@@ -171,6 +186,7 @@ pub fn access_all(
     call: &Accesses,
     whole_rows: bool,
 ) -> Result<(), Abort> {
+    prefetch(tx, table, call, touched(true));
     let mut values = [0; WIDTH * COLUMNS];
     for (row, n) in call.rows.iter().zip(0u64..) {
         let mixed = mix(call.seed as u64, n);
@@ -198,6 +214,7 @@ pub fn access_given(
     if (writes > 0 && !fits) || values.0.len() != each * writes {
         return Err(Abort::BadArguments);
     }
+    prefetch(tx, table, accesses, touched(whole_rows || each != WIDTH));
     let mut values = &values.0[..];
     for (row, n) in accesses.rows.iter().zip(0u64..) {
         let mixed = mix(accesses.seed as u64, n);
