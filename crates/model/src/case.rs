@@ -9,7 +9,9 @@ pub enum Rules {
     Printed,
     /// As Hyades is built.
     Ours,
-    /// As Hyades is built, with one mistake.
+    /// Of a scheme that Hyades does not run, mended.
+    Mended,
+    /// Ours, or the mended ones, with one mistake.
     Mutation,
 }
 
@@ -54,7 +56,17 @@ impl Case {
         states: usize,
         explore: fn() -> Outcome,
     ) -> Case {
-        Case { item, rules: Rules::Ours, rule, expected: Expected::Holds(states), explore }
+        Case::mended((item, Rules::Ours), rule, states, explore)
+    }
+
+    /// A case of right rules, which have to hold in at least `states` states.
+    pub fn mended(
+        (item, rules): (&'static str, Rules),
+        rule: &'static str,
+        states: usize,
+        explore: fn() -> Outcome,
+    ) -> Case {
+        Case { item, rules, rule, expected: Expected::Holds(states), explore }
     }
 
     /// Runs the checker and compares with what has to come.
@@ -86,6 +98,7 @@ impl Case {
         let whose = match self.rules {
             Rules::Printed => "as printed",
             Rules::Ours => "ours",
+            Rules::Mended => "mended",
             Rules::Mutation => "mistake",
         };
         let mut text = format!("{}, {whose}: {}\n", self.item, self.rule);

@@ -34,22 +34,50 @@ pub mod mixed;
 pub mod occ;
 pub mod poplar;
 pub mod replaying;
+pub mod silo_r;
 
 use case::Case;
 
 /// Every case of every model, in the order of docs/protocols.md.
 pub fn cases() -> Vec<Case> {
-    let mut all = Vec::new();
-    all.extend(judging::cases());
-    all.extend(replaying::cases());
-    all.extend(occ::cases());
-    all.extend(inserting::cases());
-    all.extend(absence::cases());
-    all.extend(flush_point::cases());
-    all.extend(anchors::cases());
-    all.extend(hot_rows::cases());
-    all.extend(checkpoint::cases());
-    all.extend(mixed::cases());
-    all.extend(poplar::cases());
+    let models = [
+        judging::cases,
+        replaying::cases,
+        occ::cases,
+        inserting::cases,
+        absence::cases,
+        anchors::cases,
+        flush_point::cases,
+        hot_rows::cases,
+        mixed::cases,
+        checkpoint::cases,
+        poplar::cases,
+        silo_r::cases,
+    ];
+    let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
+    let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
+    all.sort_by_key(|case| place(case).expect("every item has its place"));
     all
 }
+
+/// The items, in the order of docs/protocols.md.
+pub const ITEMS: &[&str] = &[
+    "E1",
+    "E2",
+    "E3",
+    "E4",
+    "E5",
+    "E6",
+    "E7",
+    "E8",
+    "E10",
+    "Compression",
+    "Flush point",
+    "Hot-row table",
+    "Waiting",
+    "After recovery",
+    "Data and commands",
+    "Checkpoints",
+    "Poplar",
+    "Silo-R",
+];
