@@ -119,7 +119,7 @@ pub enum Action {
 
 const RIGHT: &str = "recovery gives the effects of the live transactions, and no other";
 /// The epoch of the only cut.
-const CUT: u8 = 0;
+const CUT: u8 = 1;
 
 impl Checkpointing {
     /// The rules as built, for commands.

@@ -189,8 +189,8 @@ impl Judge {
             Ends::ValidPrefix => valid,
         };
         let mut fate = vec![Fate::Gone; state.fate.len()];
-        for lane in 0..self.streams {
-            state.history.streams[lane].truncate(valid[lane] as usize);
+        for (lane, end) in valid.into_iter().enumerate().take(self.streams) {
+            state.history.streams[lane].truncate(end as usize);
             for frame in &state.history.streams[lane] {
                 let Frame::Record(number) = *frame else { continue };
                 let txn = &state.history.txns[number as usize];
@@ -322,8 +322,8 @@ impl Model for Judge {
             actions.extend(ops.into_iter().map(Action::Run));
         }
         let appended = state.history.appended();
-        for lane in 0..self.streams {
-            let ends = state.durable[lane] + 1..=appended[lane];
+        for (lane, last) in appended.into_iter().enumerate().take(self.streams) {
+            let ends = state.durable[lane] + 1..=last;
             actions.extend(ends.map(|end| Action::Flush(lane, end)));
         }
         self.crashes(state, actions);

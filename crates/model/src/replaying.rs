@@ -157,14 +157,16 @@ impl Replay {
         }
     }
 
+    /// Whether the last decoded frame of a stream is one that maxLSN is raised over.
+    fn counts(&self, state: &State, lane: usize) -> bool {
+        let frame = state.history.streams[lane][state.decoded[lane] as usize - 1];
+        let live = matches!(frame, Frame::Record(number) if Self::live(state, number));
+        live || self.counted == Counted::EveryFrame
+    }
+
     /// Raises maxLSN over the last decoded frame, if that counts.
     fn raise(&self, state: &mut State, lane: usize) {
-        let frame = state.history.streams[lane][state.decoded[lane] as usize - 1];
-        let counts = match frame {
-            Frame::Record(number) => Self::live(state, number),
-            Frame::Anchor => false,
-        };
-        if counts || self.counted == Counted::EveryFrame {
+        if self.counts(state, lane) {
             state.max_lsn[lane] = state.decoded[lane];
         }
     }
@@ -226,10 +228,10 @@ impl Replay {
     }
 
     fn replay_actions(&self, state: &State, ends: Vector, actions: &mut Vec<Action>) {
-        for lane in 0..self.streams {
+        for (lane, end) in ends.into_iter().enumerate().take(self.streams) {
             if state.between[lane] {
                 actions.push(Action::Complete(lane));
-            } else if state.decoded[lane] < ends[lane] {
+            } else if state.decoded[lane] < end {
                 actions.push(Action::Decode(lane));
             }
         }
@@ -324,7 +326,8 @@ impl Model for Replay {
             Action::Crash(ends) => state.ends = Some(ends),
             Action::Decode(lane) => {
                 state.decoded[lane] += 1;
-                state.between[lane] = true;
+                // What is neither enqueued nor counted takes no second step.
+                state.between[lane] = self.counts(&state, lane);
                 if self.raised_first {
                     self.raise(&mut state, lane);
                 } else {
@@ -423,7 +426,7 @@ impl Protocol for Replay {
                 Some(number) if before.pools[*lane] != after.pools[*lane] => {
                     format!("log manager {} enqueues T{}", lane + 1, number + 1)
                 }
-                _ => format!("log manager {} has nothing to enqueue", lane + 1),
+                _ => format!("log manager {} passes over a frame", lane + 1),
             },
             Action::Complete(lane) if before.max_lsn != after.max_lsn => {
                 format!("log manager {} raises maxLSN to {}", lane + 1, after.max_lsn[*lane])
