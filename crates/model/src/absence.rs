@@ -1,8 +1,8 @@
 //! Deletions, misses and scans: item E8 of docs/protocols.md.
 //!
-//! One key comes and goes; transactions run one after the other. What a row remembers is lost with the
-//! row, or is kept in its place. What recovery judges is as in `judging`, what replay relies on as in
-//! `occ`.
+//! One key comes and goes; transactions run one after the other. What a row remembers is lost with
+//! the row, or is kept in its place. What recovery judges is as in `judging`, what replay relies on
+//! as in `occ`.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -40,7 +40,8 @@ pub enum Op {
     Delete,
     /// Looks for it, and writes nothing.
     Look,
-    /// Counts the rows of the range in which it lies, and writes the count to a row of its own: a command.
+    /// Counts the rows of the range in which it lies, and writes the count to a row of its own: a
+    /// command.
     Count,
 }
 

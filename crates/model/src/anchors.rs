@@ -1,7 +1,7 @@
 //! Compressed vectors: the item *compression* of docs/protocols.md.
 //!
-//! One stream's records depend on another stream. A lane that the anchor in effect covers is left out
-//! of a record; a reader puts the anchor that it met last in its place. A worker and whoever
+//! One stream's records depend on another stream. A lane that the anchor in effect covers is left
+//! out of a record; a reader puts the anchor that it met last in its place. A worker and whoever
 //! writes anchors interleave; the beginning of the stream may be truncated.
 
 use crate::case::{Case, Rules};

@@ -1,9 +1,10 @@
 //! Checkpoints: an item of docs/protocols.md.
 //!
-//! Transactions, which hold their rows locked, run in three steps: they lock and read the epoch, reserve
-//! a frame, install. Meanwhile a checkpoint is made: a cut is published, the epoch advanced, rows are
-//! scanned one by one, the manifest is switched, the log truncated. In each state it is asked what
-//! recovery would make of a power cut, with every end that the streams may have.
+//! Transactions, which hold their rows locked, run in three steps: they lock and read the epoch,
+//! reserve a frame, install. Meanwhile a checkpoint is made: a cut is published, the epoch
+//! advanced, rows are scanned one by one, the manifest is switched, the log truncated. In each
+//! state it is asked what recovery would make of a power cut, with every end that the streams may
+//! have.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -19,7 +20,8 @@ const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 pub struct Checkpointing {
     /// How many transactions.
     pub txns: usize,
-    /// Whether records are commands, which find on replay what they found in the run, or row images.
+    /// Whether records are commands, which find on replay what they found in the run, or row
+    /// images.
     pub commands: bool,
     /// Whether the scan begins only when all up to the cut is installed.
     pub waits_for_installs: bool,

@@ -1,7 +1,8 @@
 //! Up to where a buffer may be flushed: the item *flush point* of docs/protocols.md.
 //!
-//! Workers reserve places in one stream and fill them; a flusher looks what is filled. Each load, store
-//! and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with weak memory.
+//! Workers reserve places in one stream and fill them; a flusher looks what is filled. Each load,
+//! store and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with weak
+//! memory.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

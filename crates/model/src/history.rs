@@ -145,7 +145,8 @@ impl History {
         ops
     }
 
-    /// Runs a transaction: it folds stamps, appends its record, stamps its rows. Returns its number.
+    /// Runs a transaction: it folds stamps, appends its record, stamps its rows. Returns its
+    /// number.
     pub fn commit(&mut self, op: Op, stamping: Stamping) -> u8 {
         let number = self.txns.len() as u8;
         let mut logged = BOTTOM;

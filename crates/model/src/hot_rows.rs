@@ -1,8 +1,8 @@
 //! The hot-row table: an item of docs/protocols.md.
 //!
-//! One row, whose two stamps are kept exactly beside the table for comparison. A row without an entry
-//! stands for the *cold vector*, which follows the durable position at a distance. One lane is
-//! enough: lanes do not touch each other.
+//! One row, whose two stamps are kept exactly beside the table for comparison. A row without an
+//! entry stands for the *cold vector*, which follows the durable position at a distance. One lane
+//! is enough: lanes do not touch each other.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -193,7 +193,7 @@ impl Model for HotRows {
             Property::always(DURABLE, |_, s: &State| s.cold <= s.durable),
             Property::sometimes(
                 "a cold row stands for more than it had",
-                |_, s: &State| matches!(s.folding, Folding::Folded(folded, truth) if folded.write > truth.write),
+                |_, s: &State| matches!(s.folding, Folding::Folded(f, truth) if f.write > truth.write),
             ),
             Property::sometimes("a row has left the table and comes back", |_, s: &State| {
                 s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.cold)

@@ -1,7 +1,7 @@
 //! When an inserted row can be seen: item E7 of docs/protocols.md.
 //!
-//! One transaction updates row a and inserts row b; another reads both, in either order. Both lock what
-//! they touch until they end, as two-phase locking does; whoever meets a lock aborts.
+//! One transaction updates row a and inserts row b; another reads both, in either order. Both lock
+//! what they touch until they end, as two-phase locking does; whoever meets a lock aborts.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

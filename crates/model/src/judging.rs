@@ -2,8 +2,8 @@
 //! *after recovery* of docs/protocols.md.
 //!
 //! Transactions run one after the other; streams are flushed frame by frame; power fails at any
-//! time, with any torn tail; what is recovered is judged; the log is opened again and goes on, until
-//! the next power cut. How replay proceeds is the business of `replaying`.
+//! time, with any torn tail; what is recovered is judged; the log is opened again and goes on,
+//! until the next power cut. How replay proceeds is the business of `replaying`.
 
 mod cases;
 
@@ -226,7 +226,8 @@ impl Judge {
     fn reopen(&self, state: &mut State) {
         if self.old_dead == OldDead::CutOff {
             for stream in &mut state.history.streams {
-                let dead = |frame: &Frame| matches!(frame, Frame::Record(n) if state.fate[*n as usize] == Fate::Dead);
+                let dead =
+                    |frame: &Frame| record(frame).is_some_and(|n| state.fate[n] == Fate::Dead);
                 let first = stream.iter().position(dead).unwrap_or(stream.len());
                 stream.truncate(first);
             }
@@ -287,6 +288,14 @@ impl Judge {
 
     fn is_reader(state: &State, number: usize) -> bool {
         state.history.txns[number].op.writes.is_none()
+    }
+}
+
+/// The number of the transaction whose record stands in a frame.
+fn record(frame: &Frame) -> Option<usize> {
+    match frame {
+        Frame::Record(number) => Some(*number as usize),
+        Frame::Anchor => None,
     }
 }
 
@@ -373,12 +382,12 @@ impl Model for Judge {
                 "an acknowledged record behind a dead one is recovered",
                 |_, s: &State| {
                     s.history.streams.iter().any(|stream| {
-                    let fate = |frame: &Frame, fate| matches!(frame, Frame::Record(n) if s.fate[*n as usize] == fate);
-                    let answered = |frame: &Frame| matches!(frame, Frame::Record(n) if s.answered[*n as usize]);
-                    stream.iter().position(|f| fate(f, Fate::Dead)).is_some_and(|dead| {
-                        stream[dead..].iter().any(|f| fate(f, Fate::Recovered) && answered(f))
+                        let fate = |frame, fate| record(frame).is_some_and(|n| s.fate[n] == fate);
+                        let answered = |frame| record(frame).is_some_and(|n| s.answered[n]);
+                        stream.iter().position(|f| fate(f, Fate::Dead)).is_some_and(|dead| {
+                            stream[dead..].iter().any(|f| fate(f, Fate::Recovered) && answered(f))
+                        })
                     })
-                })
                 },
             ),
             Property::sometimes("an acknowledged reader of another's value", |_, s: &State| {

@@ -5,8 +5,8 @@
 //! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
 //! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
 //! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
-//! find each of them, or it would prove nothing. docs/protocols.md tells the story item by item, with
-//! the traces that this crate prints:
+//! find each of them, or it would prove nothing. docs/protocols.md tells the story item by item,
+//! with the traces that this crate prints:
 //!
 //! ```text
 //! cargo run -p hyades-model            # every item

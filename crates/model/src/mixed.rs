@@ -1,8 +1,8 @@
 //! Row images and commands in one log: an item of docs/protocols.md.
 //!
-//! Transactions run one after the other; each is logged as a command or as data. Then all of them are
-//! replayed, in every order that their vectors allow: commands find rows, data brings them. Losses are
-//! the business of `judging`.
+//! Transactions run one after the other; each is logged as a command or as data. Then all of them
+//! are replayed, in every order that their vectors allow: commands find rows, data brings them.
+//! Losses are the business of `judging`.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

@@ -1,9 +1,9 @@
 //! Poplar, which numbers transactions instead of keeping vectors: an item of docs/protocols.md.
 //!
-//! A transaction's number (SSN) is above those of the rows it touches and of its stream. It is answered
-//! once every stream is durable up to its number, or, if it has read nothing, once its own record is
-//! durable. Recovery keeps the records up to the lowest end of all streams, and beyond it those that
-//! have read nothing; the highest number of a row wins.
+//! A transaction's number (SSN) is above those of the rows it touches and of its stream. It is
+//! answered once every stream is durable up to its number, or, if it has read nothing, once its own
+//! record is durable. Recovery keeps the records up to the lowest end of all streams, and beyond it
+//! those that have read nothing; the highest number of a row wins.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

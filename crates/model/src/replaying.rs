@@ -1,8 +1,8 @@
 //! In which order records are replayed, and whether replay ends: items E2, E5 and E6 of
 //! docs/protocols.md.
 //!
-//! First a log is written, with some anchors; then it is replayed from some ends. One log manager for
-//! each stream decodes frames into a pool, workers take records out and run them. Records are
+//! First a log is written, with some anchors; then it is replayed from some ends. One log manager
+//! for each stream decodes frames into a pool, workers take records out and run them. Records are
 //! commands: whatever conflicts with them has to be replayed first, in the order of the run. Who is
 //! dead is judged rightly here; `judging` is about that.
 

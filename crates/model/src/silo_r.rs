@@ -1,8 +1,9 @@
 //! Silo-R, whose transactions are answered by epochs: an item of docs/protocols.md.
 //!
-//! A transaction belongs to an epoch and is answered once the durable epoch has reached it. The durable
-//! epoch is the lowest of what the streams say. After a power cut, records up to the durable epoch found on
-//! disk count; then the log goes on, with later epochs, until the next power cut.
+//! A transaction belongs to an epoch and is answered once the durable epoch has reached it. The
+//! durable epoch is the lowest of what the streams say. After a power cut, records up to the
+//! durable epoch found on disk count; then the log goes on, with later epochs, until the next power
+//! cut.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};

@@ -59,8 +59,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Algorithms 3 and 4: RLV is raised after a record was run. Dead records are skipped, so that E1 does
-/// not stand in the way, and that replay may hang is left to E2.
+/// Algorithms 3 and 4: RLV is raised after a record was run. Dead records are skipped, so that E1
+/// does not stand in the way, and that replay may hang is left to E2.
 fn as_printed(workers: usize) -> Replay {
     Replay {
         counted: Counted::Transactions,
