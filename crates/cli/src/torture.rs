@@ -73,6 +73,7 @@ pub fn torture(options: &Options) -> Result<bool, Failure> {
         },
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
+    eprintln!("torture with seed {}, scheduler {}", settings.seed, options.scheduler.word());
     let result = torture::torture(&settings, |line| eprintln!("{line}"));
     let found = result.map_err(Failure::doing("a failing history could not be kept"))?;
     print(options, &found)?;

@@ -84,7 +84,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(unit, bytes)| {
             let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
-            (number.is_finite() && number >= 0.0).then(|| (number * *bytes as f64) as u64)
+            (number.is_finite() && number >= 0.0).then_some((number * *bytes as f64) as u64)
         })
         .ok_or(format!("{text:?} is not a size such as 512MiB or 2GB"))
 }

@@ -1,0 +1,348 @@
+//! Deletions, misses and scans: item E8 of docs/protocols.md.
+//!
+//! One key comes and goes; transactions run one after the other. What a row remembers is lost with
+//! the row, or is kept in its place. What recovery judges is as in `judging`, what replay relies on
+//! as in `occ`.
+
+use crate::case::{Case, Rules};
+use crate::check::{Outcome, Protocol, explore};
+use crate::vector::{BOTTOM, Vector, covers, join, names, show};
+use stateright::{Model, Property};
+
+/// What remembers the stamps of a key that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Absence {
+    /// Nothing: an inserted row begins with empty stamps (Taurus, section 3.4).
+    Nothing,
+    /// The tombstone, or gap, keeps who wrote, but misses and scans leave no mark.
+    Writers,
+    /// It keeps who wrote, and who saw that nothing was there.
+    Everything,
+}
+
+/// Whose order at replay is a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Nobody's: only what readers are answered is looked at.
+    Nobody,
+    /// That of insertions and deletions, as data records need it.
+    Writers,
+    /// That of everyone with a record, as commands need it.
+    Everyone,
+}
+
+/// What a transaction does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Puts the key in.
+    Insert,
+    /// Takes it out.
+    Delete,
+    /// Looks for it, and writes nothing.
+    Look,
+    /// Counts the rows of the range in which it lies, and writes the count to a row of its own: a
+    /// command.
+    Count,
+}
+
+impl Op {
+    fn writes_key(self) -> bool {
+        matches!(self, Op::Insert | Op::Delete)
+    }
+
+    fn has_record(self) -> bool {
+        self != Op::Look
+    }
+}
+
+/// The model.
+#[derive(Debug, Clone)]
+pub struct Absent {
+    /// How many transactions.
+    pub txns: usize,
+    /// What remembers.
+    pub absence: Absence,
+    /// Whose order at replay is a promise.
+    pub order: Order,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Txn {
+    op: Op,
+    stream: u8,
+    end: u8,
+    logged: Vector,
+    vector: Vector,
+    /// Who made what it saw: the last insertion or deletion.
+    saw: Option<u8>,
+    answered: bool,
+}
+
+/// A state of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    txns: Vec<Txn>,
+    present: bool,
+    writer: Option<u8>,
+    write_lv: Vector,
+    read_lv: Vector,
+    appended: Vector,
+    durable: Vector,
+    crashed: bool,
+}
+
+/// A step of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A transaction runs.
+    Run(Op, u8),
+    /// A stream is durable up to a position.
+    Flush(usize, u8),
+    /// Power fails; the streams end where they are durable.
+    Crash,
+}
+
+const SEEN: &str = "what an acknowledged reader saw is recovered";
+const ORDERED: &str = "who follows another by a conflict has its position in the vector";
+const STREAMS: usize = 2;
+
+impl Absent {
+    fn live(state: &State, number: u8) -> bool {
+        covers(state.durable, state.txns[number as usize].vector)
+    }
+
+    /// An answered reader that saw the work of a transaction that is lost.
+    fn deceived(state: &State) -> Option<(usize, u8)> {
+        let txns = state.txns.iter().enumerate();
+        let mut saw = txns
+            .filter(|(_, txn)| state.crashed && txn.answered && !txn.op.writes_key())
+            .filter_map(|(number, txn)| txn.saw.map(|saw| (number, saw)));
+        saw.find(|(_, saw)| !Self::live(state, *saw))
+    }
+
+    /// Two records whose conflict no vector shows.
+    fn unordered(&self, state: &State) -> Option<(usize, usize)> {
+        let counts = |op: Op| match self.order {
+            Order::Nobody => false,
+            Order::Writers => op.writes_key(),
+            Order::Everyone => op.has_record(),
+        };
+        let records = || state.txns.iter().enumerate().filter(|(_, txn)| counts(txn.op));
+        let pairs = records().flat_map(|after| records().map(move |before| (before, after)));
+        pairs
+            .filter(|((b, before), (a, after))| {
+                b < a && (before.op.writes_key() || after.op.writes_key())
+            })
+            .find(|((_, before), (_, after))| after.logged[before.stream as usize] < before.end)
+            .map(|((b, _), (a, _))| (b, a))
+    }
+
+    fn run(&self, state: &mut State, op: Op, stream: u8) {
+        let number = state.txns.len() as u8;
+        let mut logged = BOTTOM;
+        // A row that is there has stamps under every rule.
+        let stamped = state.present || self.absence != Absence::Nothing;
+        if stamped {
+            logged = join(logged, state.write_lv);
+        }
+        if stamped && op.writes_key() {
+            logged = join(logged, state.read_lv);
+        }
+        let mut vector = logged;
+        let mut end = 0;
+        if op.has_record() {
+            state.appended[stream as usize] += 1;
+            end = state.appended[stream as usize];
+            vector[stream as usize] = end;
+        }
+        let saw = state.writer;
+        match op {
+            Op::Insert | Op::Delete => {
+                state.writer = Some(number);
+                state.present = op == Op::Insert;
+                state.write_lv = vector;
+                if self.absence == Absence::Nothing {
+                    state.read_lv = BOTTOM;
+                }
+            }
+            Op::Count | Op::Look => {
+                if state.present || self.absence == Absence::Everything {
+                    state.read_lv = join(state.read_lv, vector);
+                }
+            }
+        }
+        state.txns.push(Txn { op, stream, end, logged, vector, saw, answered: false });
+        Self::answer(state);
+    }
+
+    fn answer(state: &mut State) {
+        for txn in &mut state.txns {
+            txn.answered |= covers(state.durable, txn.vector);
+        }
+    }
+}
+
+impl Model for Absent {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            txns: Vec::new(),
+            present: false,
+            writer: None,
+            write_lv: BOTTOM,
+            read_lv: BOTTOM,
+            appended: BOTTOM,
+            durable: BOTTOM,
+            crashed: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.crashed {
+            return;
+        }
+        if state.txns.len() < self.txns {
+            let change = if state.present { Op::Delete } else { Op::Insert };
+            // The stream not used last comes first: traces are told best over two streams.
+            let last = state.txns.last().map_or(1, |txn| txn.stream);
+            for stream in [1 - last, last] {
+                actions.extend([change, Op::Count].map(|op| Action::Run(op, stream)));
+            }
+            actions.push(Action::Run(Op::Look, 0));
+        }
+        for lane in 0..STREAMS {
+            let ends = state.durable[lane] + 1..=state.appended[lane];
+            actions.extend(ends.map(|end| Action::Flush(lane, end)));
+        }
+        actions.push(Action::Crash);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut state = state.clone();
+        match action {
+            Action::Run(op, stream) => self.run(&mut state, op, stream),
+            Action::Flush(lane, end) => {
+                state.durable[lane] = end;
+                Self::answer(&mut state);
+            }
+            Action::Crash => state.crashed = true,
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(SEEN, |_, s: &State| Self::deceived(s).is_none()),
+            Property::sometimes("an acknowledged reader of what was deleted", |_, s: &State| {
+                let deleted =
+                    |txn: &Txn| txn.saw.is_some_and(|saw| s.txns[saw as usize].op == Op::Delete);
+                s.crashed && s.txns.iter().any(|t| t.op == Op::Look && t.answered && deleted(t))
+            }),
+            Property::always(ORDERED, |m: &Absent, s| m.unordered(s).is_none()),
+        ]
+    }
+}
+
+impl Protocol for Absent {
+    fn tell(&self, before: &State, action: &Action, after: &State) -> String {
+        let mut text = match action {
+            Action::Run(op, stream) => {
+                let what = match op {
+                    Op::Insert => "inserts k",
+                    Op::Delete => "deletes k",
+                    Op::Look if before.present => "looks for k and finds it",
+                    Op::Look => "looks for k and does not find it",
+                    Op::Count => "counts the range of k, writes the count",
+                };
+                let txn = &after.txns[after.txns.len() - 1];
+                let needs = show(txn.logged, STREAMS);
+                let place = if op.has_record() {
+                    format!("stream {} [{},{})", stream + 1, txn.end - 1, txn.end)
+                } else {
+                    "no record".into()
+                };
+                format!("T{} {what}: {place}, needs {needs}", after.txns.len())
+            }
+            Action::Flush(lane, end) => format!("stream {} is durable up to {end}", lane + 1),
+            Action::Crash => {
+                let live =
+                    |n: &u8| after.txns[*n as usize].op.has_record() && Self::live(after, *n);
+                let live = (0..after.txns.len() as u8).filter(live);
+                format!("power fails; recovered: {}", names("T", live))
+            }
+        };
+        let newly =
+            |n: &usize| after.txns[*n].answered && !before.txns.get(*n).is_some_and(|t| t.answered);
+        let newly: Vec<u8> = (0..after.txns.len()).filter(newly).map(|n| n as u8).collect();
+        if !newly.is_empty() {
+            text += &format!("; acknowledged: {}", names("T", newly));
+        }
+        text
+    }
+
+    fn verdict(&self, state: &State) -> String {
+        if let Some((reader, saw)) = Self::deceived(state) {
+            let (reader, saw) = (reader + 1, saw + 1);
+            return format!("T{reader} was answered with what T{saw} had done, which is lost");
+        }
+        match self.unordered(state) {
+            Some((before, after)) => format!(
+                "T{} follows T{}, but logs {}: replay may run it first",
+                after + 1,
+                before + 1,
+                show(state.txns[after].logged, STREAMS)
+            ),
+            None => "nothing is wrong".into(),
+        }
+    }
+}
+
+/// The cases of this model.
+pub fn cases() -> Vec<Case> {
+    use Rules::{Mutation, Printed};
+    fn run(txns: usize, absence: Absence, order: Order) -> Outcome {
+        explore(Absent { txns, absence, order })
+    }
+    vec![
+        Case::breaks(
+            ("E8", Printed),
+            "stamps go with a deleted row, an inserted one has none: data records",
+            ORDERED,
+            || run(4, Absence::Nothing, Order::Writers),
+        ),
+        Case::breaks(
+            ("E8", Printed),
+            "stamps go with a deleted row, an inserted one has none: commands that scan",
+            ORDERED,
+            || run(4, Absence::Nothing, Order::Everyone),
+        ),
+        Case::breaks(
+            ("E8", Printed),
+            "stamps go with a deleted row, an inserted one has none: readers",
+            SEEN,
+            || run(4, Absence::Nothing, Order::Nobody),
+        ),
+        Case::breaks(
+            ("E8", Mutation),
+            "tombstones keep stamps, but who saw an absence leaves no mark",
+            ORDERED,
+            || run(4, Absence::Writers, Order::Everyone),
+        ),
+        Case::holds("E8", "tombstones and gaps keep stamps, and are stamped", 10_000, || {
+            run(6, Absence::Everything, Order::Everyone)
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cases;
+    use crate::case::verify_item;
+
+    #[test]
+    fn absence_is_data() {
+        verify_item(cases(), "E8");
+    }
+}

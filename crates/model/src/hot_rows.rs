@@ -1,0 +1,286 @@
+//! The hot-row table: an item of docs/protocols.md.
+//!
+//! One row, whose two stamps are kept exactly beside the table for comparison. A row without an
+//! entry stands for the *cold vector*, which follows the durable position at a distance. One lane
+//! is enough: lanes do not touch each other.
+
+use crate::case::{Case, Rules};
+use crate::check::{Outcome, Protocol, explore};
+use stateright::{Model, Property};
+
+/// How far the cold vector stays behind what is durable (delta).
+const DISTANCE: u8 = 1;
+
+/// The model.
+#[derive(Debug, Clone)]
+pub struct HotRows {
+    /// The highest position that is reserved.
+    pub limit: u8,
+    /// Whether an entry goes only if its read stamp is cold, too.
+    pub both: bool,
+    /// Whether the cold vector is loaded before the entry is looked for.
+    pub cold_first: bool,
+    /// Whether a row that comes back into the table begins with empty stamps.
+    pub begins_empty: bool,
+    /// Whether a reader's new entry forgets what the row stood for as written.
+    pub forgets: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Stamps {
+    write: u8,
+    read: u8,
+}
+
+/// What a transaction that folds the row's stamps has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Folding {
+    No,
+    /// It has loaded the cold vector and not looked for the entry; the row had these stamps.
+    HasCold(u8, Stamps),
+    /// It has found no entry and not loaded the cold vector.
+    NoEntry(Stamps),
+    /// It has folded this, and the row had these stamps.
+    Folded(Stamps, Stamps),
+}
+
+/// A state of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The end of the last reservation, and what of it is durable.
+    appended: u8,
+    durable: u8,
+    cold: u8,
+    entry: Option<Stamps>,
+    /// What the row's stamps are.
+    truth: Stamps,
+    folding: Folding,
+}
+
+/// A step of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A transaction writes the row, and stamps it with its own new position.
+    Write,
+    /// A transaction reads the row, and stamps it.
+    Read,
+    /// A transaction that does not touch the row appends its record.
+    Elsewhere,
+    /// Everything becomes durable.
+    Harden,
+    /// The cold vector is raised.
+    RaiseCold,
+    /// The row's entry goes.
+    Evict,
+    /// A transaction that folds the row's stamps takes its first, or second step.
+    Fold,
+}
+
+const KEPT: &str = "a row never stands for less than it had";
+const DURABLE: &str = "a row that is not in the table adds nothing that is not durable";
+
+impl HotRows {
+    /// The rules as built.
+    pub fn ours() -> HotRows {
+        HotRows { limit: 5, both: true, cold_first: false, begins_empty: false, forgets: false }
+    }
+
+    fn evictable(&self, state: &State) -> bool {
+        state.entry.is_some_and(|entry| {
+            entry.write <= state.cold && (entry.read <= state.cold || !self.both)
+        })
+    }
+
+    /// The entry of the row, made if there is none.
+    fn entry<'a>(&self, state: &'a mut State, reader: bool) -> &'a mut Stamps {
+        let cold = if self.begins_empty { 0 } else { state.cold };
+        let write = if reader && self.forgets { 0 } else { cold };
+        state.entry.get_or_insert(Stamps { write, read: cold })
+    }
+
+    fn fold(&self, state: &mut State) {
+        let cold = |cold| Stamps { write: cold, read: cold };
+        state.folding = match state.folding {
+            Folding::No | Folding::Folded(..) if self.cold_first => {
+                Folding::HasCold(state.cold, state.truth)
+            }
+            Folding::No | Folding::Folded(..) => match state.entry {
+                Some(entry) => Folding::Folded(entry, state.truth),
+                None => Folding::NoEntry(state.truth),
+            },
+            Folding::HasCold(loaded, truth) => {
+                Folding::Folded(state.entry.unwrap_or(cold(loaded)), truth)
+            }
+            Folding::NoEntry(truth) => Folding::Folded(cold(state.cold), truth),
+        };
+    }
+
+    fn lost(state: &State) -> Option<(Stamps, Stamps)> {
+        match state.folding {
+            Folding::Folded(folded, truth)
+                if folded.write < truth.write || folded.read.max(folded.write) < truth.read =>
+            {
+                Some((folded, truth))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Model for HotRows {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            appended: 0,
+            durable: 0,
+            cold: 0,
+            entry: None,
+            truth: Stamps::default(),
+            folding: Folding::No,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        // Whoever folds holds the row, or will look whether it has changed.
+        let held = matches!(state.folding, Folding::HasCold(..) | Folding::NoEntry(_));
+        if state.appended < self.limit && !held {
+            actions.extend([Action::Write, Action::Read]);
+        }
+        if state.appended < self.limit {
+            actions.push(Action::Elsewhere);
+        }
+        if state.durable < state.appended {
+            actions.push(Action::Harden);
+        }
+        if state.cold + DISTANCE < state.durable {
+            actions.push(Action::RaiseCold);
+        }
+        if self.evictable(state) {
+            actions.push(Action::Evict);
+        }
+        actions.push(Action::Fold);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut state = state.clone();
+        match action {
+            Action::Write => {
+                state.appended += 1;
+                let own = state.appended;
+                self.entry(&mut state, false).write = own;
+                state.truth.write = own;
+            }
+            Action::Read => {
+                state.appended += 1;
+                let own = state.appended;
+                self.entry(&mut state, true).read = own;
+                state.truth.read = own;
+            }
+            Action::Elsewhere => state.appended += 1,
+            Action::Harden => state.durable = state.appended,
+            Action::RaiseCold => state.cold = state.durable - DISTANCE,
+            Action::Evict => state.entry = None,
+            Action::Fold => self.fold(&mut state),
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(KEPT, |_, s: &State| Self::lost(s).is_none()),
+            Property::always(DURABLE, |_, s: &State| s.cold <= s.durable),
+            Property::sometimes(
+                "a cold row stands for more than it had",
+                |_, s: &State| matches!(s.folding, Folding::Folded(f, truth) if f.write > truth.write),
+            ),
+            Property::sometimes("a row has left the table and comes back", |_, s: &State| {
+                s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.cold)
+            }),
+        ]
+    }
+}
+
+impl Protocol for HotRows {
+    fn tell(&self, before: &State, action: &Action, after: &State) -> String {
+        match action {
+            Action::Write => format!("a transaction at {} writes the row", after.appended),
+            Action::Read => format!("a transaction at {} reads the row", after.appended),
+            Action::Elsewhere => format!("a transaction at {} is about other rows", after.appended),
+            Action::Harden => format!("everything up to {} is durable", after.durable),
+            Action::RaiseCold => format!("the cold vector is {}", after.cold),
+            Action::Evict => "the row's entry goes".into(),
+            Action::Fold => match (before.folding, after.folding) {
+                (_, Folding::HasCold(cold, _)) => format!("T loads the cold vector {cold}"),
+                (_, Folding::NoEntry(_)) => "T finds no entry".into(),
+                (Folding::HasCold(..), Folding::Folded(..)) if before.entry.is_none() => {
+                    "T finds no entry, and takes what it has loaded".into()
+                }
+                (Folding::NoEntry(_), _) => format!("T loads the cold vector {}", before.cold),
+                _ => "T folds the row's entry".into(),
+            },
+        }
+    }
+
+    fn verdict(&self, state: &State) -> String {
+        match Self::lost(state) {
+            Some((folded, truth)) => format!(
+                "T has folded write {}, read {}; the row had write {}, read {}",
+                folded.write, folded.read, truth.write, truth.read
+            ),
+            None => "nothing is wrong".into(),
+        }
+    }
+}
+
+/// The cases of this model.
+pub fn cases() -> Vec<Case> {
+    use Rules::{Mutation, Printed};
+    fn run(model: HotRows) -> Outcome {
+        explore(model)
+    }
+    vec![
+        Case::breaks(
+            ("Hot-row table", Printed),
+            "PLV - delta is read, and then the lock table is looked at",
+            KEPT,
+            || run(HotRows { cold_first: true, ..HotRows::ours() }),
+        ),
+        Case::breaks(
+            ("Hot-row table", Mutation),
+            "an entry goes when its write stamp is cold",
+            KEPT,
+            || run(HotRows { both: false, ..HotRows::ours() }),
+        ),
+        Case::breaks(
+            ("Hot-row table", Mutation),
+            "a row that comes back begins with empty stamps",
+            KEPT,
+            || run(HotRows { begins_empty: true, ..HotRows::ours() }),
+        ),
+        Case::breaks(
+            ("Hot-row table", Mutation),
+            "a reader's new entry forgets the writer before",
+            KEPT,
+            || run(HotRows { forgets: true, ..HotRows::ours() }),
+        ),
+        Case::holds(
+            "Hot-row table",
+            "both stamps are cold; the cold vector is loaded last",
+            1_000,
+            || run(HotRows::ours()),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cases;
+    use crate::case::verify_item;
+
+    #[test]
+    fn a_row_never_stands_for_less_than_it_had() {
+        verify_item(cases(), "Hot-row table");
+    }
+}

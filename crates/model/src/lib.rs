@@ -1,0 +1,83 @@
+//! The logging and recovery protocols of Hyades as small models that a checker explores
+//! exhaustively: every order of appends, flushes, acknowledgements, power cuts, replays and
+//! reopenings, for a few streams and transactions.
+//!
+//! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
+//! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
+//! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
+//! find each of them, or it would prove nothing. docs/protocols.md tells the story item by item,
+//! with the traces that this crate prints:
+//!
+//! ```text
+//! cargo run -p hyades-model            # every item
+//! cargo run -p hyades-model -- E4 E6   # some
+//! ```
+//!
+//! A model is no proof for the code: it checks the rules, in a world of one-byte frames and
+//! sequentially consistent memory. What a model leaves out stands at its head. The checker tells
+//! states apart by 64-bit fingerprints.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod check;
+pub mod history;
+pub mod vector;
+
+pub mod absence;
+pub mod anchors;
+pub mod checkpoint;
+pub mod flush_point;
+pub mod hot_rows;
+pub mod inserting;
+pub mod judging;
+pub mod mixed;
+pub mod occ;
+pub mod poplar;
+pub mod replaying;
+pub mod silo_r;
+
+use case::Case;
+
+/// Every case of every model, in the order of docs/protocols.md.
+pub fn cases() -> Vec<Case> {
+    let models = [
+        judging::cases,
+        replaying::cases,
+        occ::cases,
+        inserting::cases,
+        absence::cases,
+        anchors::cases,
+        flush_point::cases,
+        hot_rows::cases,
+        mixed::cases,
+        checkpoint::cases,
+        poplar::cases,
+        silo_r::cases,
+    ];
+    let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
+    let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
+    all.sort_by_key(|case| place(case).expect("every item has its place"));
+    all
+}
+
+/// The items, in the order of docs/protocols.md.
+pub const ITEMS: &[&str] = &[
+    "E1",
+    "E2",
+    "E3",
+    "E4",
+    "E5",
+    "E6",
+    "E7",
+    "E8",
+    "E10",
+    "Compression",
+    "Flush point",
+    "Hot-row table",
+    "Waiting",
+    "After recovery",
+    "Data and commands",
+    "Checkpoints",
+    "Poplar",
+    "Silo-R",
+];

@@ -1,0 +1,39 @@
+//! docs/protocols.md shows what the checker finds, word for word.
+#![allow(missing_docs)]
+
+use hyades_model::case::{Case, Expected, Rules, trace};
+use hyades_model::{ITEMS, cases};
+use std::path::Path;
+
+/// Whitespace on the page is its own business.
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols.md");
+    plain(&std::fs::read_to_string(path).expect("docs/protocols.md is there"))
+}
+
+#[test]
+fn every_printed_rule_is_shown_to_fail_on_the_page() {
+    let page = page();
+    for case in cases().iter().filter(|case| matches!(case.expected, Expected::Breaks(_))) {
+        let outcome = case.verify().unwrap_or_else(|fault| panic!("{fault}"));
+        let violation = outcome.violation.expect("verified");
+        let shown = page.contains(&plain(&trace(&violation)));
+        let named = page.contains(case.rule);
+        let right = if case.rules == Rules::Printed { shown } else { shown || named };
+        assert!(right, "the page does not show this:\n{}", case.report(&case.verify().unwrap()));
+    }
+}
+
+#[test]
+fn every_item_is_shown_to_fail_and_to_hold() {
+    let cases = cases();
+    for item in ITEMS {
+        let of = |wanted: fn(&Case) -> bool| cases.iter().any(|c| c.item == *item && wanted(c));
+        assert!(of(|c| matches!(c.expected, Expected::Breaks(_))), "{item} never fails");
+        assert!(of(|c| matches!(c.expected, Expected::Holds(_))), "{item} never holds");
+    }
+}
