@@ -7,7 +7,7 @@ use common::checkpointing::*;
 use common::held::HeldDevice;
 use common::{ACCOUNTS, Combination, How, combinations, directory, populate, power_cut, try_open};
 use hyades::{Abort, Column};
-use hyades_wal::mutations;
+use hyades_platform::mutation::{self, Mutation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use std::time::Duration;
 type Guard = fn(Combination, u64);
 
 /// Runs the test without and with the rule broken, over all combinations, until it notices.
-fn is_caught(name: &str, rule: u64, rounds: u64, guard: Guard) {
-    mutations::set(0);
+fn is_caught(name: &str, rule: Mutation, rounds: u64, guard: Guard) {
+    mutation::set(None);
     for (seed, c) in combinations().into_iter().enumerate() {
         guard(c, seed as u64);
     }
-    mutations::set(rule);
+    mutation::set(Some(rule));
     for seed in 0..rounds {
         for c in combinations() {
             if catch_unwind(AssertUnwindSafe(|| guard(c, seed))).is_err() {
-                mutations::set(0);
+                mutation::set(None);
                 eprintln!("{name}: noticed in round {seed}, {c:?}");
                 return;
             }
         }
     }
-    mutations::set(0);
+    mutation::set(None);
     panic!("{name}: nobody noticed");
 }
 
@@ -74,12 +74,12 @@ fn nobody_waits(c: Combination, seed: u64) {
 
 #[test]
 fn every_broken_rule_is_noticed() {
-    is_caught("no copy on write", mutations::NO_COPY_ON_WRITE, 5, the_state_is_the_state_that_was);
-    let rule = mutations::NO_WAIT_FOR_COMMITS;
+    is_caught("no copy on write", Mutation::NoCopyOnWrite, 5, the_state_is_the_state_that_was);
+    let rule = Mutation::NoWaitForCommits;
     is_caught("no wait for commits", rule, 20, the_state_is_the_state_that_was);
-    let rule = mutations::REPLAY_BELOW_CUT;
+    let rule = Mutation::ReplayBelowCut;
     is_caught("replay below the cut", rule, 5, the_state_is_the_state_that_was);
-    is_caught("valid before the frontier", mutations::VALID_BEFORE_FRONTIER, 20, nobody_waits);
-    let rule = mutations::TRUNCATE_BEFORE_MANIFEST;
+    is_caught("valid before the frontier", Mutation::ValidBeforeFrontier, 20, nobody_waits);
+    let rule = Mutation::TruncateBeforeManifest;
     is_caught("truncate before the manifest", rule, 5, manifest_stays);
 }

@@ -19,18 +19,38 @@ pub enum Mutation {
     SkipReadFold,
     /// A reader is acknowledged without what it read.
     AckReadersAtOnce,
+    /// Files are given up before the manifest says so.
+    TruncateBeforeManifest,
+    /// A checkpoint counts although the log is not yet durable up to its cut.
+    ValidBeforeFrontier,
+    /// Rows that are overwritten while a checkpoint is being written are not saved for it.
+    NoCopyOnWrite,
+    /// A checkpoint does not wait for transactions of its epochs that are still installing.
+    NoWaitForCommits,
+    /// A record that is in the checkpoint is replayed all the same.
+    ReplayBelowCut,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 6] = [
+    pub const ALL: [Mutation; 11] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
         Mutation::DeadByNewestEnd,
         Mutation::SkipReadFold,
         Mutation::AckReadersAtOnce,
+        Mutation::TruncateBeforeManifest,
+        Mutation::ValidBeforeFrontier,
+        Mutation::NoCopyOnWrite,
+        Mutation::NoWaitForCommits,
+        Mutation::ReplayBelowCut,
     ];
+
+    /// Whether it is a rule of checkpoints, which have tests of their own that break it.
+    pub fn is_of_checkpoints(self) -> bool {
+        self as u8 >= Mutation::TruncateBeforeManifest as u8
+    }
 
     /// Its name on a command line.
     pub fn name(self) -> &'static str {
@@ -41,6 +61,11 @@ impl Mutation {
             Mutation::DeadByNewestEnd => "dead-by-newest-end",
             Mutation::SkipReadFold => "skip-read-fold",
             Mutation::AckReadersAtOnce => "ack-readers-at-once",
+            Mutation::TruncateBeforeManifest => "truncate-before-manifest",
+            Mutation::ValidBeforeFrontier => "valid-before-frontier",
+            Mutation::NoCopyOnWrite => "no-copy-on-write",
+            Mutation::NoWaitForCommits => "no-wait-for-commits",
+            Mutation::ReplayBelowCut => "replay-below-cut",
         }
     }
 }

@@ -51,8 +51,6 @@ pub mod fuzzing;
 mod log;
 pub mod lsn_vector;
 mod manifest;
-#[doc(hidden)]
-pub mod mutations;
 mod open;
 mod options;
 mod order;

@@ -15,6 +15,7 @@ use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event::Event;
+use hyades_platform::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -428,7 +429,7 @@ impl Handle {
         if next == before {
             return Ok(before);
         }
-        if crate::mutations::active(crate::mutations::TRUNCATE_BEFORE_MANIFEST) {
+        if mutation::is(Mutation::TruncateBeforeManifest) {
             self.release(&before, &next, &gone);
             next.write(device, &self.manifest_dir)?;
         } else {

@@ -8,11 +8,11 @@ use crate::Lsn;
 use crate::error::Error;
 use crate::lsn_vector::LsnVector;
 use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, part_name};
-use crate::mutations;
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
 use hyades_platform::device::{Device, DirectoryLock};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -208,7 +208,7 @@ impl Recovering {
             chain,
         );
         if let Some(from) = self.manifest.covered(incarnation.number, id)
-            && !mutations::active(mutations::REPLAY_BELOW_CUT)
+            && !mutation::is(Mutation::ReplayBelowCut)
         {
             reader.skip_to(from);
         }

@@ -27,8 +27,8 @@ use crate::logging::record::{Change, Tid, push_change, push_tid};
 use crate::storage::record::{Record, word};
 use crate::storage::table::Table;
 use hyades_platform::epoch::Epoch;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::mutations;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -164,7 +164,7 @@ impl Cut {
     /// The cut that transaction `tid` comes after, if one is being made.
     #[inline]
     pub fn before(&self, tid: u64) -> Option<u64> {
-        if mutations::active(mutations::NO_WAIT_FOR_COMMITS) && tid.is_multiple_of(4) {
+        if mutation::is(Mutation::NoWaitForCommits) && tid.is_multiple_of(4) {
             // Makes it likely that a cut falls between a transaction's epoch and its installing.
             std::thread::sleep(Duration::from_micros(300));
         }
@@ -188,7 +188,7 @@ impl Cut {
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
             || Tid(tid).epoch() > cut
-            || mutations::active(mutations::NO_COPY_ON_WRITE)
+            || mutation::is(Mutation::NoCopyOnWrite)
         {
             return;
         }
@@ -254,7 +254,7 @@ impl Cut {
         while epoch.current() <= cut {
             epoch.advance();
         }
-        if mutations::active(mutations::NO_WAIT_FOR_COMMITS) {
+        if mutation::is(Mutation::NoWaitForCommits) {
             return cut;
         }
         // Who gets a seat from now on reads a later epoch.

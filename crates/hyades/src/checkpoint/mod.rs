@@ -17,7 +17,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use hyades_platform::clock;
-use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log, mutations};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log};
 use pace::Pace;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -107,7 +108,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     };
     let written = writing.run().and_then(|written| {
         engine.cut.end();
-        if !mutations::active(mutations::VALID_BEFORE_FRONTIER) {
+        if !mutation::is(Mutation::ValidBeforeFrontier) {
             wait_for_frontier(log, &up_to, stop)?;
         }
         pace.begin()?;

@@ -3,9 +3,8 @@
 
 use crate::error::Error;
 use crate::logging::record::{Head, Tid};
-use hyades_wal::{
-    Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, mutations, read_anchor,
-};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -33,7 +32,7 @@ impl Shape {
 
     fn holds(&self, tid: u64) -> bool {
         self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
-            && !mutations::active(mutations::REPLAY_BELOW_CUT)
+            && !mutation::is(Mutation::ReplayBelowCut)
     }
 
     pub fn has_vectors(&self) -> bool {
