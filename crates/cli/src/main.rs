@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod checkpoint;
 mod children;
 mod demo;
 mod failure;
@@ -37,7 +38,9 @@ enum Command {
     Demo(demo::Options),
     /// Run a workload and measure it
     #[command(subcommand)]
-    Bench(bench::options::Bench),
+    Bench(Box<bench::options::Bench>),
+    /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
+    Checkpoint(checkpoint::Options),
     /// Look into a log
     #[command(subcommand)]
     Log(log::Log),
@@ -75,7 +78,8 @@ fn hidden(command: &Hidden) -> Result<bool, Failure> {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Bench(options) => bench::bench(options),
+        Command::Bench(options) => bench::bench(*options),
+        Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),

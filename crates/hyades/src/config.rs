@@ -1,5 +1,6 @@
 //! How a database is described before it is opened.
 
+use crate::checkpoint::CheckpointSettings;
 use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::recovery::Progress;
@@ -24,6 +25,17 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
+}
+
+impl Protocol {
+    /// The protocol of this name in a manifest.
+    pub(crate) fn named(name: &str) -> Option<Protocol> {
+        match name {
+            "serial" => Some(Protocol::Serial),
+            "taurus" => Some(Protocol::Taurus),
+            _ => None,
+        }
+    }
 }
 
 /// How transactions are kept serializable.
@@ -113,6 +125,7 @@ pub struct Builder {
     pub(crate) recovery_threads: usize,
     pub(crate) replay: Replay,
     pub(crate) progress: Option<Arc<Tell>>,
+    pub(crate) checkpoints: CheckpointSettings,
 }
 
 impl Default for Builder {
@@ -137,6 +150,7 @@ impl Default for Builder {
             recovery_threads: 0,
             replay: Replay::default(),
             progress: None,
+            checkpoints: CheckpointSettings::default(),
         }
     }
 }
@@ -195,6 +209,33 @@ impl Builder {
     /// Is called a few times a second while the database recovers.
     pub fn on_progress(mut self, tell: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(tell));
+        self
+    }
+
+    /// Takes a checkpoint this often, as long as something is committed.
+    pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
+        self.checkpoints.interval = Some(interval);
+        self
+    }
+
+    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been loaded, takes
+    /// no longer than this, as far as that can be told from how fast the last replay was. Where that
+    /// cannot be kept, [`Database::checkpoints`] says by how much, and why.
+    pub fn max_recovery(mut self, bound: Duration) -> Self {
+        self.checkpoints.max_recovery = Some(bound);
+        self
+    }
+
+    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1; 0.1 if not
+    /// set.
+    pub fn checkpoint_share(mut self, share: f64) -> Self {
+        self.checkpoints.share = share;
+        self
+    }
+
+    /// Sets everything about checkpoints at once.
+    pub fn checkpoint_settings(mut self, change: impl FnOnce(&mut CheckpointSettings)) -> Self {
+        change(&mut self.checkpoints);
         self
     }
 

@@ -1,5 +1,7 @@
 //! The public face: a database, its sessions, and how they are opened and closed.
 
+use crate::checkpoint::CheckpointReport;
+use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
 use crate::config::Builder;
 use crate::error::{Abort, Error};
@@ -47,7 +49,9 @@ pub struct Database {
 }
 
 pub(crate) struct Shared {
-    pub engine: Box<dyn AnyEngine>,
+    /// Takes checkpoints; None without a log.
+    pub keeper: Option<Arc<Keeper>>,
+    pub engine: Arc<dyn AnyEngine>,
     pub log: Option<Log>,
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
@@ -214,6 +218,36 @@ impl Database {
         stats
     }
 
+    /// Takes a checkpoint now, while transactions go on: an image of all rows, from which recovery will begin.
+    /// Log that it covers is given up.
+    ///
+    /// ```
+    /// # use hyades::{Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut builder = Database::builder();
+    /// # let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    /// # let db = builder.open(dir.path())?;
+    /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
+    /// let report = db.checkpoint()?;
+    /// assert_eq!(report.rows, 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no log; a file could not be written; the log has failed. The last checkpoint, and the log
+    /// since then, are untouched.
+    pub fn checkpoint(&self) -> Result<CheckpointReport, Error> {
+        match &self.shared.keeper {
+            Some(keeper) => keeper.take(),
+            None => Err(Error::Misuse("without a log there are no checkpoints".to_string())),
+        }
+    }
+
+    /// How checkpoints go, and how long replay would take now.
+    pub fn checkpoints(&self) -> CheckpointStats {
+        self.shared.keeper.as_ref().map(|keeper| keeper.stats()).unwrap_or_default()
+    }
+
     /// The log under the database, for tools; `None` without one.
     pub fn log(&self) -> Option<&Log> {
         self.shared.log.as_ref()
@@ -240,6 +274,9 @@ impl Shared {
             return Ok(());
         }
         self.idle.lock().expect("no holder panics").clear();
+        if let Some(keeper) = &self.keeper {
+            keeper.stop();
+        }
         match &self.log {
             Some(log) => Ok(log.clone().close()?),
             None => Ok(()),

@@ -1,5 +1,6 @@
 //! What all sessions of a database share.
 
+use crate::checkpoint::cut::Cut;
 use crate::logging::LoggingProtocol;
 use crate::storage::table::Table;
 use crate::transaction::state::RowIdBlock;
@@ -21,6 +22,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub epoch: Arc<Epoch>,
     /// The next hidden row id that no session has. Taken from by sessions, raised by recovery.
     pub row_ids: Arc<AtomicU64>,
+    /// Where commits and checkpoints meet.
+    pub cut: Cut,
     /// Mixed into the seeds of transactions.
     seed: AtomicU64,
 }
@@ -33,7 +36,7 @@ impl<P: LoggingProtocol> Engine<P> {
         row_ids: Arc<AtomicU64>,
     ) -> Self {
         let seed = AtomicU64::new(hyades_platform::random::Random::from_entropy().next_u64());
-        Engine { tables, protocol, epoch, row_ids, seed }
+        Engine { tables, protocol, epoch, row_ids, cut: Cut::default(), seed }
     }
 
     pub fn next_row_id(&self, block: &mut RowIdBlock) -> u64 {

@@ -95,6 +95,15 @@ pub enum Error {
     Misuse(String),
     /// What is on disk does not match what the program declares (schema, procedures, protocol).
     Mismatch(String),
+    /// A file of a checkpoint is missing, damaged, or of another format.
+    Checkpoint {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The byte in the file at which it shows.
+        offset: u64,
+        /// What is wrong.
+        message: String,
+    },
     /// Replay of the log cannot go on; names the record and the procedure. Nothing was changed.
     Recovery(String),
     /// The log failed before this transaction was known to be durable: it may or may not survive.
@@ -110,6 +119,11 @@ impl fmt::Display for Error {
             Error::Misuse(text) | Error::Mismatch(text) | Error::Recovery(text) => {
                 write!(f, "{text}")
             }
+            Error::Checkpoint { path, offset, message } => write!(
+                f,
+                "{} cannot be used at byte {offset}: {message}; restore the checkpoint's files from a copy",
+                path.display()
+            ),
             Error::OutcomeUnknown => write!(
                 f,
                 "the log failed before the transaction was durable: whether it survives is unknown until the database is opened again"

@@ -3,6 +3,7 @@
 //! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
 
+use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
@@ -11,7 +12,7 @@ use crate::storage::key;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::{Layout, Schema};
 use crate::storage::value::{Type, Value};
-use hyades_wal::{Chunk, Frame, Incarnation, Lsn, Manifest};
+use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,6 +21,7 @@ use std::fmt::Write;
 pub struct Inspector {
     tables: HashMap<u64, Known>,
     procedures: HashMap<u64, (String, u32)>,
+    checkpoint: Option<Checkpoint>,
 }
 
 struct Known {
@@ -41,6 +43,37 @@ impl Known {
     }
 }
 
+/// A builder that opens a database as it was opened last, except that it has no tables and procedures yet.
+///
+/// # Errors
+/// The manifest was written by another version, or there was no incarnation.
+pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
+    let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
+    let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
+    let control = newest.settings.get("concurrency").map(String::as_str);
+    Ok(Builder::default()
+        .protocol(Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?)
+        .streams(newest.dims.len())
+        .concurrency(if control == Some("no-wait") {
+            Concurrency::NoWait
+        } else {
+            Concurrency::Silo
+        }))
+}
+
+/// A builder that opens a database as it was opened last, with its tables. Procedures are not in the
+/// manifest: where the log calls some, they have to be registered.
+///
+/// # Errors
+/// As [`builder_without_tables`].
+pub fn builder(manifest: &Manifest) -> Result<Builder, Error> {
+    let mut builder = builder_without_tables(manifest)?;
+    for (_, schema) in catalogue::entries(&manifest.catalogue)?.0 {
+        builder.table(schema);
+    }
+    Ok(builder)
+}
+
 impl Inspector {
     /// Reads the catalogue.
     ///
@@ -51,12 +84,14 @@ impl Inspector {
         Ok(Inspector {
             tables: tables.into_iter().map(|(id, s)| (u64::from(id), Known::new(s))).collect(),
             procedures: procedures.into_iter().map(|(id, n, v)| (u64::from(id), (n, v))).collect(),
+            checkpoint: manifest.checkpoint.clone(),
         })
     }
 
     /// Begins a stream of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
-        let shape = Shape::of(incarnation, incarnation.dims.len());
+        let checkpoint = self.checkpoint.as_ref();
+        let shape = Shape::of(incarnation, incarnation.dims.len(), checkpoint);
         StreamInspector { inspector: self, decoder: Decoder::new(shape, stream), shape, stream }
     }
 }
@@ -174,6 +209,12 @@ impl Inspected<'_> {
     /// The seed of its random numbers, if it asked for any.
     pub fn seed(&self) -> Option<u64> {
         self.head.seed
+    }
+
+    /// The length in bytes of what it holds: the procedure and its arguments, or the changed rows.
+    /// The rest of the frame is what logging adds.
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
     }
 
     /// What it holds.

@@ -20,12 +20,15 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod checkpoint;
 mod concurrency;
 mod config;
 mod database;
 mod digest;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 pub mod inspect;
 mod logging;
@@ -36,6 +39,8 @@ mod storage;
 mod ticket;
 mod transaction;
 
+pub use checkpoint::keeper::CheckpointStats;
+pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, LogSettings, Protocol, Replay};
 pub use database::{Database, Session, Stats};
 

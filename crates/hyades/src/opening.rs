@@ -1,5 +1,8 @@
 //! Opening: from a builder's description, over recovery, to a running database.
 
+use crate::checkpoint::cut::Cut;
+use crate::checkpoint::keeper::Keeper;
+use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared, Stats};
 use crate::digest;
@@ -15,10 +18,13 @@ use crate::transaction::procedure::{Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
-use hyades_wal::{IncarnationSettings, Log, LogOptions, Recovering};
+use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
+
+/// Replaying less log than this says nothing about how fast replay is.
+const MEASURABLE_BYTES: u64 = 8 << 20;
 
 /// Opens what the builder describes.
 pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
@@ -33,6 +39,13 @@ pub(crate) trait AnyEngine: Send + Sync {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
+    fn cut(&self) -> &Cut;
+    fn checkpoint(
+        &self,
+        log: &Log,
+        settings: &CheckpointSettings,
+        stop: &AtomicBool,
+    ) -> Result<(Checkpoint, CheckpointReport), Error>;
 }
 
 struct Host<C, P: LoggingProtocol> {
@@ -54,6 +67,19 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn rows(&self) -> u64 {
         digest::rows(&self.engine.tables)
     }
+
+    fn cut(&self) -> &Cut {
+        &self.engine.cut
+    }
+
+    fn checkpoint(
+        &self,
+        log: &Log,
+        settings: &CheckpointSettings,
+        stop: &AtomicBool,
+    ) -> Result<(Checkpoint, CheckpointReport), Error> {
+        checkpoint::write(&self.engine, log, settings, stop)
+    }
 }
 
 fn check(builder: &Builder) -> Result<(), Error> {
@@ -73,6 +99,12 @@ fn check(builder: &Builder) -> Result<(), Error> {
                 procedure.name, procedure.version
             )));
         }
+    }
+    let share = builder.checkpoints.share;
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(Error::Misuse(format!(
+            "a checkpoint cannot take a share of {share}: choose one above 0 and up to 1"
+        )));
     }
     supported::check_streams(builder.protocol, builder.log.streams)
 }
@@ -96,7 +128,7 @@ impl Opening {
         let row_ids = Arc::new(AtomicU64::new(1));
         let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
         let host = Host::<C, P> { engine, log: None, concurrency: PhantomData };
-        Ok(self.finish(Box::new(host), None, &catalogue, true, RecoveryReport::default()))
+        Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
     fn tables<S: Default + Send + Sync + 'static>(
@@ -130,7 +162,7 @@ impl Opening {
         P: StartsOnLog,
     {
         let builder = &self.builder;
-        let recovering = hyades_wal::open(self.log_options())?;
+        let mut recovering = hyades_wal::open(self.log_options())?;
         let stored = &recovering.manifest().catalogue;
         let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
         let tables = self.tables::<P::RowStamp>(&catalogue);
@@ -148,6 +180,10 @@ impl Opening {
         let recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
         let verdict = recovering.verdict(&recovered.ends)?;
+        if recovered.report.bytes >= MEASURABLE_BYTES {
+            let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
+            recovering.set_replay_speed(speed as u64);
+        }
         let first_epoch = recovered.max_epoch.max(recovering.manifest().epoch_floor) + 1;
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
@@ -155,7 +191,7 @@ impl Opening {
         let epoch = Arc::new(Epoch::new(first_epoch));
         let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
         let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
-        Ok(self.finish(Box::new(host), Some(log), &catalogue, data_only, recovered.report))
+        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 
     /// Whether no command can come: then replay may go by versions alone.
@@ -190,14 +226,17 @@ impl Opening {
 
     fn finish(
         self,
-        engine: Box<dyn AnyEngine>,
+        engine: Arc<dyn AnyEngine>,
         log: Option<Log>,
         catalogue: &Catalogue,
         data_only: bool,
         mut report: RecoveryReport,
     ) -> Database {
         report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let settings = self.builder.checkpoints;
+        let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let shared = Shared {
+            keeper,
             engine,
             log,
             closed: AtomicBool::new(false),

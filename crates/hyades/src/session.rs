@@ -1,5 +1,6 @@
 //! A session: what one thread keeps between its transactions, and how it runs them.
 
+use crate::checkpoint::cut::Seat;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::steps::{Appender, Call};
 use crate::engine::{EPOCH, Engine};
@@ -51,6 +52,8 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     payload: Vec<u8>,
     workspace: Workspace,
     row_ids: RowIdBlock,
+    /// Where a checkpoint sees that a commit is under way.
+    seat: Arc<Seat>,
     garbage: Garbage,
     counters: Counters,
     stream: usize,
@@ -72,6 +75,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let stamp = Some(engine.protocol.txn_stamp());
         let stream = log.as_ref().map_or(0, Log::least_backlogged);
         Ok(Session {
+            seat: engine.cut.seat(),
             engine,
             log,
             writer,
@@ -131,6 +135,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let result = if state.conflict {
             Err(Abort::Conflict)
         } else if verdict == Verdict::Commit {
+            let _seated =
+                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.seat, &engine.epoch));
             C::commit(engine, &mut state, &mut appender)
         } else {
             C::abandon(engine, &mut state)
@@ -151,6 +157,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
         self.engine.protocol.enter_stream(writer, self.stream);
         writer.wait_for_room(self.stream);
+        self.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
             None => Ok(()),
@@ -211,6 +218,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
 
 impl<C, P: LoggingProtocol> Drop for Session<C, P> {
     fn drop(&mut self) {
+        self.engine.cut.give_back(&self.seat);
         if let Some(stamp) = self.stamp.take() {
             self.engine.protocol.end_session(stamp);
         }

@@ -3,10 +3,9 @@
 #![allow(missing_docs)]
 
 mod common;
-#[path = "common/held.rs"]
-mod held;
+
+use common::held::HeldDevice;
 use common::{directory, power_cut};
-use held::HeldDevice;
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Session, Table, Ticket,
     Type,

@@ -19,7 +19,13 @@ fn any_combination(rng: &mut fastrand::Rng) -> Combination {
 
 fn any_way(rng: &mut fastrand::Rng, more_dirs: &[PathBuf]) -> How {
     let replay = [Replay::Wavefront, Replay::Pools, Replay::Serial][rng.usize(0..3)];
-    How { device: None, threads: rng.usize(1..=4), replay, more_dirs: more_dirs.to_vec() }
+    How {
+        device: None,
+        threads: rng.usize(1..=4),
+        replay,
+        more_dirs: more_dirs.to_vec(),
+        ..How::default()
+    }
 }
 
 /// Opens, compares with what is known, works, ends in some way: 14 times.

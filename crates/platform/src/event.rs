@@ -5,7 +5,7 @@
 //! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
 //! write, so a sleeper never misses its event.
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, checker_fence, fence};
 use std::time::Duration;
 
 /// A place to sleep until somebody says that a condition may hold.
@@ -49,10 +49,13 @@ impl Event {
     /// Announces the calling thread. SeqCst, so that every later SeqCst load of the condition
     /// comes after the announcement in the one total order (the sleeper's half of Dekker).
     pub fn listen(&self) -> Listener<'_> {
-        self.sleepers.store(1, Ordering::SeqCst);
-        // Read before the condition is: a notification after this point changes the sequence, so
-        // that the kernel refuses to put us to sleep.
+        // Read before the announcement is made: a notifier that takes the announcement changes the
+        // sequence after that, so that the kernel refuses to put us to sleep. Read behind it, the
+        // change might lie before our look at the sequence, our look at the condition before the
+        // next notification, and that one would find nobody announced.
         let seen = self.sequence.load(Ordering::SeqCst);
+        self.sleepers.store(1, Ordering::SeqCst);
+        checker_fence();
         Listener { event: self, seen }
     }
 
@@ -68,6 +71,7 @@ impl Event {
     /// sleepers with SeqCst: then no fence is needed, and this is one load if nobody sleeps.
     #[inline]
     pub fn notify_ordered(&self) {
+        checker_fence();
         if self.sleepers.load(Ordering::SeqCst) != 0 {
             self.wake();
         }

@@ -2,16 +2,16 @@
 //! crate is built with `--cfg loom`, so that the same code runs under the schedule checker.
 
 #[cfg(not(loom))]
-pub use std::sync::Arc;
-#[cfg(not(loom))]
 pub use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
+#[cfg(not(loom))]
+pub use std::sync::{Arc, Mutex};
 
 #[cfg(loom)]
-pub use loom::sync::Arc;
-#[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::{Arc, Mutex};
 
 /// A value alone on its cache lines.
 ///
@@ -35,6 +35,15 @@ pub fn yield_now() {
     std::thread::yield_now();
     #[cfg(loom)]
     loom::thread::yield_now();
+}
+
+/// Nothing, but under the schedule checker a SeqCst fence: it takes SeqCst operations for mere
+/// AcqRel ones, and knows the one total order of fences alone. It stands between the two halves of
+/// Dekker's pattern where these are SeqCst operations.
+#[inline(always)]
+pub fn checker_fence() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
 }
 
 /// Tells the processor that this is a short wait in a loop.

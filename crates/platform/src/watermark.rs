@@ -97,6 +97,25 @@ mod tests {
     }
 
     #[test]
+    fn a_raise_on_the_way_takes_no_announcement_with_it() {
+        // As above, but the raise that a waiter waits for comes right behind others, which wake it
+        // for nothing.
+        let marks = Arc::new([Watermark::new(0), Watermark::new(0)]);
+        let other = Arc::clone(&marks);
+        let thread = std::thread::spawn(move || {
+            for i in 1..=20_000 {
+                assert!(other[0].wait_at_least(i * 4, || false));
+                (1..=4).for_each(|step| other[1].raise(i * 4 - 4 + step));
+            }
+        });
+        for i in 1..=20_000 {
+            (1..=4).for_each(|step| marks[0].raise(i * 4 - 4 + step));
+            assert!(marks[1].wait_at_least(i * 4, || false));
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn a_poked_waiter_sees_its_reason_to_stop() {
         let state = Arc::new((Watermark::new(0), AtomicBool::new(false)));
         let other = Arc::clone(&state);
@@ -114,5 +133,43 @@ mod tests {
         let mark = Watermark::new(7);
         mark.raise(3);
         assert_eq!(mark.get(), 7);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::sync::{Arc, AtomicBool};
+
+    /// A sleeper whose event were lost would spin for ever, which the checker reports.
+    #[test]
+    fn no_raise_is_missed_and_what_came_before_it_is_seen() {
+        loom::model(|| {
+            let shared = Arc::new((Watermark::new(0), AtomicU64::new(0)));
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                // Relaxed: it is the watermark that must make it visible.
+                other.1.store(7, Ordering::Relaxed);
+                other.0.raise(1);
+                other.0.raise(2);
+            });
+            assert!(shared.0.wait_at_least(2, || false));
+            assert_eq!(shared.1.load(Ordering::Relaxed), 7);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reason_to_stop_is_never_missed() {
+        loom::model(|| {
+            let shared = Arc::new((Watermark::new(0), AtomicBool::new(false)));
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                other.1.store(true, Ordering::SeqCst);
+                other.0.poke();
+            });
+            assert!(!shared.0.wait_at_least(1, || shared.1.load(Ordering::SeqCst)));
+            thread.join().unwrap();
+        });
     }
 }

@@ -68,6 +68,19 @@ impl SegmentHeader {
         out
     }
 
+    /// Makes the checksum of what may be a header right; for tests.
+    pub(crate) fn mend(bytes: &mut [u8]) {
+        if bytes.len() < SEGMENT_FIXED {
+            return;
+        }
+        let length = SEGMENT_FIXED + 8 * (u32_at(bytes, 64) as usize).min(MAX_LANES);
+        if let Some((covered, rest)) = bytes.split_at_mut_checked(length)
+            && let Some(place) = rest.first_chunk_mut::<4>()
+        {
+            *place = crc32c::crc32c(covered).to_le_bytes();
+        }
+    }
+
     /// Reads a header from the beginning of a segment.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NotAHeader> {
         if bytes.len() < SEGMENT_FIXED || &bytes[..8] != SEGMENT_MAGIC {
@@ -127,6 +140,18 @@ impl BatchHeader {
         let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &out[8..]);
         out[4..8].copy_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// Makes the checksum of what may be a header right; for tests. Returns where its frames begin
+    /// and their length.
+    pub(crate) fn mend(bytes: &mut [u8], uuid: &[u8; 16]) -> Option<(Lsn, u32)> {
+        let bytes = bytes.get_mut(..BATCH_HEADER)?;
+        if &bytes[..4] != BATCH_MAGIC {
+            return None;
+        }
+        let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &bytes[8..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        Some((u64_at(bytes, 16), u32_at(bytes, 32)))
     }
 
     /// The header that begins `bytes`, if it is one of this stream and incarnation.

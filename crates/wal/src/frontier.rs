@@ -4,11 +4,10 @@ use crate::Lsn;
 use crate::error::Poisoned;
 use crate::lsn_vector;
 use hyades_platform::event::Event;
-use hyades_platform::sync::Padded;
+use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded};
 use hyades_platform::watermark::Watermark;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 /// Whether the log has stopped, and why. Set once.
@@ -231,7 +230,7 @@ impl Frontier {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
@@ -266,5 +265,124 @@ mod tests {
         assert!(frontier.wait(0, 15).is_ok());
         assert_eq!(&*frontier.wait(0, 16).unwrap_err().cause, "test");
         assert!(frontier.covers(&[15, 20]) && !frontier.covers(&[15, 21]));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::order::Order;
+    use hyades_platform::sync;
+    use std::task::Wake;
+
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn bounded() -> loom::model::Builder {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model
+    }
+
+    /// Who parks is woken by who raises, whichever comes first; and so it is when the log stops.
+    #[test]
+    fn a_parked_waker_is_never_forgotten() {
+        for stops in [false, true] {
+            bounded().check(move || {
+                let frontier = sync::Arc::new(Frontier::new(&[0]));
+                let flag = Arc::new(Flag(AtomicBool::new(false)));
+                let other = sync::Arc::clone(&frontier);
+                let thread = loom::thread::spawn(move || {
+                    if stops { other.stop("a test") } else { other.raise(0, 5, None) }
+                });
+                frontier.register(0, 5, Waker::from(Arc::clone(&flag)));
+                thread.join().unwrap();
+                assert!(flag.0.load(Ordering::SeqCst), "it sleeps for ever");
+                assert_eq!(frontier.parked(0), 0);
+            });
+        }
+    }
+
+    /// A transaction that needs two streams is parked at one after the other, as a ticket and a
+    /// commit queue do; it is woken each time, and admitted once both are there and not before.
+    #[test]
+    fn a_transaction_moves_from_stream_to_stream() {
+        bounded().check(|| {
+            let shared =
+                sync::Arc::new((Frontier::new(&[0, 0]), [0, 1].map(|_| AtomicU64::new(0))));
+            let flusher = |stream: usize| {
+                let shared = sync::Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    // Relaxed: it is the frontier that must make it visible.
+                    shared.1[stream].store(1, Ordering::Relaxed);
+                    shared.0.raise(stream, 1, None);
+                })
+            };
+            let flushers = [flusher(0), flusher(1)];
+            let frontier = &shared.0;
+            while let Some(stream) = [0, 1].into_iter().find(|&s| frontier.durable(s) < 1) {
+                let flag = Arc::new(Flag(AtomicBool::new(false)));
+                frontier.register(stream, 1, Waker::from(Arc::clone(&flag)));
+                while !flag.0.load(Ordering::SeqCst) {
+                    sync::yield_now();
+                }
+            }
+            for written in &shared.1 {
+                assert_eq!(written.load(Ordering::Relaxed), 1);
+            }
+            flushers.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    /// The way of a record: reserved, filled, announced to a flusher that may be asleep, flushed,
+    /// acknowledged. The two wake each other and the bytes are there.
+    #[test]
+    fn a_writer_and_a_sleeping_flusher_never_miss_each_other() {
+        bounded().check(|| {
+            struct Shared {
+                order: Order,
+                byte: AtomicU64,
+                wake: Event,
+                frontier: Frontier,
+            }
+            let shared = sync::Arc::new(Shared {
+                order: Order::new(0, 1),
+                byte: AtomicU64::new(0),
+                wake: Event::new(),
+                frontier: Frontier::new(&[0]),
+            });
+            let writer = {
+                let shared = sync::Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    shared.order.register(0);
+                    let at = shared.order.reserve(0, 1);
+                    shared.byte.store(1, Ordering::Relaxed);
+                    shared.order.publish(0, at + 1);
+                    shared.wake.notify_ordered();
+                    assert!(shared.frontier.wait(0, at + 1).is_ok());
+                })
+            };
+            loop {
+                let cut = shared.order.cut(0);
+                if cut == 1 {
+                    assert_eq!(shared.byte.load(Ordering::Relaxed), 1);
+                    shared.frontier.raise(0, cut, None);
+                    break;
+                }
+                if shared.order.log_lsn() != 0 {
+                    sync::yield_now();
+                    continue;
+                }
+                let listener = shared.wake.listen();
+                if shared.order.log_lsn() == 0 {
+                    listener.wait(None);
+                }
+            }
+            writer.join().unwrap();
+        });
     }
 }

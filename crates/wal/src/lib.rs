@@ -46,9 +46,13 @@ mod flusher;
 mod format;
 mod frame;
 mod frontier;
+#[doc(hidden)]
+pub mod fuzzing;
 mod log;
 pub mod lsn_vector;
 mod manifest;
+#[doc(hidden)]
+pub mod mutations;
 mod open;
 mod options;
 mod order;
@@ -65,7 +69,10 @@ pub use frame::{Frame, FrameKind, MAX_PAYLOAD, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
-pub use manifest::{Dimension, Incarnation, IncarnationSettings, Manifest, StreamEntry};
+pub use manifest::{
+    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, Manifest,
+    StreamEntry,
+};
 pub use open::{IncarnationEnd, Recovering, Verdict, open};
 pub use options::LogOptions;
 pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};

@@ -5,7 +5,7 @@ use crate::error::{Error, Poisoned};
 use crate::flusher::Flusher;
 use crate::frame;
 use crate::frontier::Frontier;
-use crate::manifest::{Manifest, StreamEntry};
+use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
 use crate::options::LogOptions;
 use crate::order::Order;
 use crate::ring::Ring;
@@ -13,7 +13,7 @@ use crate::segment::{Request, run_preparer, segment_path, stream_dir};
 use crate::start::Lane;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::writer::Writer;
-use hyades_platform::device::DirectoryLock;
+use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event::Event;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -248,6 +248,36 @@ impl Log {
         self.handle.retire_past()
     }
 
+    /// The number of the checkpoint to come, and where its parts go: for each, the index of its directory
+    /// among [`Manifest::dirs`] and the file. One part for each directory that the log writes to.
+    pub fn next_checkpoint(&self) -> (u64, Vec<(usize, PathBuf)>) {
+        let manifest = locked(&self.handle.manifest);
+        let number = manifest.checkpoint.as_ref().map_or(1, |c| c.number + 1);
+        let given = &self.handle.shared.options.dirs;
+        let dirs = manifest.dirs.iter().enumerate().filter(|(_, dir)| given.contains(dir));
+        let part =
+            |(part, (at, dir)): (usize, (usize, &PathBuf))| (at, dir.join(part_name(number, part)));
+        (number, dirs.enumerate().map(part).collect())
+    }
+
+    /// Where the log is.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.handle.shared.options.device
+    }
+
+    /// Recovery begins with this checkpoint from now on: the manifest says so, durably, and gives up what it
+    /// covers, that is all earlier incarnations and whole segments below its positions. Only then are
+    /// files removed or used again, those of the last checkpoint among them. The caller has made its parts
+    /// durable, names included, and knows that every stream is durable up to its position and to the end of
+    /// every frame whose epoch is not above the cut. Returns how many bytes of frames were given up.
+    ///
+    /// # Errors
+    /// The manifest could not be written; then it is not known which of the two checkpoints counts, and
+    /// nothing is given up.
+    pub fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
+        self.handle.adopt(checkpoint)
+    }
+
     /// Makes everything reserved so far durable, records the clean end, and releases the
     /// directories. All other handles and writers are useless from then on. A reservation that is
     /// never filled holds this up.
@@ -325,61 +355,120 @@ impl Handle {
         running
     }
 
-    fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
+    /// Has the manifest changed by `change`, durably, then gives up what it no longer names.
+    fn give_up(
+        &self,
+        up_to: &[(usize, Lsn)],
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<Manifest, Error> {
         let mut manifest = locked(&self.manifest);
-        let id = self.shared.streams[lane].id;
-        let mut segments = locked(&self.shared.segments[lane]);
-        // A segment goes when the next one begins at or below the position.
-        let gone = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
-        let Some(&(first_sequence, kept_from)) = segments.get(gone) else { return Ok(0) };
-        let mut next = manifest.clone();
-        let Some(stream) = next.stream_mut(id) else { return Ok(0) };
-        let from = stream.first_sequence;
-        if gone == 0 || first_sequence <= from {
-            return Ok(stream.kept_from);
+        let before = manifest.clone();
+        let mut next = before.clone();
+        change(&mut next);
+        let mut gone = Vec::new();
+        for &(lane, up_to) in up_to {
+            let segments = locked(&self.shared.segments[lane]);
+            // A segment goes when the next one begins at or below the position.
+            let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
+            let Some(stream) = next.stream_mut(self.shared.streams[lane].id) else { continue };
+            if let Some(&(sequence, start)) = segments.get(n)
+                && n > 0
+                && sequence > stream.first_sequence
+            {
+                stream.first_sequence = sequence;
+                stream.kept_from = stream.kept_from.max(start);
+                gone.push((lane, n));
+            }
         }
-        stream.first_sequence = first_sequence;
-        stream.kept_from = stream.kept_from.max(kept_from);
-        let dir = stream.dir;
-        let place = stream_dir(&next.dirs[dir], id);
-        next.write(&*self.shared.options.device, &self.manifest_dir)?;
+        let device = &*self.shared.options.device;
+        if next == before {
+            return Ok(before);
+        }
+        if crate::mutations::active(crate::mutations::TRUNCATE_BEFORE_MANIFEST) {
+            self.release(&before, &next, &gone);
+            next.write(device, &self.manifest_dir)?;
+        } else {
+            next.write(device, &self.manifest_dir)?;
+            self.release(&before, &next, &gone);
+        }
         *manifest = next;
-        segments.drain(..gone);
-        let paths = (from..first_sequence).map(|sequence| segment_path(&place, sequence)).collect();
-        if let Some(requests) = &locked(&self.running).requests {
-            // If the preparer is gone, the files go when the log is opened next.
-            let _ = requests.send(Request::Retired { lane, paths });
+        Ok(before)
+    }
+
+    /// Removes or recycles the files that `before` names and `next` does not. A file that stays is a
+    /// leftover, and goes when the log is opened next.
+    fn release(&self, before: &Manifest, next: &Manifest, gone: &[(usize, usize)]) {
+        let device = &*self.shared.options.device;
+        for &(lane, n) in gone {
+            locked(&self.shared.segments[lane]).drain(..n);
+            let id = self.shared.streams[lane].id;
+            let (Some(old), Some(new)) = (before.stream(id), next.stream(id)) else { continue };
+            let place = stream_dir(&before.dirs[old.dir], id);
+            let gone = old.first_sequence..new.first_sequence;
+            let paths = gone.map(|sequence| segment_path(&place, sequence)).collect();
+            if let Some(requests) = &locked(&self.running).requests {
+                let _ = requests.send(Request::Retired { lane, paths });
+            }
         }
-        Ok(kept_from)
+        for stream in before.streams.iter().filter(|s| next.stream(s.id).is_none()) {
+            let dir = stream_dir(&before.dirs[stream.dir], stream.id);
+            for name in device.list(&dir).unwrap_or_default() {
+                let _ = device.remove(&dir.join(name));
+            }
+        }
+        if let Some(old) =
+            before.checkpoint.as_ref().filter(|_| before.checkpoint != next.checkpoint)
+        {
+            for (at, part) in old.parts.iter().enumerate() {
+                let _ = device.remove(&before.dirs[part.dir].join(part_name(old.number, at)));
+            }
+        }
+    }
+
+    fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
+        self.give_up(&[(lane, up_to)], |_| ())?;
+        let manifest = locked(&self.manifest);
+        Ok(manifest.stream(self.shared.streams[lane].id).map_or(0, |s| s.kept_from))
     }
 
     fn retire_past(&self) -> Result<(), Error> {
-        let starts: Vec<Lsn> = {
-            let mut manifest = locked(&self.manifest);
-            let mut next = manifest.clone();
-            let Some(newest) = next.incarnations.pop() else { return Ok(()) };
-            let starts = newest.dims.iter().map(|d| d.start).collect();
-            let used = |s: &StreamEntry| newest.dims.iter().any(|d| d.stream == s.id);
-            let unused: Vec<_> = next.streams.iter().filter(|s| !used(s)).cloned().collect();
-            next.streams.retain(used);
-            next.incarnations = vec![newest];
-            let device = &*self.shared.options.device;
-            next.write(device, &self.manifest_dir)?;
-            for stream in unused {
-                let dir = stream_dir(&next.dirs[stream.dir], stream.id);
-                for name in device.list(&dir).unwrap_or_default() {
-                    // What cannot be removed does no harm: nothing refers to it.
-                    let _ = device.remove(&dir.join(name));
-                }
-            }
-            *manifest = next;
-            starts
-        };
-        for (lane, start) in starts.into_iter().enumerate() {
-            self.retire(lane, start)?;
-        }
-        Ok(())
+        let starts = locked(&self.manifest).newest().map(|i| i.dims.clone()).unwrap_or_default();
+        let starts: Vec<_> = starts.iter().map(|dim| dim.start).enumerate().collect();
+        self.give_up(&starts, forget_past).map(drop)
     }
+
+    fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
+        let lane_of =
+            |covered: &Covered| self.shared.streams.iter().position(|s| s.id == covered.stream);
+        let positions: Vec<(usize, Lsn)> = checkpoint
+            .streams
+            .iter()
+            .filter_map(|covered| Some((lane_of(covered)?, covered.from)))
+            .collect();
+        let before = self.give_up(&positions, |manifest| {
+            forget_past(manifest);
+            manifest.checkpoint = Some(checkpoint);
+        })?;
+        let now = locked(&self.manifest);
+        let kept = |manifest: &Manifest| -> u128 {
+            let incarnations = manifest.incarnations.iter().flat_map(|i| &i.dims);
+            incarnations
+                .filter_map(|dim| {
+                    let from = manifest.stream(dim.stream)?.kept_from.max(dim.start);
+                    // Both manifests are asked up to the same place of what is still written.
+                    Some(u128::from(dim.end.unwrap_or(u64::MAX).saturating_sub(from)))
+                })
+                .sum()
+        };
+        Ok(kept(&before).saturating_sub(kept(&now)) as u64)
+    }
+}
+
+/// Leaves the newest incarnation only, and its streams.
+fn forget_past(manifest: &mut Manifest) {
+    let Some(newest) = manifest.incarnations.pop() else { return };
+    manifest.streams.retain(|s| newest.dims.iter().any(|d| d.stream == s.id));
+    manifest.incarnations = vec![newest];
 }
 
 impl Drop for Handle {

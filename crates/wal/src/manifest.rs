@@ -34,6 +34,12 @@ pub struct Manifest {
     /// The engine's bytes, as of the newest incarnation.
     #[serde(with = "hex")]
     pub catalogue: Vec<u8>,
+    /// How many bytes of log were replayed in a second when that was last measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_bytes_per_s: Option<u64>,
+    /// The newest checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// A stream.
@@ -80,6 +86,55 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Lsn>,
 }
+
+/// A checkpoint that recovery begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// From 1.
+    pub number: u64,
+    /// It holds what the transactions of all epochs up to this one have left.
+    pub cut: u64,
+    /// The incarnation that it was taken in.
+    pub incarnation: u32,
+    /// When the cut was made, microseconds since 1970.
+    pub taken_at_us: u64,
+    /// Hidden row ids below this may have been given out.
+    pub next_row_id: u64,
+    /// Rows in all parts.
+    pub rows: u64,
+    /// The files.
+    pub parts: Vec<CheckpointPart>,
+    /// For each lane of the incarnation, from where on the log is still needed.
+    pub streams: Vec<Covered>,
+}
+
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointPart {
+    /// Its directory, an index of [`Manifest::dirs`].
+    pub dir: usize,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The rows in it.
+    pub rows: u64,
+}
+
+/// What a checkpoint leaves of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Covered {
+    /// The stream's id.
+    pub stream: u32,
+    /// No frame of an epoch above the cut begins below this position. The stream was durable up to it.
+    pub from: Lsn,
+}
+
+/// The name of a checkpoint's part.
+pub(crate) fn part_name(number: u64, part: usize) -> String {
+    format!("{PART_PREFIX}{number:08}-{part:03}")
+}
+
+/// What the names of all parts begin with.
+pub(crate) const PART_PREFIX: &str = "checkpoint-";
 
 /// What the engine says about the incarnation that is about to begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,16 +189,24 @@ mod hex {
     }
 }
 
+/// The version of a manifest that names a checkpoint: who does not know of those must not read it.
+const WITH_CHECKPOINT: u32 = 2;
+
 /// Frames a JSON value with the version before it and the checksum after it.
-fn seal<T: Serialize>(value: &T) -> String {
+fn seal<T: Serialize>(value: &T, version: u32) -> String {
     let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
-    let mut text = format!("{{\"format\":{VERSION}}}\n{body}\n");
+    seal_body(&body, version)
+}
+
+/// Frames a body that is JSON already.
+pub(crate) fn seal_body(body: &str, version: u32) -> String {
+    let mut text = format!("{{\"format\":{version}}}\n{body}\n");
     let crc = crc32c::crc32c(text.as_bytes());
     text.push_str(&format!("{{\"crc32c\":\"{crc:08x}\"}}\n"));
     text
 }
 
-fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
+pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
     let bad = |offset: usize, why: String| {
         Error::corrupt(path, offset as u64, format!("{why}; restore the file from a copy"))
     };
@@ -162,7 +225,7 @@ fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Error> {
     let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
     let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
     let sound = last.is_some_and(|last| last.crc32c == crc);
-    if first.format != u64::from(VERSION) {
+    if first.format != u64::from(VERSION) && first.format != u64::from(WITH_CHECKPOINT) {
         return Err(Error::Version { path: path.to_owned(), found: first.format });
     }
     if !sound {
@@ -192,7 +255,7 @@ impl Marker {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
-        write_atomically(device, &dir.join(MARKER), &seal(self))
+        write_atomically(device, &dir.join(MARKER), &seal(self, VERSION))
     }
 }
 
@@ -209,7 +272,23 @@ impl Manifest {
             streams: Vec::new(),
             incarnations: Vec::new(),
             catalogue: Vec::new(),
+            replay_bytes_per_s: None,
+            checkpoint: None,
         }
+    }
+
+    /// Where the checkpoint says that this stream of this incarnation is still needed from.
+    pub fn covered(&self, incarnation: u32, stream: u32) -> Option<Lsn> {
+        let checkpoint = self.checkpoint.as_ref().filter(|c| c.incarnation == incarnation)?;
+        checkpoint.streams.iter().find(|s| s.stream == stream).map(|s| s.from)
+    }
+
+    /// Whether a file of this name in directory `dir` is a part of the checkpoint.
+    pub(crate) fn names_part(&self, dir: usize, name: &str) -> bool {
+        self.checkpoint.as_ref().is_some_and(|c| {
+            let parts = c.parts.iter().enumerate();
+            parts.filter(|(_, p)| p.dir == dir).any(|(at, _)| part_name(c.number, at) == name)
+        })
     }
 
     /// The newest incarnation, if there was one.
@@ -242,11 +321,12 @@ impl Manifest {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
-        write_atomically(device, &dir.join(MANIFEST), &seal(self))
+        let version = if self.checkpoint.is_some() { WITH_CHECKPOINT } else { VERSION };
+        write_atomically(device, &dir.join(MANIFEST), &seal(self, version))
     }
 
     /// What the rest of the code takes for granted.
-    fn check(&self, path: &Path) -> Result<(), Error> {
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
         let bad = |why: String| Err(Error::corrupt(path, 0, why));
         if self.uuid.len() != 16 {
             return bad("the uuid has not 16 bytes".into());
@@ -257,6 +337,14 @@ impl Manifest {
             }
             if self.streams[..i].iter().any(|s| s.id == stream.id) {
                 return bad(format!("stream {} is there twice", stream.id));
+            }
+        }
+        if let Some(checkpoint) = &self.checkpoint {
+            if checkpoint.parts.iter().any(|p| p.dir >= self.dirs.len()) {
+                return bad("a part of the checkpoint is in no known directory".into());
+            }
+            if self.incarnations.iter().any(|i| i.number < checkpoint.incarnation) {
+                return bad("an incarnation is older than the checkpoint".into());
             }
         }
         let mut number = 0;
@@ -329,7 +417,7 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":2}\nwhatever\n").unwrap_err();
-        assert!(error.to_string().contains("format version 2"), "{error}");
+        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":3}\nwhatever\n").unwrap_err();
+        assert!(error.to_string().contains("format version 3"), "{error}");
     }
 }

@@ -7,11 +7,12 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::lsn_vector::LsnVector;
-use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker};
+use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, part_name};
+use crate::mutations;
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
-use hyades_platform::device::DirectoryLock;
+use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -106,6 +107,15 @@ pub fn open(options: LogOptions) -> Result<Recovering, Error> {
         }
     };
     let places = places(&options, &manifest, &markers)?;
+    for part in manifest.checkpoint.iter().flat_map(|c| &c.parts) {
+        if places[part.dir].is_none() {
+            return Err(Error::Invalid(format!(
+                "the directory of a part of the checkpoint is missing: it was last seen as {}, give it \
+                 among the log directories",
+                manifest.dirs[part.dir].display()
+            )));
+        }
+    }
     let mut chains = BTreeMap::new();
     for stream in &manifest.streams {
         let Some(place) = &places[stream.dir] else {
@@ -189,14 +199,38 @@ impl Recovering {
         // `open` made a chain for every stream, and the manifest was checked to know each of them.
         let chain = &self.chains[&id];
         let place = self.manifest.stream(id).and_then(|s| self.places[s.dir].clone());
-        StreamReader::new(
+        let mut reader = StreamReader::new(
             Arc::clone(&self.options.device),
             &self.manifest,
             incarnation,
             dimension,
             stream_dir(&place.unwrap_or_default(), id),
             chain,
-        )
+        );
+        if let Some(from) = self.manifest.covered(incarnation.number, id)
+            && !mutations::active(mutations::REPLAY_BELOW_CUT)
+        {
+            reader.skip_to(from);
+        }
+        reader
+    }
+
+    /// The files of the checkpoint that the manifest names, in the order of their numbers.
+    pub fn checkpoint_files(&self) -> Vec<PathBuf> {
+        let Some(checkpoint) = &self.manifest.checkpoint else { return Vec::new() };
+        let parts = checkpoint.parts.iter().enumerate();
+        let place = |dir: usize| self.places[dir].clone().unwrap_or_default();
+        parts.map(|(at, p)| place(p.dir).join(part_name(checkpoint.number, at))).collect()
+    }
+
+    /// Where the log is.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.options.device
+    }
+
+    /// Remembers how fast the log was replayed, in bytes per second.
+    pub fn set_replay_speed(&mut self, bytes_per_s: u64) {
+        self.manifest.replay_bytes_per_s = Some(bytes_per_s);
     }
 
     /// One reader for each incarnation and lane, in this order.
@@ -248,7 +282,8 @@ impl Recovering {
         let mut proven = Vec::new();
         for (dimension, lane) in lanes.iter().enumerate() {
             let recorded = incarnation.dims[dimension].end;
-            proven.push(judge(&lanes, lane, recorded, &self.manifest_dir)?);
+            let covered = self.manifest.covered(number, incarnation.dims[dimension].stream);
+            proven.push(judge(&lanes, lane, recorded, covered, &self.manifest_dir)?);
         }
         let ends: Vec<Lsn> = lanes.iter().map(|l| l.valid_to).collect();
         Ok(IncarnationEnd { incarnation: number, ends: LsnVector::from_slice(&ends), proven })
@@ -260,10 +295,16 @@ fn judge(
     lanes: &[&ReaderEnd],
     lane: &ReaderEnd,
     recorded: Option<Lsn>,
+    covered: Option<Lsn>,
     manifest_dir: &std::path::Path,
 ) -> Result<Lsn, Error> {
     let stated = lanes.iter().filter_map(|l| l.statements.get(lane.dimension));
     let mut best = stated.max_by_key(|s| s.lsn).cloned().unwrap_or_default();
+    if let Some(from) = covered.filter(|from| *from > best.lsn) {
+        best.lsn = from;
+        best.path = manifest_dir.join(MANIFEST);
+        best.offset = 0;
+    }
     if let Some(end) = recorded {
         // Beyond a recorded end nothing counts; what is stated about it is history.
         best.lsn = end;

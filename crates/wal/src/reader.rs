@@ -238,9 +238,16 @@ impl StreamReader {
     }
 
     /// Hands out only frames that end above `lsn`, and reads only the segments that can have such.
-    /// For before the first chunk.
+    /// What lies below counts as read. For before the first chunk.
     pub fn skip_to(&mut self, lsn: Lsn) {
+        if lsn <= self.start || self.finished {
+            return;
+        }
+        let lsn = self.end.map_or(lsn, |end| lsn.min(end));
         self.skip_to = self.skip_to.max(lsn);
+        self.start = lsn;
+        self.position = lsn;
+        self.finished = self.end == Some(lsn);
         let at = self.segments.iter().rposition(|s| start_of(s) <= lsn);
         self.next_segment = self.next_segment.max(at.unwrap_or(0));
     }

@@ -6,9 +6,12 @@ use crate::error::Error;
 use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
 use crate::frame::MAX_PAYLOAD;
 use crate::log::{Log, Opened};
-use crate::manifest::{Dimension, Incarnation, IncarnationSettings, Marker, StreamEntry};
+use crate::manifest::{
+    Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
+};
 use crate::open::{Recovering, Verdict};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
+use hyades_platform::device::Device;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -338,6 +341,27 @@ impl Recovering {
         for dir in dropped {
             for name in device.list(dir).unwrap_or_default() {
                 let _ = device.remove(&dir.join(name));
+            }
+        }
+        sweep(device, &self.manifest, &self.places);
+    }
+}
+
+/// Removes what a checkpoint that was not finished, or one that the manifest has replaced, left behind: parts,
+/// and the segments of streams that were given up.
+fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
+    for (at, place) in places.iter().enumerate() {
+        let Some(place) = place else { continue };
+        for name in device.list(place).unwrap_or_default() {
+            let path = place.join(&name);
+            if name.starts_with(PART_PREFIX) && !manifest.names_part(at, &name) {
+                let _ = device.remove(&path);
+            }
+            let stream = name.strip_prefix("stream-").and_then(|n| n.parse::<u32>().ok());
+            if stream.is_some_and(|id| manifest.stream(id).is_none()) {
+                for segment in device.list(&path).unwrap_or_default() {
+                    let _ = device.remove(&path.join(segment));
+                }
             }
         }
     }

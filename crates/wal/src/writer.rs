@@ -133,8 +133,7 @@ impl Reservation<'_> {
             }
         }
         // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size
-        // before
-        // `end` is durable, so its bytes are free.
+        // before `end` is durable, so its bytes are free.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
         stream.notify();

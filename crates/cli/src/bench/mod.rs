@@ -14,7 +14,7 @@ use driver::{Drive, Measured};
 use hyades::{Database, Record};
 use hyades_workloads::{Workload, bank::Bank, populate, tpcc::Tpcc, ycsb::Ycsb};
 use options::{Bench, Protocol, Settings, Workload as Choice};
-use report::{Latency, Load, Recovery, Report};
+use report::{Checkpoints, Latency, Load, Recovery, Report};
 use serde::{Deserialize, Serialize};
 
 /// What a run leaves behind for whoever recovers it.
@@ -157,6 +157,18 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
         },
     )?;
     let mut report = report_of(settings, &measured, load);
+    if settings.max_recovery.is_some() || settings.checkpoint_interval.is_some() {
+        let stats = database.checkpoints();
+        let last = stats.last.as_ref();
+        report.checkpoints = Some(Checkpoints {
+            taken: stats.taken,
+            failed: stats.failed,
+            seconds: last.map(|last| last.seconds),
+            bytes: last.map(|last| last.bytes),
+            longest_replay_seconds: stats.longest_replay_seconds,
+            bound_missed: stats.bound_missed,
+        });
+    }
     if settings.recover {
         let digest = database.digest();
         // The process is about to crash: nothing may close the log in good order before.
@@ -172,9 +184,10 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
     let record = settings.record.record();
     let database = open(settings, &mut workload, record, "recovering")?;
     let report = database.recovery();
-    // The first incarnation is the population's.
-    let (image, runs) = report.incarnations.split_at(1.min(report.incarnations.len()));
-    let image_seconds: f64 = image.iter().map(|i| i.seconds).sum();
+    // The first incarnation is the population's, unless a checkpoint holds it.
+    let populated = report.incarnations.first().is_some_and(|i| i.number == 1);
+    let (image, runs) = report.incarnations.split_at(usize::from(populated));
+    let image_seconds = image.iter().map(|i| i.seconds).sum::<f64>() + report.image_seconds;
     let records = runs.iter().map(|i| i.records).sum();
     let replay_seconds = (report.seconds - image_seconds).max(1e-9);
     let recovery = Recovery {
@@ -230,6 +243,7 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         log_bytes_per_transaction: some
             .then(|| measured.log_bytes as f64 / measured.acknowledged as f64),
         latency_us,
+        checkpoints: None,
         load,
         recovery: Recovery::default(),
         consistent: None,

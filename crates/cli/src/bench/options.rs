@@ -9,6 +9,7 @@ use hyades::{Builder, Record};
 use hyades_workloads::{bank, tpcc, ycsb};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 words! {
     /// The logging protocol.
@@ -102,6 +103,15 @@ pub struct Common {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Take checkpoints so often that replay of the log stays below this
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    max_recovery: Option<f64>,
+    /// Take a checkpoint this often
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    checkpoint_interval: Option<f64>,
+    /// The share of all processors' time that writing a checkpoint may take, above 0, up to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = units::positive)]
+    checkpoint_share: f64,
     /// Crash at the end, recover in a fresh process, and compare
     #[arg(long)]
     recover: bool,
@@ -221,6 +231,12 @@ pub struct Settings {
     pub reserve_memory: Option<u64>,
     /// The seed.
     pub seed: u64,
+    /// Bound on replay in seconds, kept by checkpoints.
+    pub max_recovery: Option<f64>,
+    /// Seconds between checkpoints.
+    pub checkpoint_interval: Option<f64>,
+    /// What writing them may take.
+    pub checkpoint_share: f64,
     /// Whether to crash and recover.
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
@@ -271,6 +287,9 @@ impl Bench {
             warmup: common.warmup,
             reserve_memory: common.reserve_memory,
             seed: common.seed,
+            max_recovery: common.max_recovery,
+            checkpoint_interval: common.checkpoint_interval,
+            checkpoint_share: common.checkpoint_share,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
             json: common.json,
@@ -297,6 +316,14 @@ impl Common {
             return usage(
                 "--protocol none keeps no log to recover from: leave --recover out, or choose \
                  --protocol taurus or serial",
+            );
+        }
+        if self.protocol == Protocol::None
+            && (self.max_recovery.is_some() || self.checkpoint_interval.is_some())
+        {
+            return usage(
+                "--protocol none keeps no log, and needs no checkpoints: leave --max-recovery and \
+                 --checkpoint-interval out, or choose --protocol taurus or serial",
             );
         }
         if let Some(workers) = self.workers.filter(|n| !(1..=255).contains(n)) {
@@ -417,6 +444,12 @@ impl Settings {
         for dir in self.dirs.iter().skip(1) {
             builder = builder.log_dir(dir);
         }
-        builder.log_settings(|log| log.device = Some(self.device.open()))
+        builder
+            .checkpoint_settings(|checkpoints| {
+                checkpoints.max_recovery = self.max_recovery.map(Duration::from_secs_f64);
+                checkpoints.interval = self.checkpoint_interval.map(Duration::from_secs_f64);
+                checkpoints.share = self.checkpoint_share;
+            })
+            .log_settings(|log| log.device = Some(self.device.open()))
     }
 }

@@ -43,6 +43,9 @@ pub struct Report {
     pub log_bytes_per_transaction: Option<f64>,
     /// From the first attempt to the acknowledgement.
     pub latency_us: Latency,
+    /// Checkpoints; left out if none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
     /// The population.
     pub load: Load,
     /// What recovery did.
@@ -60,6 +63,23 @@ pub struct Latency {
     pub p99: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
+}
+
+/// How checkpoints went while the workload ran.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Checkpoints {
+    /// How many were taken.
+    pub taken: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How long the last took, in seconds.
+    pub seconds: Option<f64>,
+    /// Its size in bytes.
+    pub bytes: Option<u64>,
+    /// The longest that replay of the log would have taken at any time, in seconds.
+    pub longest_replay_seconds: f64,
+    /// Why the bound on it was missed, if it was.
+    pub bound_missed: Option<String>,
 }
 
 /// The population.
@@ -210,6 +230,7 @@ mod tests {
             device_bytes: 0,
             log_bytes_per_transaction: None,
             latency_us: Latency::default(),
+            checkpoints: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

@@ -89,10 +89,22 @@ impl ConcurrencyControl for Silo {
         for _ in 0..PATIENCE {
             let seen = stable_word(record)?;
             let copied = if seen & word::ABSENT == 0 { Some(copy()) } else { None };
-            engine.protocol.observe_read(&record.stamp, state.stamp);
             // The copy comes before the second look.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
+                // Read, then written: the same version twice needs to be looked at once.
+                if state
+                    .reads
+                    .last()
+                    .is_some_and(|last| std::ptr::eq(last.0, record) && last.1 == seen)
+                {
+                    return Ok(copied);
+                }
+                engine.protocol.observe_read(&record.stamp, state.stamp);
+                fence(Ordering::Acquire);
+                if record.word.load(Ordering::Relaxed) != seen {
+                    continue;
+                }
                 state.reads.push((record, seen));
                 state.max_tid = state.max_tid.max(word::tid(seen));
                 return Ok(copied);

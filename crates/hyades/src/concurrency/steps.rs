@@ -209,8 +209,13 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     tid: u64,
     release: impl Fn(&crate::storage::record::Record<P::RowStamp>, u64),
 ) {
+    let cut = engine.cut.before(tid);
     for write in state.writes.iter().filter(|w| !w.superseded) {
-        let layout = &engine.tables[write.table as usize].layout;
+        let table = &engine.tables[write.table as usize];
+        if let Some(cut) = cut {
+            engine.cut.save(table, write.record, cut);
+        }
+        let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
         engine.protocol.publish_write(&write.record.stamp, state.stamp);
         let absent = if there { 0 } else { word::ABSENT };

@@ -1,54 +1,79 @@
 //! The hot-row table: LSN vectors of the rows touched lately (Taurus, section 4.1).
 //!
 //! A row does not carry its vectors. It carries a *reference*: the number of a slot in this table and
-//! the generation in which the slot was given to it. A slot whose two vectors lie at or below the
-//! **cold vector** may be given to another row, in its next generation; a row whose reference is
-//! of an older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value
-//! for a row that comes back into the lock table.
+//! the generation in which the slot was given out. A slot whose two vectors lie at or below the
+//! **cold vector** may be given out again, in its next generation; a row whose reference is of an
+//! older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value for a
+//! row that comes back into the lock table.
+//!
+//! All rows that a transaction writes end with the same vectors: its own, and no reader yet. So they
+//! share one slot, and so do the cold rows that a command reads. Nobody changes a shared slot; who
+//! has to raise a row's read vector there gives the row a slot of its own first. (To start anew with
+//! no reader loses none: the writer's vector covers the readers of before, or, where the writer is
+//! a data record, the writer replays after them, and whoever follows the writer follows them.)
 //!
 //! Invariant: the cold vector is monotone and never above what is durable, and a slot changes
 //! generation only while both of its vectors are at or below the cold vector as published. So who
 //! finds an older generation and then loads the cold vector gets at least what the row had.
-//! Generations make the identity of a row's vectors independent of where the row is in memory.
+//!
+//! There are no latches. A slot is given out again by its owner alone, who marks its head, looks at
+//! the vectors, and either takes the mark off or goes on to fill it. Who reads looks at the head
+//! before and after (a sequence lock). Who raises a read vector does so lane by lane, then looks at
+//! the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use hyades_wal::lsn_vector::{covers, join};
 
-/// What a row remembers: slot number + 1 in the low half, generation in the high half; 0 for a row
-/// that was never hot.
+/// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
+/// high half; 0 for a row that was never hot.
 pub(crate) type Reference = AtomicU64;
+
+/// The slot stands for several rows.
+const SHARED: u64 = 1 << 31;
 
 const CHUNK_SLOTS: usize = 1024;
 const CHUNKS: usize = 1 << 14;
 
-/// Head of a slot: generation << 1 | latch.
-const LATCHED: u64 = 1;
+/// Head of a slot: generation << 1 | whether the owner is at work on it.
+const MARKED: u64 = 1;
 
-#[repr(align(64))]
+/// Lanes are copied in groups of this many, so that copies stay in registers.
+const GROUP: usize = 8;
+
+/// Slots side by side, each on cache lines of its own: head, depth, write vector, read vector.
 struct Chunk {
-    heads: Box<[AtomicU64]>,
-    depths: Box<[AtomicU32]>,
-    /// Of slot s: the write vector at 2 * s * lanes, then the read vector. Guarded by the head.
-    vectors: UnsafeCell<Box<[u64]>>,
+    words: Box<[AtomicU64]>,
+    /// Where the first slot begins, so that slots begin on cache lines.
+    first: usize,
 }
 
-// SAFETY: `vectors` is touched only between `latch` and `unlatch` of the slot concerned, and slots do
-// not overlap.
-unsafe impl Sync for Chunk {}
-
-/// Slots that a session hands out, oldest first.
+/// Slots that a session hands out, oldest first, and what its transaction has handed out.
 #[derive(Default)]
 pub(crate) struct Ring {
     slots: VecDeque<u32>,
+    /// The reference that all rows written by the transaction get; 0 if there is none yet.
+    written: u64,
+    /// The one that cold rows get which it read; 0 if there is none yet.
+    read: u64,
+}
+
+impl Ring {
+    /// A new transaction begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.written = 0;
+        self.read = 0;
+    }
 }
 
 pub(crate) struct LsnVectorTable {
     lanes: usize,
-    chunks: Box<[OnceLock<Box<Chunk>>]>,
+    /// Words from slot to slot.
+    stride: usize,
+    chunks: Box<[OnceLock<Chunk>]>,
     next: AtomicU32,
     /// Rings of sessions that have ended.
     spare: Mutex<Vec<Ring>>,
@@ -56,30 +81,60 @@ pub(crate) struct LsnVectorTable {
     cold: Box<[AtomicU64]>,
 }
 
-/// A latched slot.
-struct Latched<'a> {
-    chunk: &'a Chunk,
-    at: usize,
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    words: &'a [AtomicU64],
     lanes: usize,
-    generation: u64,
 }
 
-impl Latched<'_> {
-    fn vectors(&mut self) -> (&mut [u64], &mut [u64]) {
-        let start = self.at * 2 * self.lanes;
-        // SAFETY: the latch of slot `at` is held by this value, which lends the slot's own range.
-        let all = unsafe {
-            let base = (*self.chunk.vectors.get()).as_mut_ptr().add(start);
-            std::slice::from_raw_parts_mut(base, 2 * self.lanes)
-        };
-        all.split_at_mut(self.lanes)
+impl<'a> Slot<'a> {
+    #[inline]
+    fn head(self) -> &'a AtomicU64 {
+        &self.words[0]
     }
-}
+    #[inline]
+    fn depth(self) -> &'a AtomicU64 {
+        &self.words[1]
+    }
+    #[inline]
+    fn write(self) -> &'a [AtomicU64] {
+        &self.words[2..2 + self.lanes]
+    }
+    #[inline]
+    fn read(self) -> &'a [AtomicU64] {
+        &self.words[2 + self.lanes..2 + 2 * self.lanes]
+    }
 
-impl Drop for Latched<'_> {
-    fn drop(&mut self) {
-        // Release: what was done to the vectors is seen by the next holder of the latch.
-        self.chunk.heads[self.at].store(self.generation << 1, Ordering::Release);
+    /// Waits until the slot is as `generation` left it; false if it is of another one.
+    #[inline]
+    fn is_of(self, generation: u64) -> bool {
+        let mut looks = 0u32;
+        loop {
+            // Acquire: what the owner filled in before it took its mark off is seen; and where the
+            // generation is another, the loads of the cold vector that follow come after it.
+            let head = self.head().load(Ordering::Acquire);
+            if head >> 1 != generation {
+                return false;
+            }
+            if head & MARKED == 0 {
+                return true;
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) {
+                // The owner may have lost its processor.
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Whether nothing has happened to the slot since `is_of`: what was read between is right.
+    #[inline]
+    fn is_still(self, generation: u64) -> bool {
+        // The loads before the fence do not come after the load behind it.
+        fence(Ordering::Acquire);
+        self.head().load(Ordering::Relaxed) == generation << 1
     }
 }
 
@@ -87,6 +142,7 @@ impl LsnVectorTable {
     pub fn new(lanes: usize) -> Self {
         LsnVectorTable {
             lanes,
+            stride: (2 + 2 * lanes).next_multiple_of(8),
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             next: AtomicU32::new(0),
             spare: Mutex::new(Vec::new()),
@@ -110,57 +166,27 @@ impl LsnVectorTable {
         self.next.load(Ordering::Relaxed)
     }
 
-    fn chunk(&self, slot: u32) -> (&Chunk, usize) {
-        let chunk = self.chunks[slot as usize / CHUNK_SLOTS].get_or_init(|| {
-            Box::new(Chunk {
-                heads: (0..CHUNK_SLOTS).map(|_| AtomicU64::new(0)).collect(),
-                depths: (0..CHUNK_SLOTS).map(|_| AtomicU32::new(0)).collect(),
-                vectors: UnsafeCell::new(vec![0; CHUNK_SLOTS * 2 * self.lanes].into()),
-            })
-        });
-        (chunk, slot as usize % CHUNK_SLOTS)
-    }
-
-    /// Latches the slot if it is still in the given generation.
-    #[inline]
-    fn latch(&self, slot: u32, generation: Option<u64>) -> Option<Latched<'_>> {
-        let (chunk, at) = self.chunk(slot);
-        let mut spins = 0u32;
-        loop {
-            // Acquire: the loads of the cold vector that follow a mismatch come after it.
-            let head = chunk.heads[at].load(Ordering::Acquire);
-            if generation.is_some_and(|wanted| head >> 1 != wanted) {
-                return None;
-            }
-            // SeqCst: the load of a read vector after a write lock, and the raise of one before a
-            // validation, are ordered against lock words (docs/protocols.md, E4).
-            if head & LATCHED == 0
-                && chunk.heads[at]
-                    .compare_exchange_weak(
-                        head,
-                        head | LATCHED,
-                        Ordering::SeqCst,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-            {
-                return Some(Latched { chunk, at, lanes: self.lanes, generation: head >> 1 });
-            }
-            spins += 1;
-            if spins.is_multiple_of(64) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
+    #[cold]
+    fn new_chunk(&self) -> Chunk {
+        let words: Box<[AtomicU64]> =
+            (0..CHUNK_SLOTS * self.stride + 8).map(|_| AtomicU64::new(0)).collect();
+        let first = words.as_ptr().align_offset(64).min(8);
+        Chunk { words, first }
     }
 
     #[inline]
-    fn find(&self, reference: u64) -> Option<Latched<'_>> {
-        if reference == 0 {
-            return None;
-        }
-        self.latch(reference as u32 - 1, Some(reference >> 32))
+    fn slot(&self, number: u32) -> Slot<'_> {
+        let cell = &self.chunks[number as usize / CHUNK_SLOTS];
+        let chunk = cell.get_or_init(|| self.new_chunk());
+        let start = chunk.first + number as usize % CHUNK_SLOTS * self.stride;
+        Slot { words: &chunk.words[start..start + self.stride], lanes: self.lanes }
+    }
+
+    /// The slot and generation of a reference.
+    #[inline]
+    fn find(&self, reference: u64) -> Option<(Slot<'_>, u64)> {
+        let number = (reference & (SHARED - 1)) as u32;
+        Some((self.slot(number.checked_sub(1)?), reference >> 32))
     }
 
     /// Joins the row's write vector into `write` and, where wanted, its write and read vectors into
@@ -176,120 +202,251 @@ impl LsnVectorTable {
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
-        let mut slot = self.find(row.load(Ordering::SeqCst))?;
-        let depth = slot.chunk.depths[slot.at].load(Ordering::Relaxed);
-        let (written, read) = slot.vectors();
-        join(write, written);
-        if let Some(both) = both {
-            join(both, written);
-            join(both, read);
+        let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
+        // The usual numbers of streams, with loops that the compiler can unroll.
+        match self.lanes {
+            1 => fold_fixed::<1>(slot, generation, write, both),
+            2 => fold_fixed::<2>(slot, generation, write, both),
+            4 => fold_fixed::<4>(slot, generation, write, both),
+            8 => fold_fixed::<8>(slot, generation, write, both),
+            _ => self.fold_any(slot, generation, write, both),
         }
-        Some(depth)
     }
 
-    /// The row's write vector becomes `vector`, which is not below what it was. The caller holds the
-    /// row's write protection.
+    /// As `fold`, for any number of lanes.
+    fn fold_any(
+        &self,
+        slot: Slot<'_>,
+        generation: u64,
+        write: &mut [u64],
+        mut both: Option<&mut [u64]>,
+    ) -> Option<u32> {
+        'again: loop {
+            if !slot.is_of(generation) {
+                return None;
+            }
+            let depth = slot.depth().load(Ordering::Relaxed) as u32;
+            for from in (0..self.lanes).step_by(GROUP) {
+                let lanes = from..self.lanes.min(from + GROUP);
+                let (mut written, mut read) = ([0; GROUP], [0; GROUP]);
+                let written = copy(&slot.write()[lanes.clone()], &mut written, Ordering::Relaxed);
+                let read = match &both {
+                    // SeqCst: a writer's lock comes before its look at the readers, see E4.
+                    Some(_) => copy(&slot.read()[lanes.clone()], &mut read, Ordering::SeqCst),
+                    None => &[],
+                };
+                // Of a slot that is given out again meanwhile nothing is taken over; what was taken
+                // over of its lanes before was of a row that was cold then.
+                if !slot.is_still(generation) {
+                    continue 'again;
+                }
+                join(&mut write[lanes.clone()], written);
+                if let Some(both) = &mut both {
+                    join(&mut both[lanes.clone()], written);
+                    join(&mut both[lanes], read);
+                }
+            }
+            return Some(depth);
+        }
+    }
+
+    /// The row's write vector becomes `vector`, which is not below what it was: the final vector of
+    /// the ring's transaction. The caller holds the row's write protection.
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], depth: u32, ring: &mut Ring) {
-        if let Some(mut slot) = self.find(row.load(Ordering::Acquire)) {
-            slot.chunk.depths[slot.at].store(depth, Ordering::Relaxed);
-            join(slot.vectors().0, vector);
-            return;
+        if ring.written == 0 {
+            let slot = self.take(ring, depth, |slot| {
+                store(slot.write(), vector);
+                // Readers of before, whom the writer need not have folded into this vector.
+                self.load_cold_into(slot.read());
+            });
+            ring.written = slot | SHARED;
         }
-        let reference = self.take(ring, depth, |write, read| {
-            write.copy_from_slice(vector);
-            // Readers of before, whom the writer need not have folded into this vector.
-            self.load_cold(read);
-        });
-        row.store(reference, Ordering::Release);
+        // Release: who finds the reference finds its slot filled.
+        row.store(ring.written, Ordering::Release);
     }
 
-    /// The row's read vector is raised to at least `vector`. Many readers may do this at once.
+    /// The row's read vector is raised to at least `vector`, the final vector of the ring's
+    /// transaction. Many readers may do this at once.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], depth: u32, ring: &mut Ring) {
-        self.raise(row, |_, read| join(read, vector), depth, ring);
+        loop {
+            let seen = row.load(Ordering::Acquire);
+            if seen != 0 && seen == ring.read {
+                // It reads the row a second time.
+                return;
+            }
+            if self.raise_in_place(seen, None, vector, depth) {
+                return;
+            }
+            let fresh = match self.own_copy(seen, None, vector, depth, ring) {
+                Some(copy) => copy,
+                // Cold.
+                None => {
+                    if ring.read == 0 {
+                        let slot = self.take(ring, depth, |slot| {
+                            self.load_cold_into(slot.write());
+                            store(slot.read(), vector);
+                        });
+                        ring.read = slot | SHARED;
+                    }
+                    ring.read
+                }
+            };
+            if publish(row, seen, fresh) {
+                return;
+            }
+        }
     }
 
     /// The row's write and read vectors are raised to at least those of `from`.
     pub fn inherit(&self, to: &Reference, from: &Reference, ring: &mut Ring) {
+        if from.load(Ordering::SeqCst) == 0 && to.load(Ordering::Acquire) == 0 {
+            return;
+        }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
         let Some(depth) = self.fold(from, write, Some(both)) else {
             // A cold source stands for the cold vector. A target that is cold too stands for it as
             // well; a hot one must be raised to it.
-            if to.load(Ordering::Acquire) != 0 {
-                self.load_cold(both);
-                if let Some(mut slot) = self.find(to.load(Ordering::Acquire)) {
-                    join(slot.vectors().0, both);
-                }
+            self.load_cold(both);
+            let seen = to.load(Ordering::Acquire);
+            if self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
+                write.copy_from_slice(both);
+                self.raise(to, write, both, 0, ring);
             }
             return;
         };
-        let raise = |to_write: &mut [u64], to_read: &mut [u64]| {
-            join(to_write, write);
-            join(to_read, both);
-        };
-        self.raise(to, raise, depth, ring);
+        self.raise(to, write, both, depth, ring);
     }
 
-    fn raise(
-        &self,
-        row: &Reference,
-        raise: impl Fn(&mut [u64], &mut [u64]),
-        depth: u32,
-        ring: &mut Ring,
-    ) {
+    fn raise(&self, row: &Reference, write: &[u64], read: &[u64], depth: u32, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
-            if let Some(mut slot) = self.find(seen) {
-                let (write, read) = slot.vectors();
-                raise(write, read);
-                slot.chunk.depths[slot.at].fetch_max(depth, Ordering::Relaxed);
+            if self.raise_in_place(seen, Some(write), read, depth) {
                 return;
             }
-            let fresh = self.take(ring, depth, |write, read| {
-                self.load_cold(write);
-                read.fill(0);
-                raise(write, read);
+            let fresh = self.own_copy(seen, Some(write), read, depth, ring).unwrap_or_else(|| {
+                self.take(ring, depth, |slot| {
+                    self.load_cold_into(slot.write());
+                    raise_lanes(slot.write(), write);
+                    store(slot.read(), read);
+                })
             });
-            // SeqCst: as in `latch`. On failure another reader was first: raise its slot; ours stays
-            // in the ring and is evicted like any other.
-            if row.compare_exchange(seen, fresh, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            if publish(row, seen, fresh) {
                 return;
             }
         }
     }
 
-    /// Takes a slot for a row, filled by `fill`, and returns the reference to it.
-    fn take(&self, ring: &mut Ring, depth: u32, fill: impl FnOnce(&mut [u64], &mut [u64])) -> u64 {
-        let mut latched = None;
+    /// Raises the vectors of a row that has a slot of its own, or whose shared slot has all of it
+    /// already. False if the row is cold, or needs a slot of its own.
+    #[inline]
+    fn raise_in_place(&self, seen: u64, write: Option<&[u64]>, read: &[u64], depth: u32) -> bool {
+        let Some((slot, generation)) = self.find(seen) else { return false };
+        while slot.is_of(generation) {
+            if seen & SHARED != 0 {
+                let has = |lanes: &[AtomicU64], wanted: &[u64]| {
+                    lanes.iter().zip(wanted).all(|(lane, lsn)| lane.load(Ordering::Relaxed) >= *lsn)
+                };
+                return has(slot.read(), read)
+                    && write.is_none_or(|write| has(slot.write(), write))
+                    && slot.depth().load(Ordering::Relaxed) >= u64::from(depth)
+                    && slot.is_still(generation);
+            }
+            raise_lanes(slot.read(), read);
+            if let Some(write) = write {
+                raise_lanes(slot.write(), write);
+            }
+            if slot.depth().load(Ordering::Relaxed) < u64::from(depth) {
+                slot.depth().fetch_max(u64::from(depth), Ordering::Relaxed);
+            }
+            // SeqCst, like the raises: the owner marks, then looks; here it is the other way round.
+            // If the owner did not see the raise, its mark is seen here.
+            if slot.head().load(Ordering::SeqCst) == generation << 1 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A slot for this row alone, with what its shared slot says, raised. `None` if the row is cold.
+    #[inline]
+    fn own_copy(
+        &self,
+        seen: u64,
+        write: Option<&[u64]>,
+        read: &[u64],
+        depth: u32,
+        ring: &mut Ring,
+    ) -> Option<u64> {
+        let (shared, generation) = self.find(seen)?;
+        if !shared.is_of(generation) {
+            return None;
+        }
+        let before = shared.depth().load(Ordering::Relaxed) as u32;
+        let fresh = self.take(ring, depth.max(before), |slot| {
+            for (to, from) in slot.write().iter().zip(shared.write()) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            for (to, from) in slot.read().iter().zip(shared.read()) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            if let Some(write) = write {
+                raise_lanes(slot.write(), write);
+            }
+            raise_lanes(slot.read(), read);
+        });
+        // Otherwise the copy is of another row's vectors; the slot will be found again in the ring.
+        (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
+    }
+
+    /// Takes a slot, filled by `fill`, and returns a reference to it.
+    fn take(&self, ring: &mut Ring, depth: u32, fill: impl FnOnce(Slot<'_>)) -> u64 {
+        let mut taken = None;
         // A hot row keeps its slot for long and would stand in the way of those behind it.
         for _ in 0..ring.slots.len().min(4) {
-            let slot = *ring.slots.front().expect("the ring is not empty");
-            ring.slots.rotate_left(1);
-            let mut candidate = self.latch(slot, None).expect("any generation will do");
-            let (write, read) = candidate.vectors();
-            if self.is_cold(write) && self.is_cold(read) {
-                candidate.generation = (candidate.generation + 1) & u64::from(u32::MAX);
-                latched = Some((slot, candidate));
+            let number = ring.slots.pop_front().expect("as many as counted");
+            ring.slots.push_back(number);
+            let slot = self.slot(number);
+            let generation = slot.head().load(Ordering::Relaxed) >> 1;
+            // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
+            slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
+            if self.is_cold(slot.write()) && self.is_cold(slot.read()) {
+                let next = (generation + 1) & u64::from(u32::MAX);
+                taken = Some((number, slot, next));
                 break;
             }
+            slot.head().store(generation << 1, Ordering::Release);
         }
-        let (slot, mut latched) = latched.unwrap_or_else(|| {
-            let slot = self.next.fetch_add(1, Ordering::Relaxed);
-            assert!((slot as usize) < CHUNKS * CHUNK_SLOTS, "the hot-row table is full");
-            ring.slots.push_back(slot);
-            (slot, self.latch(slot, None).expect("any generation will do"))
+        let (number, slot, generation) = taken.unwrap_or_else(|| {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            assert!((number as usize) < CHUNKS * CHUNK_SLOTS, "the hot-row table is full");
+            ring.slots.push_back(number);
+            (number, self.slot(number), 0)
         });
-        let (write, read) = latched.vectors();
-        fill(write, read);
-        latched.chunk.depths[latched.at].store(depth, Ordering::Relaxed);
-        latched.generation << 32 | (u64::from(slot) + 1)
+        // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
+        fence(Ordering::Release);
+        fill(slot);
+        slot.depth().store(u64::from(depth), Ordering::Relaxed);
+        // Release: who finds this generation finds the slot filled.
+        slot.head().store(generation << 1, Ordering::Release);
+        generation << 32 | (u64::from(number) + 1)
     }
 
-    fn is_cold(&self, vector: &[u64]) -> bool {
-        // Acquire: a slot's new generation (Release) is published after these loads.
-        vector.iter().zip(&self.cold).all(|(lsn, cold)| *lsn <= cold.load(Ordering::Acquire))
+    fn is_cold(&self, vector: &[AtomicU64]) -> bool {
+        // SeqCst: see `take`. Acquire: a slot's new generation (Release) is published after these.
+        vector
+            .iter()
+            .zip(&self.cold)
+            .all(|(lsn, cold)| lsn.load(Ordering::SeqCst) <= cold.load(Ordering::Acquire))
+    }
+
+    /// Copies the cold vector into a slot that is being filled.
+    fn load_cold_into(&self, lanes: &[AtomicU64]) {
+        for (lane, cold) in lanes.iter().zip(&self.cold) {
+            lane.store(cold.load(Ordering::Acquire), Ordering::Relaxed);
+        }
     }
 
     /// Copies the cold vector.
@@ -322,6 +479,70 @@ impl LsnVectorTable {
     }
 }
 
+/// As [`LsnVectorTable::fold`], for `N` lanes.
+#[inline]
+fn fold_fixed<const N: usize>(
+    slot: Slot<'_>,
+    generation: u64,
+    write: &mut [u64],
+    both: Option<&mut [u64]>,
+) -> Option<u32> {
+    let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
+        let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
+        std::array::from_fn(|at| lanes[at].load(ordering))
+    };
+    loop {
+        if !slot.is_of(generation) {
+            return None;
+        }
+        let depth = slot.depth().load(Ordering::Relaxed) as u32;
+        let written = lanes(slot.write(), Ordering::Relaxed);
+        // SeqCst: as in `fold_any`.
+        let read = if both.is_some() { lanes(slot.read(), Ordering::SeqCst) } else { [0; N] };
+        if slot.is_still(generation) {
+            join(write, &written);
+            if let Some(both) = both {
+                join(both, &written);
+                join(both, &read);
+            }
+            return Some(depth);
+        }
+    }
+}
+
+/// Gives the row another slot, unless somebody else has done so.
+#[inline]
+fn publish(row: &Reference, seen: u64, fresh: u64) -> bool {
+    // SeqCst: as in `fold`. On failure another reader was first: its slot is raised next; ours stays in
+    // the ring and is given out again like any other.
+    row.compare_exchange(seen, fresh, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+#[inline(always)]
+fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) -> &'c [u64] {
+    for (to, from) in out.iter_mut().zip(lanes) {
+        *to = from.load(ordering);
+    }
+    &out[..lanes.len()]
+}
+
+/// Fills lanes of a slot that is not yet given out.
+#[inline]
+fn store(lanes: &[AtomicU64], vector: &[u64]) {
+    for (lane, lsn) in lanes.iter().zip(vector) {
+        lane.store(*lsn, Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
+    for (lane, lsn) in lanes.iter().zip(vector) {
+        if lane.load(Ordering::Relaxed) < *lsn {
+            lane.fetch_max(*lsn, Ordering::SeqCst);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,8 +566,10 @@ mod tests {
         for step in 1..20_000u64 {
             let at = rng.usize(0..rows.len());
             let mut vector: Vec<u64> = (0..3).map(|_| rng.u64(0..=step)).collect();
+            ring.begin();
             if rng.bool() {
-                join(&mut vector, &had[at].0);
+                // A command's vector covers writers and readers of what it overwrites.
+                join(&mut vector, &had[at].1);
                 table.set_write(&rows[at], &vector, 1, &mut ring);
                 join(&mut had[at].0, &vector);
             } else {
@@ -375,11 +598,37 @@ mod tests {
         // A tombstone that was cold leaves a gap that is hot: the gap is raised to the cold vector.
         table.raise_cold(&[7, 7]);
         let gap = Reference::new(0);
+        ring.begin();
         table.raise_read(&gap, &[8, 8], 0, &mut ring);
         let tombstone = Reference::new(0);
         table.raise_cold(&[20, 7]);
         table.inherit(&gap, &tombstone, &mut ring);
         assert!(covers(&fold(&table, &gap).0, &[20, 7]));
+    }
+
+    #[test]
+    fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
+        let table = LsnVectorTable::new(2);
+        let (mut writer, mut reader) = (table.ring(), table.ring());
+        let rows: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
+        rows.iter().for_each(|row| table.set_write(row, &[3, 9], 1, &mut writer));
+        assert_eq!(table.slots(), 1);
+        table.raise_read(&rows[4], &[12, 9], 2, &mut reader);
+        for (i, row) in rows.iter().enumerate() {
+            let (write, both) = fold(&table, row);
+            assert_eq!(write, [3, 9]);
+            assert_eq!(both, if i == 4 { [12, 9] } else { [3, 9] });
+        }
+        // Cold rows that one transaction reads share a slot too, and reading twice changes nothing.
+        let cold: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
+        for row in cold.iter().chain(&cold) {
+            table.raise_read(row, &[12, 9], 2, &mut reader);
+        }
+        assert_eq!(table.slots(), 3);
+        reader.begin();
+        table.raise_read(&cold[0], &[12, 20], 2, &mut reader);
+        assert_eq!(fold(&table, &cold[0]), (vec![0, 0], vec![12, 20]));
+        assert_eq!(fold(&table, &cold[1]), (vec![0, 0], vec![12, 9]));
     }
 
     #[test]
@@ -394,6 +643,7 @@ mod tests {
                     for i in 0..500u64 {
                         let mut vector = [0; 2];
                         vector[t % 2] = i * 4 + t as u64;
+                        ring.begin();
                         table.raise_read(&row, &vector, 0, &mut ring);
                         table.raise_cold(&[(i * 4).saturating_sub(8); 2]);
                         assert!(covers(&fold(&table, &row).1, &vector));

@@ -105,12 +105,14 @@ impl Head {
     }
 }
 
-fn push_tid(out: &mut Vec<u8>, tid: Tid) {
+/// Appends a TID as two varints.
+pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
     push_varint(out, tid.epoch());
     push_varint(out, tid.sequence());
 }
 
-fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
+/// Takes a TID off; `None` if it is not one.
+pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
     let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
     let sequence_fits = sequence < 1 << Tid::SEQUENCE_BITS;

@@ -115,6 +115,7 @@ impl LoggingProtocol for Taurus {
         txn.cold = false;
         txn.depth = 0;
         txn.command = false;
+        txn.ring.begin();
     }
 
     /// Algorithm 1, line 3.

@@ -35,41 +35,54 @@ impl Applier {
         body: &[u8],
         guard: &Guard,
     ) -> Result<(), Error> {
-        let tables = &replay.engine.tables;
         let mut rest = body;
         while !rest.is_empty() {
-            let shape = |id| {
-                let table = &tables[replay.catalogue.table(id)?];
-                let (layout, keyless) = (&table.layout, table.keyless);
-                Some(TableShape { layout, keyless, key_bytes: table.key_bytes })
-            };
-            let Some((id, key, change)) = take_change(&mut rest, shape) else {
+            if !self.apply_next(replay, head.tid, &mut rest, guard) {
                 return Err(Error::Recovery(format!(
                     "the data record of transaction {} does not fit the declared tables, though its checksum \
                      is right",
                     head.tid
                 )));
-            };
-            let at = replay.catalogue.table(id).expect("it had a shape");
-            let table = &tables[at];
-            let key = match (key, change) {
-                (Some(key), _) => KeyBytes::from_slice(key),
-                (None, Change::Put(row)) => {
-                    let mut key = KeyBytes::new();
-                    table.layout.primary_key_of(row, &mut key);
-                    key
-                }
-                (None, _) => unreachable!("only whole rows come without their key"),
-            };
-            if table.keyless
-                && let Ok(id) = <[u8; 8]>::try_from(&key[..])
-            {
-                replay.counts.max_row_id.fetch_max(u64::from_be_bytes(id), Ordering::Relaxed);
             }
-            self.apply_change(replay, at, &key, head.tid, change, guard);
-            self.images += 1;
         }
         Ok(())
+    }
+
+    /// Takes the next change off `rest` and applies it as transaction `tid`'s; false if it does not fit the
+    /// tables.
+    pub fn apply_next<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        tid: u64,
+        rest: &mut &[u8],
+        guard: &Guard,
+    ) -> bool {
+        let tables = &replay.engine.tables;
+        let shape = |id| {
+            let table = &tables[replay.catalogue.table(id)?];
+            let (layout, keyless) = (&table.layout, table.keyless);
+            Some(TableShape { layout, keyless, key_bytes: table.key_bytes })
+        };
+        let Some((id, key, change)) = take_change(rest, shape) else { return false };
+        let at = replay.catalogue.table(id).expect("it had a shape");
+        let table = &tables[at];
+        let key = match (key, change) {
+            (Some(key), _) => KeyBytes::from_slice(key),
+            (None, Change::Put(row)) => {
+                let mut key = KeyBytes::new();
+                table.layout.primary_key_of(row, &mut key);
+                key
+            }
+            (None, _) => unreachable!("only whole rows come without their key"),
+        };
+        if table.keyless
+            && let Ok(id) = <[u8; 8]>::try_from(&key[..])
+        {
+            replay.counts.max_row_id.fetch_max(u64::from_be_bytes(id), Ordering::Relaxed);
+        }
+        self.apply_change(replay, at, &key, tid, change, guard);
+        self.images += 1;
+        true
     }
 
     fn apply_change<S: Default + Send + Sync + 'static>(

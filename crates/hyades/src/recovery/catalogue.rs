@@ -40,12 +40,37 @@ impl Stored {
         if bytes.is_empty() {
             return Ok(Stored::default());
         }
-        serde_json::from_slice(bytes).map_err(|error| {
+        let unreadable = |why: String| {
             Error::Mismatch(format!(
-                "the catalogue in the log's manifest cannot be read ({error}): it was written by \
+                "the catalogue in the log's manifest cannot be read ({why}): it was written by \
                  another version of Hyades"
             ))
-        })
+        };
+        let stored: Stored =
+            serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))?;
+        stored.check().map_err(unreadable)?;
+        Ok(stored)
+    }
+
+    /// What the rest of the code takes for granted.
+    fn check(&self) -> Result<(), String> {
+        for (at, table) in self.tables.iter().enumerate() {
+            table.schema.check_stored()?;
+            let same = |t: &StoredTable| t.id == table.id || t.schema.name == table.schema.name;
+            if self.tables[..at].iter().any(same) {
+                return Err(format!("table {:?}, number {}, twice", table.schema.name, table.id));
+            }
+        }
+        for (at, procedure) in self.procedures.iter().enumerate() {
+            if self.procedures[..at].iter().any(|p| p.id == procedure.id) {
+                return Err(format!("two procedures of number {}", procedure.id));
+            }
+        }
+        let ids = self.tables.iter().map(|t| t.id).chain(self.procedures.iter().map(|p| p.id));
+        match ids.max() {
+            Some(u32::MAX) => Err("a number for which there is no next".to_string()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! together from their parts.
 
 use crate::error::Error;
-use crate::logging::record::Head;
-use hyades_wal::{Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
+use crate::logging::record::{Head, Tid};
+use hyades_wal::{
+    Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, mutations, read_anchor,
+};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -13,12 +15,22 @@ pub(crate) struct Shape {
     /// Lanes of a vector; 0 where records carry none.
     pub lanes: usize,
     pub data_only: bool,
+    /// Records of epochs up to this one are in the checkpoint.
+    cut: Option<u64>,
 }
 
 impl Shape {
-    pub fn of(incarnation: &Incarnation, streams: usize) -> Shape {
+    /// How an incarnation's records look, and which of them `checkpoint` holds already.
+    pub fn of(incarnation: &Incarnation, streams: usize, checkpoint: Option<&Checkpoint>) -> Shape {
         let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
-        Shape { lanes: if vectors { streams } else { 0 }, data_only: incarnation.data_only }
+        let lanes = if vectors { streams } else { 0 };
+        let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
+        Shape { lanes, data_only: incarnation.data_only, cut }
+    }
+
+    fn holds(&self, tid: u64) -> bool {
+        self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
+            && !mutations::active(mutations::REPLAY_BELOW_CUT)
     }
 
     pub fn has_vectors(&self) -> bool {
@@ -77,7 +89,7 @@ impl Decoder {
         ))
     }
 
-    /// Decodes the frame if it is a transaction's record; notes anchors and parts on the way.
+    /// Decodes the frame if it is a transaction's record, and one that is not in the checkpoint; notes anchors and parts on the way.
     pub fn decode<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Decoded<'a>>, Error> {
         match frame.kind {
             FrameKind::Record => {}
@@ -104,6 +116,11 @@ impl Decoder {
         let Some(head) = Head::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
+        if self.shape.holds(head.tid) {
+            // Its first parts may lie where the log has been given up.
+            self.forget_parts(head.continued);
+            return Ok(None);
+        }
         if self.shape.has_vectors() {
             let used = compress::decode(rest, &self.anchor, &mut self.validity)
                 .map_err(|what| self.broken(frame, what))?;

@@ -15,8 +15,10 @@ pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod pools;
+mod seats;
 pub(crate) mod wavefront;
 
+use crate::checkpoint::load;
 use crate::config::Replay as ReplayKind;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -82,6 +84,15 @@ pub struct RecoveryReport {
     pub dead: u64,
     /// Log bytes replayed.
     pub bytes: u64,
+    /// How long it took to load the checkpoint: rows and their index entries.
+    pub image_seconds: f64,
+    /// Rows loaded from the checkpoint.
+    pub image_rows: u64,
+    /// Bytes of the checkpoint's files.
+    pub image_bytes: u64,
+    /// How long it took to replay the log that the checkpoint does not cover; this is what
+    /// [`crate::Builder::max_recovery`] bounds.
+    pub replay_seconds: f64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
 }
@@ -164,6 +175,14 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
         threads: plan.threads,
         ..RecoveryReport::default()
     };
+    if let Some(checkpoint) = &recovering.manifest().checkpoint {
+        let began = clock::monotonic_ns();
+        load::load(&replay, recovering, checkpoint, plan.threads)?;
+        report.image_seconds = (clock::monotonic_ns() - began) as f64 / 1e9;
+        report.image_rows = checkpoint.rows;
+        report.image_bytes = checkpoint.parts.iter().map(|p| p.bytes).sum();
+    }
+    let replay_began = clock::monotonic_ns();
     let mut ends = Vec::new();
     for incarnation in &recovering.manifest().incarnations {
         let began = clock::monotonic_ns();
@@ -178,7 +197,8 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
                     report_progress(&replay.counts, tell, plan, bytes_total, streams, &finished);
                 });
             }
-            let shape = decode::Shape::of(incarnation, streams);
+            let checkpoint = recovering.manifest().checkpoint.as_ref();
+            let shape = decode::Shape::of(incarnation, streams, checkpoint);
             let result = if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
@@ -212,6 +232,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             streams,
         });
     }
+    report.replay_seconds = (clock::monotonic_ns() - replay_began) as f64 / 1e9;
     finish::finish(&replay)?;
     let max_epoch = replay.counts.max_epoch.load(Ordering::Relaxed);
     Ok(Recovered { report, ends, max_epoch })

@@ -22,6 +22,7 @@
 use super::Replay;
 use super::decode::{Decoder, Shape};
 use super::hands::Hands;
+use super::seats::{Seats, in_a_circle};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::Head;
@@ -101,6 +102,7 @@ enum Standing {
 struct Pools<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
     pools: Vec<Pool>,
+    seats: Seats,
 }
 
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
@@ -111,12 +113,13 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| Pool::new(reader, shape)).collect();
-    let pools = Pools { replay, pools };
+    let pools = Pools { replay, pools, seats: Seats::new(threads) };
     std::thread::scope(|scope| {
         let work = |seat: usize| {
             if let Err(error) = pools.work(seat) {
                 replay.fail(error);
             }
+            pools.seats.leave(seat);
         };
         (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
         work(0);
@@ -178,6 +181,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         let mut idle = 0u32;
         let mut upwards = seat.is_multiple_of(2);
         while !self.replay.has_failed() {
+            let still = (idle > 32).then(|| self.seats.all_others_rest(seat)).flatten();
             let found = self.sweep(seat, upwards, &mut hands)?;
             // The next sweep goes the other way: it begins where this one has just replayed.
             upwards = !upwards;
@@ -186,14 +190,15 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
                 continue;
             }
             hands.report(self.replay);
-            if self.pools.iter().all(Pool::is_complete) {
-                break;
+            let Some(pool) = self.pools.iter().find(|pool| !pool.is_complete()) else { break };
+            if still.is_some_and(|then| self.seats.still(&then)) {
+                return Err(in_a_circle(pool.stream, pool.resolved.load(Ordering::Acquire)));
             }
             idle += 1;
             if idle < 32 {
                 std::thread::yield_now();
             } else {
-                std::thread::sleep(Duration::from_micros(50));
+                self.seats.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
             }
         }
         hands.report(self.replay);

@@ -18,6 +18,7 @@
 use super::Replay;
 use super::decode::{Decoded, Decoder, Shape};
 use super::hands::Hands;
+use super::seats::{Seats, in_a_circle};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
@@ -31,8 +32,16 @@ use std::time::Duration;
 /// Records a thread runs in a lane before it looks at others.
 const QUANTUM: usize = 32;
 
+/// Records after which a lane's runner says how far it has come. Others look at that rarely: they
+/// remember what they saw, see [`Seen`], and a line of memory that one writes and another reads
+/// with every record would cost more than the records.
+const SAY_EVERY: usize = 8;
+
 /// So many looks at all lanes before records are parked.
 const PATIENCE: u32 = 16;
+
+/// So many looks in vain before a thread sleeps; it has looked with parking allowed by then.
+const SPINS: u32 = 71;
 
 /// A lane reads no further while so many of its records are parked.
 const LOOKAHEAD: usize = 512;
@@ -46,6 +55,37 @@ struct Parked {
     unmet: AtomicU32,
     dead: AtomicBool,
     done: AtomicBool,
+}
+
+/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
+struct Seen {
+    resolved: Vec<Lsn>,
+}
+
+impl Seen {
+    /// Whether the watermark of a lane has come to `lsn`.
+    #[inline]
+    fn has(&mut self, lanes: &[Lane], at: usize, lsn: Lsn) -> bool {
+        if lsn > self.resolved[at] {
+            self.resolved[at] = lanes[at].resolved.load(Ordering::Acquire);
+        }
+        lsn <= self.resolved[at]
+    }
+
+    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
+    fn is_ordered(&mut self, lanes: &[Lane], order: &[Lsn]) -> bool {
+        order.iter().enumerate().all(|(at, lsn)| {
+            self.has(lanes, at, *lsn) || self.resolved[at] == lanes[at].end.load(Ordering::Acquire)
+        })
+    }
+
+    fn is_covered(&mut self, lanes: &[Lane], validity: &[Lsn]) -> bool {
+        // First what is not yet known to be covered is looked at again, then the one rule is asked.
+        for (at, lsn) in validity.iter().enumerate() {
+            self.has(lanes, at, *lsn);
+        }
+        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
+    }
 }
 
 struct Waiter {
@@ -112,6 +152,7 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
     sleepers: AtomicUsize,
     bell: Condvar,
     bell_lock: Mutex<()>,
+    seats: Seats,
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -133,12 +174,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         sleepers: AtomicUsize::new(0),
         bell: Condvar::new(),
         bell_lock: Mutex::new(()),
+        seats: Seats::new(threads),
     };
     std::thread::scope(|scope| {
         let work = |seat: usize| {
             if let Err(error) = front.work(seat) {
                 replay.fail(error);
             }
+            front.seats.leave(seat);
             front.ring();
         };
         (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
@@ -183,8 +226,11 @@ impl Lane {
 impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
         let mut hands = Hands::new();
+        let mut seen = Seen { resolved: vec![0; self.lanes.len()] };
         let mut idle = 0;
         while !self.replay.has_failed() {
+            // Only who has looked for long asks whether there is anything left to wait for.
+            let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
             if let Some(record) = self.next_ready() {
                 idle = 0;
                 self.finish_parked(&record, &mut hands)?;
@@ -193,16 +239,17 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             // A record that is not yet covered mostly waits for one that another thread is running now, or
             // that is the next of a lane nobody is running: looking again is cheaper than parking it.
             let may_park = self.lookahead > 0 && idle >= PATIENCE;
-            if self.run_some_lane(seat, may_park, &mut hands)? {
+            if self.run_some_lane(seat, may_park, &mut hands, &mut seen)? {
                 idle = 0;
                 continue;
             }
             hands.report(self.replay);
-            if self.lanes.iter().all(Lane::is_complete) {
-                break;
+            let Some(lane) = self.lanes.iter().find(|lane| !lane.is_complete()) else { break };
+            if still.is_some_and(|then| self.seats.still(&then)) {
+                return Err(in_a_circle(lane.stream, lane.resolved.load(Ordering::Acquire)));
             }
             idle += 1;
-            self.rest(idle);
+            self.rest(seat, idle);
         }
         hands.report(self.replay);
         hands.applier.finish(self.replay);
@@ -219,17 +266,19 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Some(record)
     }
 
-    fn rest(&self, idle: u32) {
+    fn rest(&self, seat: usize, idle: u32) {
         if idle < 64 {
             std::hint::spin_loop();
-        } else if idle < 72 {
+        } else if idle <= SPINS {
             std::thread::yield_now();
         } else {
-            self.sleepers.fetch_add(1, Ordering::SeqCst);
-            let lock = self.bell_lock.lock().expect("no holder panics");
-            // The time-out makes a missed bell a delay and not a hang.
-            drop(self.bell.wait_timeout(lock, Duration::from_micros(200)));
-            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            self.seats.rest(seat, || {
+                self.sleepers.fetch_add(1, Ordering::SeqCst);
+                let lock = self.bell_lock.lock().expect("no holder panics");
+                // The time-out makes a missed bell a delay and not a hang.
+                drop(self.bell.wait_timeout(lock, Duration::from_micros(200)));
+                self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            });
         }
     }
 
@@ -240,7 +289,13 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     }
 
     /// Runs a stretch of the lane that is furthest behind and free. False if no lane could go on.
-    fn run_some_lane(&self, seat: usize, may_park: bool, hands: &mut Hands) -> Result<bool, Error> {
+    fn run_some_lane(
+        &self,
+        seat: usize,
+        may_park: bool,
+        hands: &mut Hands,
+        seen: &mut Seen,
+    ) -> Result<bool, Error> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
@@ -250,7 +305,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         order.sort_by_key(|(epoch, _)| *epoch);
         for (_, at) in order {
             let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
-            if self.run_lane(at, &mut cursor, may_park, hands)? {
+            if self.run_lane(at, &mut cursor, may_park, hands, seen)? {
                 return Ok(true);
             }
         }
@@ -264,6 +319,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         cursor: &mut Cursor,
         may_park: bool,
         hands: &mut Hands,
+        seen: &mut Seen,
     ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
         if lane.finished.load(Ordering::Relaxed) {
@@ -285,6 +341,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let chunk = cursor.chunk.as_ref().expect("it was just read");
         let guard = crossbeam_epoch::pin();
         let began = cursor.at;
+        let mut unsaid = 0;
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without looking ahead the lane's own order suffices, and nothing is parked.
             if lane.waiting.load(Ordering::Relaxed) > self.lookahead {
@@ -293,7 +350,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                if self.is_ordered(order) && self.is_covered(validity) {
+                if seen.is_ordered(&self.lanes, order) && seen.is_covered(&self.lanes, validity) {
                     hands.run(
                         self.replay,
                         &decoded.head,
@@ -307,31 +364,25 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     // The frame will be decoded again.
                     break;
                 } else {
+                    self.passed(at, frame.start);
                     self.park(at, frame.start, decoded, order, validity);
                 }
                 cursor.decoder.forget_parts(continued);
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            self.passed(at, frame.end);
+            // With nothing parked, the lane is resolved up to where its runner is, said or not.
+            if lane.waiting.load(Ordering::SeqCst) == 0 {
+                seen.resolved[at] = cursor.at;
+            }
+            unsaid += 1;
+            if unsaid % SAY_EVERY == 0 {
+                self.passed(at, cursor.at);
+            }
         }
+        self.passed(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)
-    }
-
-    fn is_covered(&self, validity: &[Lsn]) -> bool {
-        admits(
-            |at| self.lanes[at].resolved.load(Ordering::Acquire),
-            validity.iter().copied().enumerate(),
-        )
-    }
-
-    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
-    fn is_ordered(&self, order: &[Lsn]) -> bool {
-        order.iter().zip(&self.lanes).all(|(lsn, lane)| {
-            let resolved = lane.resolved.load(Ordering::Acquire);
-            *lsn <= resolved || resolved == lane.end.load(Ordering::Acquire)
-        })
     }
 
     /// Whether the vector reaches beyond the end of a stream.

@@ -391,6 +391,31 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
+    /// As [`HashIndex::for_each`], for one stretch of the hash space, the one that begins at `from`. Gives
+    /// where the next one begins; 0 is the first. Between stretches the caller need not be pinned.
+    pub fn for_each_from<'g>(
+        &self,
+        from: u64,
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g E),
+    ) -> Option<u64> {
+        // Segments are split and never merged, so one always begins at `from`.
+        let segment = self.segment(from, guard);
+        for bucket in &segment.buckets {
+            // SAFETY: the guard is pinned, and entries are retired through the epoch.
+            unsafe {
+                bucket.find_slot::<()>(|_, tagged| {
+                    let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
+                    visit(entry);
+                    None
+                });
+            }
+        }
+        // The last hash that begins with the segment's prefix, in two steps as in `Directory::slot`.
+        let last = from | (u64::MAX >> 1 >> segment.depth) << 1 | 1;
+        last.checked_add(1)
+    }
+
     /// The segments, each once. A segment that is split while the walk goes on is passed as it
     /// was or as its two halves: a walk skips the whole part of the hash space that it has seen.
     fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = &'g Segment<E>> {

@@ -4,7 +4,7 @@ pub mod for_tests;
 pub mod hash_index;
 pub(crate) mod key;
 pub mod ordered_index;
-mod prefetch;
+pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod row;
 pub(crate) mod schema;

@@ -196,6 +196,26 @@ impl<S> Record<S> {
         &copy_words(&words[..words_for(len)], arena)[..len]
     }
 
+    /// The little-endian number at `offset` of the row, or 0 beyond its capacity.
+    #[inline]
+    pub fn read_u32(&self, offset: usize) -> u32 {
+        let (words, _) = self.block();
+        let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        let (at, shift) = (offset / 8, offset % 8 * 8);
+        let low = word(at) >> shift;
+        // It may stand across two words.
+        let high = if shift > 32 { word(at + 1) << (64 - shift) } else { 0 };
+        (low | high) as u32
+    }
+
+    /// Copies the row's first `len` bytes, or all of it if it is shorter, into `arena` memory.
+    #[inline]
+    pub fn read_prefix_into<'a>(&self, len: usize, arena: &'a Bump) -> &'a [u8] {
+        let (words, row_len) = self.block();
+        let len = len.min(row_len);
+        &copy_words(&words[..words_for(len)], arena)[..len]
+    }
+
     /// The row's first word: its null bitmap, where the table has one.
     #[inline]
     pub fn read_first_word(&self) -> u64 {

@@ -154,6 +154,26 @@ impl Schema {
         self.fault.get_or_insert(text);
     }
 
+    /// Checks a schema that was read from a disk, and not built by these functions.
+    pub(crate) fn check_stored(&self) -> Result<(), String> {
+        let name = &self.name;
+        let count = self.columns.len();
+        if count > MAX_COLUMNS {
+            return Err(format!("table {name:?} of {count} columns"));
+        }
+        if self.columns.iter().any(|column| column.kind == Type::Fixed(0)) {
+            return Err(format!("a column without a width in table {name:?}"));
+        }
+        if self.key.iter().any(|&at| self.columns.get(at as usize).is_none_or(|c| c.nullable)) {
+            return Err(format!("a primary key that table {name:?} cannot have"));
+        }
+        let known = |at: &u16| usize::from(*at) < count;
+        if self.indexes.iter().any(|i| i.columns.is_empty() || !i.columns.iter().all(known)) {
+            return Err(format!("an index that table {name:?} cannot have"));
+        }
+        Ok(())
+    }
+
     /// The table's name.
     pub fn name(&self) -> &str {
         &self.name

@@ -4,7 +4,7 @@ use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::ordered_index::{GapHooks, Inserted, KeyShape, Keyed, Leaf, OrderedIndex};
 use super::record::{Record, word};
-use super::schema::{Layout, PrimaryKind, Schema};
+use super::schema::{Columns, Layout, PrimaryKind, Schema};
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
@@ -151,6 +151,13 @@ pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
     pub tree: OrderedIndex<Entry<S>, S>,
 }
 
+impl<S: Default + Send + Sync + 'static> Secondary<S> {
+    /// The indexed columns.
+    pub fn columns(&self) -> Columns {
+        Columns(self.column_set)
+    }
+}
+
 enum Primary<S: Default + Send + Sync + 'static> {
     Hash { index: HashIndex<Record<S>>, misses: Box<[Bucket<S>]> },
     Ordered(OrderedIndex<Record<S>, S>),
@@ -188,6 +195,21 @@ pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, 
 /// What a scan of a primary index calls, gap by gap.
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
+
+/// Where a walk over a table's rows has come to, see [`Table::walk`].
+#[derive(Default)]
+pub(crate) enum Walk {
+    #[default]
+    Start,
+    /// A place in the hash space that comes next.
+    Hash(u64),
+    /// The last key visited.
+    Key(KeyBytes),
+    End,
+}
+
+/// A walk over an ordered index rests after so many rows.
+const STRETCH: usize = 1024;
 
 /// Splits and merges of leaves, as the logging protocol wants them.
 pub(crate) struct Inherit<F>(pub F);
@@ -523,6 +545,41 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             visit(Gap::Leaf(leaf), entries)
         });
         Ok(())
+    }
+
+    /// Visits the next stretch of a walk over all records, absent ones included. A record that is there
+    /// from the walk's beginning to its end is visited. Between stretches the caller need not be pinned.
+    pub fn walk<'g>(
+        &'g self,
+        at: &mut Walk,
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g Record<S>),
+    ) {
+        match &self.primary {
+            Primary::Hash { index, .. } => {
+                let from = if let Walk::Hash(from) = at { *from } else { 0 };
+                *at = index.for_each_from(from, guard, visit).map_or(Walk::End, Walk::Hash);
+            }
+            Primary::Ordered(tree) => {
+                let last = std::mem::replace(at, Walk::End);
+                let lower = match &last {
+                    Walk::Key(key) => Bound::Excluded(&key[..]),
+                    _ => Bound::Unbounded,
+                };
+                let mut visited = 0;
+                tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
+                    entries.iter().for_each(|record| visit(record));
+                    visited += entries.len();
+                    match entries.last() {
+                        Some(record) if visited >= STRETCH => {
+                            *at = Walk::Key(KeyBytes::from_slice(record.key()));
+                            ControlFlow::Break(())
+                        }
+                        _ => ControlFlow::Continue(()),
+                    }
+                });
+            }
+        }
     }
 
     /// Visits every record, absent ones included, in no order.

@@ -114,12 +114,17 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         let arena = state.arena;
         let window = window(table, columns);
         let read = C::read(self.engine, state, record, || match window {
-            Some((offset, len)) => {
+            Window::Fixed(offset, len) => {
                 let nulls = if table.layout.has_nulls { record.read_first_word() } else { 0 };
                 let (bytes, base) = record.read_window_into(offset, len, arena);
                 (bytes, base, Some(nulls))
             }
-            None => (record.read_row_into(arena), 0, None),
+            Window::Prefix(end_at) => {
+                let tail = record.read_u32(end_at) as usize;
+                let len = table.layout.fixed_bytes + tail;
+                (record.read_prefix_into(len, arena), 0, None)
+            }
+            Window::Whole => (record.read_row_into(arena), 0, None),
         })?;
         Ok(read.map(|(bytes, base, nulls)| row(bytes, base, nulls)))
     }
@@ -248,31 +253,48 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 }
 
+/// So much of a row's variable-length values is fetched ahead.
+const MOST_TAIL: usize = 128;
+
 /// The hidden row id that a key stands for.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
 }
 
-/// The part of the row to copy for these columns, if not all of it is needed.
+/// The part of a row to copy.
+#[derive(Clone, Copy)]
+enum Window {
+    Whole,
+    /// Offset and length.
+    Fixed(usize, usize),
+    /// Up to the end of the variable-length column whose end stands at this offset.
+    Prefix(usize),
+}
+
+/// The part of the row that has these columns.
 #[inline]
-fn window<S: Default + Send + Sync + 'static>(
-    table: &table::Table<S>,
-    columns: Columns,
-) -> Option<(usize, usize)> {
+fn window<S: Default + Send + Sync + 'static>(table: &table::Table<S>, columns: Columns) -> Window {
     let layout = &table.layout;
-    if columns == Columns::ALL || columns.0 & layout.variable_set != 0 {
-        return None;
+    // Asking for a column that the table does not have is found out when it is read.
+    if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
+        return Window::Whole;
+    }
+    let variable = columns.0 & layout.variable_set;
+    if variable != 0 {
+        // Values stand in the order of their columns.
+        let last = 63 - variable.leading_zeros();
+        return Window::Prefix(layout.columns[last as usize].offset as usize);
     }
     let (mut first, mut last) = (usize::MAX, 0);
     let mut left = columns.0;
     while left != 0 {
-        let column = layout.columns.get(left.trailing_zeros() as usize)?;
+        let column = &layout.columns[left.trailing_zeros() as usize];
         let at = column.offset as usize;
         first = first.min(at);
-        last = last.max(at + column.kind.width()?);
+        last = last.max(at + column.kind.width().unwrap_or(0));
         left &= left - 1;
     }
-    Some(if first == usize::MAX { (0, 0) } else { (first, last - first) })
+    if first == usize::MAX { Window::Fixed(0, 0) } else { Window::Fixed(first, last - first) }
 }
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P> {
@@ -302,7 +324,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         let Ok(data) = self.table(table) else { return };
         let Ok(key) = data.encode_key(key) else { return };
         let Some(hash) = data.prefetch_bucket(&key, state.guard) else { return };
-        let window = window(data, columns).unwrap_or((0, data.layout.fixed_bytes));
+        let window = match window(data, columns) {
+            Window::Fixed(offset, len) => (offset, len),
+            Window::Prefix(_) | Window::Whole => (0, data.layout.fixed_bytes + MOST_TAIL),
+        };
         let key_len = key.len() as u32;
         state.wanted.push(Wanted { table: table.0, key_len, hash, window });
     }

@@ -49,7 +49,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         );
         let mut rows = ArenaVec::new_in(state.arena);
         let mut failed = None;
-        let columns = if index.is_some() { Columns::ALL } else { columns };
+        // What an index entry says of the row is checked, on bytes that begin where the row does.
+        let columns = index.map_or(columns, |at| {
+            let both = columns.and(data.secondaries[at].columns());
+            if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
+        });
         let mut visit = |state: &mut State<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,

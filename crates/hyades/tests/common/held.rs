@@ -1,4 +1,4 @@
-//! A device that can hold the syncs of some files.
+//! A device that can hold the syncs of some files, and refuse to rename to others.
 
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
@@ -17,6 +17,8 @@ struct Gate {
     /// Names of directories.
     held: Mutex<Vec<String>>,
     changed: Condvar,
+    /// File names that nothing can be renamed to.
+    refused: Mutex<Vec<String>>,
 }
 
 impl Gate {
@@ -39,6 +41,12 @@ impl HeldDevice {
     pub fn hold(&self, name: &str) -> Held<'_> {
         self.gate.held.lock().unwrap().push(name.to_string());
         Held(self)
+    }
+
+    /// From now on renaming a file to this name fails.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn refuse(&self, name: &str) {
+        self.gate.refused.lock().unwrap().push(name.to_string());
     }
 
     /// Lets all go.
@@ -101,6 +109,10 @@ impl Device for HeldDevice {
         Ok(self.wrap(path, self.inner.open(path)?))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let name = to.file_name().map(|name| name.to_string_lossy().into_owned());
+        if name.is_some_and(|name| self.gate.refused.lock().unwrap().contains(&name)) {
+            return Err(io::Error::other("refused"));
+        }
         self.inner.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -1,9 +1,12 @@
 //! A small bank with a churning side table, run by two threads under any combination, and its checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod checkpointing;
+pub mod held;
+
 use hyades::{
-    Abort, Column, Concurrency, Database, Error, Index, ProcedureId, Protocol, Record, Replay,
-    Schema, Table, Transaction, Type, Value,
+    Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, ProcedureId, Protocol,
+    Record, Replay, Schema, Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use serde::{Deserialize, Serialize};
@@ -158,11 +161,18 @@ pub struct How {
     pub replay: Replay,
     /// Directories beside the first.
     pub more_dirs: Vec<PathBuf>,
+    pub checkpoints: CheckpointSettings,
 }
 
 impl Default for How {
     fn default() -> Self {
-        How { device: None, threads: 2, replay: Replay::Wavefront, more_dirs: Vec::new() }
+        How {
+            device: None,
+            threads: 2,
+            replay: Replay::Wavefront,
+            more_dirs: Vec::new(),
+            checkpoints: CheckpointSettings::default(),
+        }
     }
 }
 
@@ -186,6 +196,7 @@ pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
         .streams(c.streams)
         .recovery_threads(how.threads)
         .replay(how.replay)
+        .checkpoint_settings(|settings| *settings = how.checkpoints)
         .log_settings(|log| {
             log.buffer_bytes = 1 << 16;
             log.anchor_interval_bytes = 2000;

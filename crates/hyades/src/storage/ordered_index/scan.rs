@@ -192,13 +192,14 @@ unsafe fn fence_of<'g, const W: usize, const N: usize, const B: usize>(
     count: usize,
     descending: bool,
 ) -> Option<Probe<'g, W>> {
+    let at = match (descending, index) {
+        (true, 0) => return None,
+        (true, _) => index - 1,
+        (false, _) if index + 1 == count => return None,
+        (false, _) => index,
+    };
     // SAFETY: passed on to the caller.
-    match (descending, index) {
-        (true, 0) => None,
-        (true, _) => Some(unsafe { inner.fence(index - 1) }),
-        (false, _) if index + 1 == count => None,
-        (false, _) => Some(unsafe { inner.fence(index) }),
-    }
+    Some(unsafe { inner.fence(at) })
 }
 
 /// Collects the entries of the leaf that lie in the range, in scan order; false if the leaf

@@ -1,0 +1,312 @@
+//! The cut: which transactions a checkpoint holds, and how it gets to see their rows although later
+//! transactions run on.
+//!
+//! A cut is an epoch E. The checkpoint holds what transactions with epochs up to E have left. That is a
+//! state in which every transaction has all that it depends on, anti-dependencies included: a
+//! transaction reads its epoch while what it writes is locked and before it validates what it read, so
+//! whoever overwrites something that it read has an epoch that is not lower (Silo, SOSP 2013, section
+//! 4.9: epochs are serialization points).
+//!
+//! Making it, in order:
+//!
+//! 1. The cut is published, and the position of every stream is noted; then the epoch is seen to be
+//!    still E. Whoever has a later epoch read it after that: it sees the cut, and its frames lie behind
+//!    the positions.
+//! 2. The epoch is advanced. Every session announces itself in its seat before it reads its
+//!    transaction's epoch, so once each seat has been seen empty, or with a later epoch, all that is up
+//!    to E is installed.
+//! 3. Rows are scanned, one after the other. Those of a later version are passed over, because their
+//!    writers (who have seen the cut) have put the earlier version into the side buffer before they
+//!    installed. What lies there when the scan has ended belongs to the checkpoint as well.
+//!
+//! The side buffer is what a checkpoint costs in memory: [`crate::CheckpointSettings::buffer_bytes`],
+//! plus what one transaction of each session overwrites, since sessions wait for it to be drained only
+//! before they begin one.
+
+use crate::logging::record::{Change, Tid, push_change, push_tid};
+use crate::storage::record::{Record, word};
+use crate::storage::table::Table;
+use hyades_platform::epoch::Epoch;
+use hyades_platform::sync::Padded;
+use hyades_wal::mutations;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// No cut is being made: no epoch lies above this one.
+const NONE: u64 = u64::MAX;
+
+/// What an empty seat says.
+const IDLE: u64 = u64::MAX;
+
+/// Rows are put together to blocks of about this size, in bytes.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+const SHARDS: usize = 16;
+
+/// Rows, encoded one after the other as they stand in a checkpoint.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub bytes: Vec<u8>,
+    pub rows: u32,
+}
+
+impl Rows {
+    /// Appends a row with its version.
+    pub fn push<S: Default + Send + Sync + 'static>(
+        &mut self,
+        table: &Table<S>,
+        key: &[u8],
+        tid: u64,
+        row: &[u8],
+    ) {
+        push_tid(&mut self.bytes, Tid(tid));
+        let fixed = table.key_bytes.is_some();
+        push_change(&mut self.bytes, table.log_id, table.keyless, fixed, key, Change::Put(row));
+        self.rows += 1;
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    /// The cut that the rows were saved for.
+    cut: u64,
+    blocks: Vec<Rows>,
+}
+
+/// Where a session says that it is committing: the epoch then, or [`IDLE`]. Written by the session
+/// (SeqCst, before it reads the epoch of its transaction), read by who makes a cut (after it has
+/// advanced the epoch): either the one sees the seat taken, or the other sees the new epoch.
+pub(crate) type Seat = Padded<AtomicU64>;
+
+/// A seat that is taken, until this is dropped.
+pub(crate) struct Seated<'s> {
+    seat: &'s Seat,
+    cut: &'s Cut,
+}
+
+impl Drop for Seated<'_> {
+    fn drop(&mut self) {
+        // Release: whoever finds the seat empty sees what was installed.
+        self.seat.store(IDLE, Ordering::Release);
+        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that somebody went to
+        // sleep, or that one sees the frame.
+        if self.cut.asleep.load(Ordering::SeqCst) {
+            self.cut.wake();
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Cut {
+    /// The cut being made, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to be in
+    /// one order with the epoch.
+    epoch: AtomicU64,
+    /// The thread that takes checkpoints sleeps until something is committed. Written by it and by who wakes
+    /// it; SeqCst, since it looks at the log after it has said so.
+    asleep: AtomicBool,
+    bell: Mutex<()>,
+    rung: Condvar,
+    seats: Mutex<Vec<Arc<Seat>>>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
+    /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait: Relaxed.
+    held: Padded<AtomicU64>,
+    limit: AtomicU64,
+}
+
+impl Default for Cut {
+    fn default() -> Self {
+        Cut {
+            epoch: AtomicU64::new(NONE),
+            asleep: AtomicBool::new(false),
+            bell: Mutex::default(),
+            rung: Condvar::new(),
+            seats: Mutex::default(),
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            held: Padded::default(),
+            limit: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Cut {
+    /// A seat for a new session.
+    pub fn seat(&self) -> Arc<Seat> {
+        let seat = Arc::new(Padded(AtomicU64::new(IDLE)));
+        self.seats.lock().expect("no holder panics").push(seat.clone());
+        seat
+    }
+
+    /// The session ends.
+    pub fn give_back(&self, seat: &Arc<Seat>) {
+        self.seats.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, seat));
+    }
+
+    /// Announces a commit; before its epoch is read.
+    #[inline]
+    pub fn enter<'s>(&'s self, seat: &'s Seat, epoch: &Epoch) -> Seated<'s> {
+        seat.store(epoch.current(), Ordering::SeqCst);
+        Seated { seat, cut: self }
+    }
+
+    /// Before a transaction, while nothing is locked: waits while a checkpoint has yet to write down what
+    /// was saved for it.
+    #[inline]
+    pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
+        while self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
+            && self.epoch.load(Ordering::SeqCst) != NONE
+            && !stopped()
+        {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The cut that transaction `tid` comes after, if one is being made.
+    #[inline]
+    pub fn before(&self, tid: u64) -> Option<u64> {
+        if mutations::active(mutations::NO_WAIT_FOR_COMMITS) && tid.is_multiple_of(4) {
+            // Makes it likely that a cut falls between a transaction's epoch and its installing.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        let cut = self.epoch.load(Ordering::SeqCst);
+        (Tid(tid).epoch() > cut).then_some(cut)
+    }
+
+    /// Saves a row that is about to be overwritten by a transaction after the cut, unless it is not in the
+    /// cut. The caller has the row's write protection, and keeps it until it stores a new version word.
+    #[cold]
+    pub fn save<S: Default + Send + Sync + 'static>(
+        &self,
+        table: &Table<S>,
+        record: &Record<S>,
+        cut: u64,
+    ) {
+        let seen = record.word.load(Ordering::Relaxed);
+        // Whatever the concurrency control: a scan must not take a half-written row for a whole one.
+        record.word.store(seen | word::LOCKED, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let tid = word::tid(seen);
+        if seen & word::ABSENT != 0
+            || Tid(tid).epoch() > cut
+            || mutations::active(mutations::NO_COPY_ON_WRITE)
+        {
+            return;
+        }
+        let mut row = Vec::with_capacity(record.row_len());
+        record.read_row(&mut row);
+        let at = (std::ptr::from_ref(record) as usize >> 6) % SHARDS;
+        let mut shard = self.shards[at].lock().expect("no holder panics");
+        if shard.cut != cut {
+            if shard.cut > cut {
+                // That checkpoint has ended meanwhile.
+                return;
+            }
+            self.empty(&mut shard);
+            shard.cut = cut;
+        }
+        if shard.blocks.last().is_none_or(|block| block.bytes.len() >= BLOCK_BYTES) {
+            shard.blocks.push(Rows::default());
+        }
+        let block = shard.blocks.last_mut().expect("there is one");
+        let before = block.bytes.len();
+        block.push(table, record.key(), tid, &row);
+        self.held.fetch_add((block.bytes.len() - before) as u64, Ordering::Relaxed);
+    }
+
+    fn empty(&self, shard: &mut Shard) -> Vec<Rows> {
+        let blocks = std::mem::take(&mut shard.blocks);
+        let bytes: usize = blocks.iter().map(|b| b.bytes.len()).sum();
+        self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
+        blocks
+    }
+
+    /// Bytes saved and not yet taken.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Takes what was saved for the cut.
+    pub fn take(&self, cut: u64) -> Vec<Rows> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().expect("no holder panics");
+            let for_it = shard.cut == cut;
+            let blocks = self.empty(&mut shard);
+            if for_it {
+                all.extend(blocks);
+            }
+        }
+        all
+    }
+
+    /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again. Returns the
+    /// cut once all that it holds is installed. [`Cut::end`] ends it.
+    pub fn begin(&self, epoch: &Epoch, limit: u64, mut note: impl FnMut()) -> u64 {
+        self.limit.store(limit, Ordering::Relaxed);
+        let cut = loop {
+            let cut = epoch.current();
+            self.epoch.store(cut, Ordering::SeqCst);
+            note();
+            if epoch.current() == cut {
+                break cut;
+            }
+        };
+        while epoch.current() <= cut {
+            epoch.advance();
+        }
+        if mutations::active(mutations::NO_WAIT_FOR_COMMITS) {
+            return cut;
+        }
+        // Who gets a seat from now on reads a later epoch.
+        let seats = self.seats.lock().expect("no holder panics").clone();
+        for seat in seats {
+            let mut looks = 0u32;
+            loop {
+                let since = seat.load(Ordering::SeqCst);
+                if since == IDLE || since > cut {
+                    break;
+                }
+                // Commits take microseconds, unless they wait for the device.
+                looks += 1;
+                match looks {
+                    0..64 => std::hint::spin_loop(),
+                    64..128 => std::thread::yield_now(),
+                    _ => std::thread::sleep(Duration::from_micros(50)),
+                }
+            }
+        }
+        cut
+    }
+
+    /// Nothing needs to be saved any more.
+    pub fn end(&self) {
+        self.epoch.store(NONE, Ordering::SeqCst);
+        for shard in &self.shards {
+            drop(self.empty(&mut shard.lock().expect("no holder panics")));
+        }
+    }
+
+    /// Sleeps until something is committed, unless `busy` says, after this has been announced, that there is
+    /// something to do; or until the time is over.
+    pub fn sleep(&self, time: Option<Duration>, busy: impl Fn() -> bool) {
+        let bell = self.bell.lock().expect("no holder panics");
+        if time.is_none() {
+            self.asleep.store(true, Ordering::SeqCst);
+        }
+        if !busy() {
+            match time {
+                Some(time) => drop(self.rung.wait_timeout(bell, time)),
+                None => drop(self.rung.wait(bell)),
+            }
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Wakes the one who sleeps.
+    #[cold]
+    pub fn wake(&self) {
+        let _bell = self.bell.lock().expect("no holder panics");
+        self.asleep.store(false, Ordering::SeqCst);
+        self.rung.notify_all();
+    }
+}

@@ -1,0 +1,252 @@
+//! Who takes checkpoints: on demand, at an interval, or so often that replay stays short.
+
+use super::{CheckpointReport, CheckpointSettings};
+use crate::error::Error;
+use crate::opening::AnyEngine;
+use hyades_platform::clock;
+use hyades_wal::Log;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Replay is taken to be this fast until it has been measured, in bytes per second: a cautious guess.
+const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
+
+/// Of the time that replay may take, checkpoints aim at this part.
+const MARGIN: f64 = 0.8;
+
+/// How often a busy database is looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// After a checkpoint that failed, the next is tried no earlier than this.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// What checkpoints have come to since the database was opened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CheckpointStats {
+    /// Checkpoints taken.
+    pub taken: u64,
+    /// Checkpoints that failed; the database goes on without them.
+    pub failed: u64,
+    /// Why the last of them failed.
+    pub last_failure: Option<String>,
+    /// The newest.
+    pub last: Option<CheckpointReport>,
+    /// How fast replay is taken to be, in bytes of log per second: as measured when the log was replayed last,
+    /// or a cautious guess.
+    pub replay_bytes_per_s: u64,
+    /// How long replaying the log would take if the database failed now, in seconds, at that speed.
+    pub replay_seconds: f64,
+    /// The longest that it would have taken at any time before.
+    pub longest_replay_seconds: f64,
+    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it could not.
+    pub bound_missed: Option<String>,
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    engine: Arc<dyn AnyEngine>,
+    log: Log,
+    settings: CheckpointSettings,
+    /// Set once, when the database is closed; read by everyone here (Release and Acquire).
+    stop: AtomicBool,
+    /// Held while a checkpoint is taken.
+    state: Mutex<State>,
+    stats: Mutex<CheckpointStats>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The manifest could not be written: it is not known which checkpoint counts.
+    broken: Option<String>,
+}
+
+/// What the thread knows between two looks.
+struct Look {
+    last_bytes: u64,
+    last_ns: u64,
+    /// Log written per second, lately.
+    growth: f64,
+    began_ns: u64,
+}
+
+impl Keeper {
+    pub fn new(engine: Arc<dyn AnyEngine>, log: Log, settings: CheckpointSettings) -> Arc<Keeper> {
+        let replay_bytes_per_s =
+            log.manifest().replay_bytes_per_s.unwrap_or(UNMEASURED_BYTES_PER_S).max(1);
+        let keeper = Arc::new(Keeper {
+            engine,
+            log,
+            settings,
+            stop: AtomicBool::new(false),
+            state: Mutex::default(),
+            stats: Mutex::new(CheckpointStats { replay_bytes_per_s, ..CheckpointStats::default() }),
+            thread: Mutex::default(),
+        });
+        if keeper.settings.interval.is_some() || keeper.settings.max_recovery.is_some() {
+            let of = Arc::downgrade(&keeper);
+            let thread = std::thread::Builder::new().name("checkpoints".into());
+            // Without the thread there are no checkpoints but on demand, and `stats` says so.
+            match thread.spawn(move || run(&of)) {
+                Ok(thread) => *keeper.thread.lock().expect("no holder panics") = Some(thread),
+                Err(error) => keeper.note_failure(&format!("there is no thread for it ({error})")),
+            }
+        }
+        keeper
+    }
+
+    /// Takes a checkpoint now.
+    pub fn take(&self) -> Result<CheckpointReport, Error> {
+        let mut state = self.state.lock().expect("no holder panics");
+        if let Some(why) = &state.broken {
+            let why =
+                format!("no checkpoint can be taken any more ({why}): open the database again");
+            return Err(Error::Misuse(why));
+        }
+        if let Some(cause) = self.log.poisoned() {
+            return Err(Error::Poisoned(cause.to_string()));
+        }
+        let written = self.engine.checkpoint(&self.log, &self.settings, &self.stop);
+        let result = written.and_then(|(checkpoint, mut report)| {
+            report.truncated_bytes = self.log.adopt(checkpoint).inspect_err(|error| {
+                state.broken = Some(format!("the last checkpoint's place is not known: {error}"));
+            })?;
+            Ok(report)
+        });
+        match &result {
+            Ok(report) => {
+                let mut stats = self.stats.lock().expect("no holder panics");
+                stats.taken += 1;
+                stats.last = Some(report.clone());
+            }
+            Err(error) => self.note_failure(&error.to_string()),
+        }
+        result
+    }
+
+    fn note_failure(&self, why: &str) {
+        let mut stats = self.stats.lock().expect("no holder panics");
+        stats.failed += 1;
+        stats.last_failure = Some(why.to_string());
+    }
+
+    /// Bytes of log that the newest checkpoint does not cover.
+    fn uncovered(&self) -> u64 {
+        let manifest = self.log.manifest();
+        let of = |i: &hyades_wal::Incarnation| -> u64 {
+            let newest = i.number == self.log.incarnation();
+            i.dims
+                .iter()
+                .enumerate()
+                .map(|(lane, dim)| {
+                    let end =
+                        if newest { self.log.next_lsn(lane) } else { dim.end.unwrap_or(dim.start) };
+                    let from = manifest.covered(i.number, dim.stream).unwrap_or(0).max(dim.start);
+                    end.saturating_sub(from)
+                })
+                .sum()
+        };
+        manifest.incarnations.iter().map(of).sum()
+    }
+
+    fn replay_seconds(&self) -> f64 {
+        let speed = self.stats.lock().expect("no holder panics").replay_bytes_per_s;
+        self.uncovered() as f64 / speed as f64
+    }
+
+    pub fn stats(&self) -> CheckpointStats {
+        let now = self.replay_seconds();
+        let mut stats = self.stats.lock().expect("no holder panics").clone();
+        stats.replay_seconds = now;
+        stats.longest_replay_seconds = stats.longest_replay_seconds.max(now);
+        stats
+    }
+
+    /// Ends everything; no checkpoint is taken, and no manifest written, once this has returned.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.engine.cut().wake();
+        let thread = self.thread.lock().expect("no holder panics").take();
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+            // A panic there has ended it, which is what is wanted.
+            let _ = thread.join();
+        }
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.broken.get_or_insert_with(|| "it is closed".to_string());
+    }
+
+    /// One look: takes a checkpoint if one is due. Returns how long to sleep; `None`: until something is
+    /// committed.
+    fn look(&self, look: &mut Look) -> Option<Duration> {
+        let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
+        let seconds = (now - look.last_ns) as f64 / 1e9;
+        let grown = bytes.saturating_sub(look.last_bytes);
+        if seconds > 0.0 {
+            look.growth += (grown as f64 / seconds - look.growth) * 0.3;
+        }
+        (look.last_bytes, look.last_ns) = (bytes, now);
+        if bytes == 0 {
+            return None;
+        }
+        let since = Duration::from_nanos(now - look.began_ns);
+        let due = self.settings.interval.is_some_and(|interval| since >= interval)
+            || self
+                .settings
+                .max_recovery
+                .is_some_and(|bound| self.is_near(bound, bytes, look.growth));
+        if due {
+            look.began_ns = now;
+            let result = self.take();
+            look.last_bytes = self.uncovered();
+            look.last_ns = clock::monotonic_ns();
+            return Some(if result.is_ok() { Duration::from_millis(1) } else { AFTER_FAILURE });
+        }
+        match self.settings.interval {
+            _ if grown > 0 => Some(TICK),
+            // Nothing goes on: only the interval can make one due.
+            Some(interval) => Some(interval.saturating_sub(since).max(TICK)),
+            None => None,
+        }
+    }
+
+    /// Whether a checkpoint has to begin now for replay to stay below `bound`; notes how it goes.
+    fn is_near(&self, bound: Duration, bytes: u64, growth: f64) -> bool {
+        let mut stats = self.stats.lock().expect("no holder panics");
+        let speed = stats.replay_bytes_per_s as f64;
+        let seconds = bytes as f64 / speed;
+        stats.longest_replay_seconds = stats.longest_replay_seconds.max(seconds);
+        let takes = stats.last.as_ref().map_or(0.0, |last| last.seconds);
+        if seconds > bound.as_secs_f64() {
+            stats.bound_missed = Some(format!(
+                "replay would take {seconds:.1} s and not {:.1} s: the log grows by {:.1} MB/s, is replayed at \
+                 {:.1} MB/s, and a checkpoint takes {takes:.1} s at a share of {:.0} %",
+                bound.as_secs_f64(),
+                growth / 1e6,
+                speed / 1e6,
+                self.settings.share * 100.0
+            ));
+        }
+        // While it is being written the log goes on growing.
+        (bytes as f64 + growth * takes) / speed >= bound.as_secs_f64() * MARGIN
+    }
+}
+
+/// The thread: it keeps no database alive.
+fn run(of: &Weak<Keeper>) {
+    let now = clock::monotonic_ns();
+    let mut look = Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now };
+    loop {
+        let Some(keeper) = of.upgrade() else { return };
+        if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {
+            return;
+        }
+        let sleep = keeper.look(&mut look);
+        let known = look.last_bytes;
+        keeper.engine.cut().sleep(sleep, || {
+            let stop = keeper.stop.load(Ordering::Acquire);
+            stop || (sleep.is_none() && keeper.uncovered() != known)
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! Checkpoints: images of all rows at a cut, from which recovery begins instead of at the log's
+//! beginning.
+//!
+//! A checkpoint never stops the world. It makes a cut ([`cut`]), writes rows while transactions run
+//! ([`write`]), waits until the log is durable up to the cut, and then has the manifest name it; only after
+//! that the log below the cut is given up. Taken at a cut, it serves every protocol and every kind of
+//! record: a command replayed on it finds what it found when it ran.
+
+pub(crate) mod cut;
+pub(crate) mod format;
+pub(crate) mod keeper;
+pub(crate) mod load;
+mod pace;
+mod write;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::logging::LoggingProtocol;
+use hyades_platform::clock;
+use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log, mutations};
+use pace::Pace;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use write::Writing;
+
+/// When checkpoints are taken, and what they may cost.
+#[derive(Clone, Debug)]
+pub struct CheckpointSettings {
+    /// Takes one this long after the last one, if anything was committed since.
+    pub interval: Option<Duration>,
+    /// Takes them so often that the log's replay, after the image has been loaded, stays below this.
+    pub max_recovery: Option<Duration>,
+    /// The share of all processors' time, writes to the device included, that writing one may take: above
+    /// 0, at most 1.
+    pub share: f64,
+    /// What rows overwritten while one is being written may take, in bytes, before sessions wait for them to
+    /// be written down.
+    pub buffer_bytes: u64,
+    /// Rows are put together to blocks of about this many bytes; between two of them a writer rests.
+    pub block_bytes: usize,
+}
+
+impl Default for CheckpointSettings {
+    fn default() -> Self {
+        CheckpointSettings {
+            interval: None,
+            max_recovery: None,
+            share: 0.1,
+            buffer_bytes: 64 << 20,
+            block_bytes: cut::BLOCK_BYTES,
+        }
+    }
+}
+
+/// A checkpoint that was taken.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CheckpointReport {
+    /// Counts from 1 over the database's life.
+    pub number: u64,
+    /// The epoch up to which it holds everything.
+    pub cut_epoch: u64,
+    /// Rows written; one overwritten meanwhile may count twice.
+    pub rows: u64,
+    /// Bytes written, after compression.
+    pub bytes: u64,
+    /// Files.
+    pub parts: usize,
+    /// From the cut until everything was written and the log durable up to it.
+    pub seconds: f64,
+    /// Bytes of log that were given up.
+    pub truncated_bytes: u64,
+}
+
+/// Writes a checkpoint of an engine, one at a time. Returns what the manifest is to say, and what to report
+/// once it does.
+pub(crate) fn write<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    log: &Log,
+    settings: &CheckpointSettings,
+    stop: &AtomicBool,
+) -> Result<(Checkpoint, CheckpointReport), Error> {
+    let began = clock::monotonic_ns();
+    let taken_at_us = clock::wall_us();
+    let positions = |out: &mut Vec<u64>| {
+        out.clear();
+        out.extend((0..log.streams()).map(|stream| log.next_lsn(stream)));
+    };
+    let (mut from, mut up_to) = (Vec::new(), Vec::new());
+    let epoch = engine.cut.begin(&engine.epoch, settings.buffer_bytes, || positions(&mut from));
+    let _ended = Ended(engine);
+    // Everything of the cut has its place in the log, and its row ids.
+    positions(&mut up_to);
+    let next_row_id = engine.row_ids.load(Ordering::Relaxed);
+    let (number, parts) = log.next_checkpoint();
+    let manifest = log.manifest();
+    let pace = Pace::new(settings.share, parts.len(), stop);
+    let writing = Writing {
+        tables: &engine.tables,
+        cut: &engine.cut,
+        epoch,
+        device: &**log.device(),
+        uuid: manifest.uuid(),
+        number,
+        parts: &parts,
+        pace: &pace,
+        block_bytes: settings.block_bytes,
+    };
+    let written = writing.run().and_then(|written| {
+        engine.cut.end();
+        if !mutations::active(mutations::VALID_BEFORE_FRONTIER) {
+            wait_for_frontier(log, &up_to, stop)?;
+        }
+        pace.begin()?;
+        Ok(written)
+    });
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => {
+            // No manifest names them. What cannot be removed goes when the database is opened.
+            for (_, path) in &parts {
+                let _ = log.device().remove(path);
+            }
+            return Err(error);
+        }
+    };
+    let rows = written.iter().map(|(_, rows)| rows).sum();
+    let lanes = manifest.newest().map(|i| &i.dims[..]).unwrap_or_default();
+    let streams = lanes.iter().zip(&from);
+    let sizes = parts.iter().zip(&written);
+    let part = |(place, written): (&(usize, _), &(u64, u64))| CheckpointPart {
+        dir: place.0,
+        bytes: written.0,
+        rows: written.1,
+    };
+    let checkpoint = Checkpoint {
+        number,
+        cut: epoch,
+        incarnation: log.incarnation(),
+        taken_at_us,
+        next_row_id,
+        rows,
+        parts: sizes.map(part).collect(),
+        streams: streams.map(|(dim, &from)| Covered { stream: dim.stream, from }).collect(),
+    };
+    let bytes = written.iter().map(|(bytes, _)| bytes).sum();
+    let report = CheckpointReport {
+        number,
+        cut_epoch: epoch,
+        rows,
+        bytes,
+        parts: parts.len(),
+        seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
+        truncated_bytes: 0,
+    };
+    Ok((checkpoint, report))
+}
+
+/// Ends the cut, however the checkpoint ends.
+struct Ended<'e, P: LoggingProtocol>(&'e Engine<P>);
+
+impl<P: LoggingProtocol> Drop for Ended<'_, P> {
+    fn drop(&mut self) {
+        self.0.cut.end();
+    }
+}
+
+/// Waits until everything that the image shows is durable.
+fn wait_for_frontier(log: &Log, up_to: &[u64], stop: &AtomicBool) -> Result<(), Error> {
+    for (stream, &lsn) in up_to.iter().enumerate() {
+        // In any case one that ends: a log that is closed or fails stops the wait.
+        let waited = log.frontier().wait(stream, lsn);
+        waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
+        if stop.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Who of the replaying threads is at work: how a thread that finds nothing to do knows that nobody
+//! ever will.
+//!
+//! Records of a sound log never wait for each other in a circle, because a record depends only on
+//! what was reserved before it. Bytes with right checksums may all the same say so, and then replay
+//! must end with an error instead of waiting for ever. The proof: all others rest, the thread looks
+//! at everything that could go on and finds nothing, and nobody has left its rest meanwhile.
+
+use crate::error::Error;
+use hyades_platform::sync::Padded;
+use hyades_wal::Lsn;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number for each thread: odd while it rests, and never the same again. Each is written by its
+/// thread and read by the others; SeqCst, so that who sees a thread rest sees all that it did, and who
+/// sees it rest twice with the same number has all that lies between to itself.
+pub(crate) struct Seats(Box<[Padded<AtomicU64>]>);
+
+/// All numbers at one moment, at which all others rested.
+pub(crate) type Stillness = SmallVec<[u64; 16]>;
+
+impl Seats {
+    pub fn new(threads: usize) -> Seats {
+        Seats((0..threads).map(|_| Padded(AtomicU64::new(0))).collect())
+    }
+
+    /// Rests for as long as `rest` takes.
+    pub fn rest(&self, seat: usize, rest: impl FnOnce()) {
+        self.0[seat].fetch_add(1, Ordering::SeqCst);
+        rest();
+        self.0[seat].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The thread takes no more part.
+    pub fn leave(&self, seat: usize) {
+        self.0[seat].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether all others rest at this moment. The caller looks around after this, not before.
+    pub fn all_others_rest(&self, seat: usize) -> Option<Stillness> {
+        let now = self.now();
+        let rest = now.iter().enumerate().all(|(other, n)| other == seat || n % 2 == 1);
+        rest.then_some(now)
+    }
+
+    /// Whether nobody has done anything since.
+    pub fn still(&self, then: &Stillness) -> bool {
+        self.now() == *then
+    }
+
+    fn now(&self) -> Stillness {
+        self.0.iter().map(|seat| seat.load(Ordering::SeqCst)).collect()
+    }
+}
+
+/// What replay ends with where nothing can go on.
+pub(crate) fn in_a_circle(stream: u32, lsn: Lsn) -> Error {
+    Error::Recovery(format!(
+        "replay cannot go on: a record at or behind Lsn {lsn} of log stream {stream} waits for \
+         itself, or for records that wait for it, though the checksums are right: the log was \
+         written by another version of Hyades; nothing was changed on disk"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stillness_ends_when_somebody_gets_up() {
+        let seats = Seats::new(2);
+        assert!(seats.all_others_rest(0).is_none());
+        seats.rest(1, || {
+            let still = seats.all_others_rest(0).expect("the other rests");
+            assert!(seats.still(&still));
+            assert!(seats.all_others_rest(1).is_none());
+        });
+        seats.leave(1);
+        let still = seats.all_others_rest(0).expect("the other has left");
+        seats.rest(0, || {});
+        assert!(!seats.still(&still));
+    }
+}

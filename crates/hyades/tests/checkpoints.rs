@@ -1,0 +1,334 @@
+//! Checkpoints, taken again and again while transactions run: nothing acknowledged is lost, nothing is there in
+//! part, and the recovered state is the state that was, wherever the power fails.
+#![allow(missing_docs)]
+
+mod common;
+use common::checkpointing::*;
+use common::{
+    ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
+    fingerprint, populate, power_cut, refused, run, try_open,
+};
+use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, Record, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[test]
+fn the_recovered_state_is_the_state_that_was() {
+    for (seed, c) in combinations().into_iter().enumerate() {
+        the_state_is_the_state_that_was(c, seed as u64);
+    }
+}
+
+#[test]
+fn acknowledged_is_recovered_wherever_the_power_fails() {
+    let mut taken = 0;
+    for round in 0..1u64 {
+        for (at, c) in combinations().into_iter().enumerate() {
+            let seed = round * 1000 + at as u64 + 500;
+            let dir = directory();
+            let mut acknowledged = Vec::new();
+            for crash in 0..3u64 {
+                let device = power_cut(seed * 7 + crash);
+                // Quick ones cross the switch of the manifest often, slow ones are cut in their middle.
+                let checkpoints = if crash % 2 == 0 {
+                    CheckpointSettings { share: 1.0, ..CheckpointSettings::default() }
+                } else {
+                    slow()
+                };
+                let threads = 1 + crash as usize % 2;
+                let how = How { threads, checkpoints, ..How::default() };
+                let opened = open(dir.path(), c, Some(device.clone()), how);
+                if crash == 0 {
+                    populate(&opened);
+                }
+                check(&opened, &acknowledged, &format!("{c:?} seed {seed} crash {crash}"));
+                std::thread::scope(|scope| {
+                    let opened = &opened;
+                    let ran = scope.spawn(move || {
+                        run_with_checkpoints(opened, seed * 10 + crash + 1, 100_000)
+                    });
+                    std::thread::sleep(Duration::from_millis(5 + seed * 3 % 40));
+                    device.cut();
+                    let (ran, checkpoints) = ran.join().unwrap();
+                    acknowledged.extend(ran);
+                    taken += checkpoints;
+                });
+            }
+            let opened = open(dir.path(), c, None, How::default());
+            check(&opened, &acknowledged, &format!("{c:?} seed {seed}, at the end"));
+            let digest = opened.db.digest();
+            nothing_is_left_behind(&opened, dir.path());
+            opened.db.close().unwrap();
+            let again = open(dir.path(), c, None, How { threads: 1, ..How::default() });
+            assert_eq!(again.db.digest(), digest, "{c:?} seed {seed}: recovered twice");
+        }
+    }
+    assert!(taken > 50, "only {taken} checkpoints were taken");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
+    for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
+        // All steps of some combinations, some steps of all.
+        let stride = if seed % 5 == 0 { 1 } else { 3 };
+        let mut step = seed as u64 % stride;
+        while !power_fails_at(c, seed as u64, step) {
+            step += stride;
+            assert!(step < 500, "a checkpoint has no more steps than that");
+        }
+        assert!(step > 5, "it has more steps than {step}");
+    }
+}
+
+#[test]
+fn a_manifest_that_cannot_be_switched_loses_nothing() {
+    for (seed, c) in combinations().into_iter().enumerate() {
+        manifest_stays(c, seed as u64);
+    }
+}
+
+fn plain() -> Combination {
+    let (protocol, concurrency) = (Protocol::Taurus, Concurrency::Silo);
+    Combination { protocol, concurrency, record: Record::Adaptive, streams: 3 }
+}
+
+#[test]
+fn transactions_of_many_frames_are_there_as_a_whole() {
+    const NOTE: Column<Option<&str>> = Column::at(3);
+    for (at, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams > 1) {
+        let dir = directory();
+        let device = power_cut(at as u64);
+        let how = How { checkpoints: slow(), ..How::default() };
+        let opened = open(dir.path(), c, Some(device.clone()), how);
+        let insert = |tx: &hyades::Transaction<'_>| {
+            for id in 0..5i32 {
+                let name = format!("{id}");
+                tx.insert(ITEMS, &[id.into(), 0i32.into(), name[..].into(), Value::Null])?;
+            }
+            Ok::<_, Abort>(())
+        };
+        opened.db.transact(insert).unwrap().unwrap();
+        ballast(&opened, 3000);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (opened, over) = (&opened, &over);
+                scope.spawn(move || {
+                    let mut session = opened.db.session().unwrap();
+                    for n in 0.. {
+                        if over.load(Ordering::Acquire) {
+                            break;
+                        }
+                        let note = format!("{thread} {n} {}", "x".repeat(20_000));
+                        let write = |tx: &hyades::Transaction<'_>| {
+                            for id in 0..5i32 {
+                                tx.update(ITEMS, id, &[NOTE.set(&note[..])])?;
+                            }
+                            Ok::<_, Abort>(())
+                        };
+                        if session.submit(write).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            for _ in 0..3 {
+                opened.db.checkpoint().unwrap();
+            }
+            device.cut();
+            over.store(true, Ordering::Release);
+        });
+        drop(opened);
+        let again = open(dir.path(), c, None, How::default());
+        let notes = again.db.transact(|tx| {
+            let rows = tx.scan(ITEMS).rows()?;
+            Ok::<_, Abort>(rows.iter().map(|r| format!("{:?}", r.value(3))).collect::<Vec<_>>())
+        });
+        let notes = notes.unwrap().unwrap();
+        assert_eq!(notes.len(), 5);
+        assert!(notes.iter().all(|note| *note == notes[0]), "{c:?}: half a transaction");
+    }
+}
+
+#[test]
+fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
+    let dir = directory();
+    let opened = open(dir.path(), plain(), None, How::default());
+    let insert = || opened.db.transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
+    let id = (0..10).map(|_| insert().unwrap().unwrap()).max().unwrap();
+    // Gone again: no row in the image tells of it.
+    opened.db.transact(|tx| tx.delete(HISTORY, id)).unwrap().unwrap();
+    let report = opened.db.checkpoint().unwrap();
+    assert_eq!(report.rows, 9);
+    assert_eq!(opened.db.checkpoints().replay_seconds, 0.0, "nothing is left to replay");
+    opened.db.close().unwrap();
+    let again = open(dir.path(), plain(), None, How::default());
+    assert_eq!((again.db.recovery().image_rows, again.db.recovery().records), (9, 0));
+    let fresh = again.db.transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
+    assert!(fresh.unwrap().unwrap() > id, "row ids are not given out again");
+    assert!(again.db.checkpoint().unwrap().cut_epoch > report.cut_epoch);
+}
+
+#[test]
+fn parts_go_to_all_directories_and_all_are_needed() {
+    let (dir, other) = (directory(), directory());
+    let how = || How { more_dirs: vec![other.path().join("b")], ..How::default() };
+    let opened = open(dir.path(), plain(), None, how());
+    populate(&opened);
+    ballast(&opened, 60_000);
+    let report = opened.db.checkpoint().unwrap();
+    assert_eq!(report.parts, 2);
+    let digest = opened.db.digest();
+    opened.db.close().unwrap();
+    for root in [dir.path(), other.path()] {
+        let part = |p: &std::path::PathBuf| p.to_string_lossy().contains("/checkpoint-");
+        let path = files(root).into_iter().find(part).expect("a part in each directory");
+        assert!(std::fs::metadata(path).unwrap().len() > 1000, "each has its share");
+    }
+    let again = open(dir.path(), plain(), None, how());
+    assert_eq!(again.db.digest(), digest);
+}
+
+#[test]
+fn a_damaged_missing_or_newer_checkpoint_is_refused_by_name() {
+    let dir = directory();
+    let opened = open(dir.path(), plain(), None, How::default());
+    populate(&opened);
+    ballast(&opened, 2000);
+    opened.db.checkpoint().unwrap();
+    let digest = opened.db.digest();
+    opened.db.close().unwrap();
+    let path = dir.path().join("checkpoint-00000001-000");
+    let good = std::fs::read(&path).unwrap();
+    let before = fingerprint(dir.path());
+    let try_with = |bytes: Option<&[u8]>, what: &str| {
+        match bytes {
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let error = refused(try_open(dir.path(), plain(), How::default()), what);
+        let Error::Checkpoint { path: named, offset, .. } = &error else {
+            panic!("{what}: {error}");
+        };
+        assert_eq!(named, &path, "{what}");
+        assert!(*offset <= good.len() as u64, "{what}: {error}");
+        error.to_string()
+    };
+    let mut rng = fastrand::Rng::with_seed(5);
+    for _ in 0..150 {
+        let mut bytes = good.clone();
+        // The last twelve bytes of the header mean nothing, and are checked all the same.
+        let bit = rng.usize(0..bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        try_with(Some(&bytes), &format!("bit {bit}"));
+        try_with(Some(&good[..rng.usize(0..good.len())]), "a cut");
+    }
+    assert!(try_with(None, "a missing file").contains("opened"));
+    let mut newer = good.clone();
+    newer[8] = 9;
+    assert!(try_with(Some(&newer), "a newer format").contains("format version 9"));
+    std::fs::write(&path, &good).unwrap();
+    assert_eq!(fingerprint(dir.path()), before, "a refusal changes nothing");
+    let again = open(dir.path(), plain(), None, How::default());
+    assert_eq!(again.db.digest(), digest);
+}
+
+#[test]
+fn the_log_stays_small_under_an_endless_run() {
+    let dir = directory();
+    let checkpoints = CheckpointSettings {
+        interval: Some(Duration::from_millis(30)),
+        share: 1.0,
+        ..CheckpointSettings::default()
+    };
+    let c = Combination { streams: 2, ..plain() };
+    let opened = open(dir.path(), c, None, How { checkpoints, ..How::default() });
+    populate(&opened);
+    let mut most = 0;
+    let mut written = 0;
+    for round in 0..30 {
+        run(&opened, round, 4000);
+        // Whatever the scheduler did: let one end that began after this.
+        let taken = opened.db.checkpoints().taken;
+        let stats = || opened.db.checkpoints();
+        while stats().taken == taken && stats().replay_seconds > 0.0 && stats().failed == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(stats().last_failure, None);
+        let of_log = |p: &std::path::PathBuf| p.to_string_lossy().contains("/segment-");
+        most = most.max(files(dir.path()).iter().filter(|p| of_log(p)).count());
+        written = opened.db.stats().log_bytes;
+    }
+    assert!(opened.db.checkpoints().taken >= 5);
+    // Of each stream: the one written to, one ahead, two to be used again, and what a round fills.
+    let filled = written >> 18;
+    assert!(filled > 30, "{written} bytes are too few to tell");
+    assert!(most <= 16, "{most} segments for two streams, {written} bytes written");
+}
+
+#[test]
+fn an_idle_database_takes_no_checkpoints() {
+    let dir = directory();
+    let checkpoints = CheckpointSettings {
+        interval: Some(Duration::from_millis(10)),
+        max_recovery: Some(Duration::from_millis(1)),
+        ..CheckpointSettings::default()
+    };
+    let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
+    populate(&opened);
+    while opened.db.checkpoints().replay_seconds > 0.0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (taken, before) = (opened.db.checkpoints().taken, fingerprint(dir.path()));
+    assert!(taken > 0);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(opened.db.checkpoints().taken, taken);
+    assert_eq!(fingerprint(dir.path()), before, "an idle database writes nothing");
+    // It wakes up again.
+    run(&opened, 1, 50);
+    while opened.db.checkpoints().taken == taken {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_side_buffer_that_is_full_makes_sessions_wait_and_loses_nothing() {
+    let dir = directory();
+    let checkpoints = CheckpointSettings { buffer_bytes: 100, ..slow() };
+    let how = How { checkpoints, ..How::default() };
+    let opened = open(dir.path(), plain(), None, how);
+    populate(&opened);
+    ballast(&opened, 5000);
+    let (acknowledged, taken) = run_with_checkpoints(&opened, 3, 500);
+    assert!(taken > 0);
+    check(&opened, &acknowledged, "while it runs");
+    let digest = opened.db.digest();
+    opened.db.close().unwrap();
+    same_state(dir.path(), plain(), digest, &acknowledged);
+    assert_eq!(ACCOUNT_COUNT, 12);
+}
+
+#[test]
+fn replay_stays_below_its_bound_or_it_is_said_why() {
+    let dir = directory();
+    let bound = Duration::from_millis(20);
+    let checkpoints = CheckpointSettings {
+        max_recovery: Some(bound),
+        share: 1.0,
+        ..CheckpointSettings::default()
+    };
+    let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
+    populate(&opened);
+    for round in 0..6 {
+        run(&opened, round, 5000);
+    }
+    let stats = opened.db.checkpoints();
+    let bytes = opened.db.stats().log_bytes as f64;
+    assert!(
+        bytes / stats.replay_bytes_per_s as f64 > 3.0 * bound.as_secs_f64(),
+        "too little: {bytes}"
+    );
+    assert!(stats.taken > 1, "{stats:?}");
+    let kept = stats.longest_replay_seconds <= bound.as_secs_f64();
+    assert!(kept || stats.bound_missed.is_some(), "{stats:?}");
+}

@@ -1,0 +1,158 @@
+//! Databases that take checkpoints while transactions run.
+
+use super::held::HeldDevice;
+use super::{
+    Combination, How, Opened, TRANSFERS, Transfer, check, directory, files, populate, power_cut,
+    run, try_open,
+};
+use hyades::{Abort, CheckpointSettings, Replay};
+use hyades_platform::device::{Device, FileDevice, PowerCutDevice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Small blocks and long rests: much happens between the cut and the last row.
+pub fn slow() -> CheckpointSettings {
+    CheckpointSettings { share: 0.05, block_bytes: 1, ..CheckpointSettings::default() }
+}
+
+pub fn open(dir: &Path, c: Combination, device: Option<PowerCutDevice>, how: How) -> Opened {
+    let device: Option<Arc<dyn Device>> = device.map(|d| Arc::new(d) as _);
+    let threads = how.threads;
+    let replay = how.replay;
+    try_open(dir, c, How { device, ..how })
+        .unwrap_or_else(|error| panic!("{c:?} {threads} {replay:?}: {error}"))
+}
+
+/// Rows that do nothing but stand between the first and the last of a scan.
+pub fn ballast(opened: &Opened, rows: u64) {
+    ballast_at(opened, 0, rows);
+}
+
+pub fn ballast_at(opened: &Opened, from: u64, rows: u64) {
+    for chunk in from / 1000..(from + rows) / 1000 {
+        let insert = |tx: &hyades::Transaction<'_>| {
+            for n in 0..1000 {
+                let id = (1 << 63) | (chunk * 1000 + n);
+                tx.insert(TRANSFERS, &[id.into(), 0i64.into(), 0i64.into(), 0i64.into()])?;
+            }
+            Ok::<_, Abort>(())
+        };
+        opened.db.transact(insert).unwrap().unwrap();
+    }
+}
+
+/// Runs transactions while checkpoints are taken, without a pause between them. Returns the acknowledged
+/// transfers, and how many checkpoints were taken.
+pub fn run_with_checkpoints(opened: &Opened, seed: u64, count: u64) -> (Vec<Transfer>, u64) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let keeper = scope.spawn(|| {
+            let mut taken = 0;
+            while !over.load(Ordering::Acquire) && opened.db.checkpoint().is_ok() {
+                taken += 1;
+            }
+            taken
+        });
+        let acknowledged = run(opened, seed, count);
+        over.store(true, Ordering::Release);
+        (acknowledged, keeper.join().unwrap())
+    })
+}
+
+/// Every way to recover gives the same state.
+pub fn same_state(dir: &Path, c: Combination, digest: u64, acknowledged: &[Transfer]) {
+    for (threads, replay) in
+        [(1, Replay::Wavefront), (2, Replay::Wavefront), (3, Replay::Pools), (2, Replay::Serial)]
+    {
+        let what = format!("{c:?} recovered by {threads} threads, {replay:?}");
+        let again = open(dir, c, None, How { threads, replay, ..How::default() });
+        assert_eq!(again.db.digest(), digest, "{what}: another state");
+        assert!(again.db.recovery().image_rows > 0, "{what}: there was a checkpoint");
+        check(&again, acknowledged, &what);
+        again.db.close().unwrap();
+    }
+}
+
+pub fn the_state_is_the_state_that_was(c: Combination, seed: u64) {
+    let dir = directory();
+    let device = power_cut(seed);
+    let how = How { checkpoints: slow(), ..How::default() };
+    let opened = open(dir.path(), c, Some(device.clone()), how);
+    populate(&opened);
+    ballast(&opened, 5000);
+    let (acknowledged, taken) = run_with_checkpoints(&opened, seed, 1500);
+    assert!(taken > 0, "{c:?}: {:?}", opened.db.checkpoints());
+    opened.db.log().expect("there is a log").flush().unwrap();
+    let before = opened.db.digest();
+    device.cut();
+    drop(opened);
+    same_state(dir.path(), c, before, &acknowledged);
+}
+
+/// The power fails after so many changes of the device from the beginning of a checkpoint. Everything was
+/// acknowledged before: the state is the same, whichever checkpoint counts. Returns whether it went through.
+pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
+    let dir = directory();
+    let device = power_cut(seed * 1000 + step);
+    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
+    let how = How { checkpoints, ..How::default() };
+    let opened = open(dir.path(), c, Some(device.clone()), how);
+    populate(&opened);
+    // So much that whole segments are given up.
+    ballast(&opened, 10_000);
+    opened.db.checkpoint().unwrap();
+    ballast_at(&opened, 10_000, 10_000 * c.streams.min(3) as u64);
+    let acknowledged = run(&opened, seed, 20);
+    let before = opened.db.digest();
+    opened.db.log().expect("there is a log").flush().unwrap();
+    device.cut_after(step);
+    let through = opened.db.checkpoint().is_ok();
+    device.cut();
+    drop(opened);
+    for _ in 0..2 {
+        let again = open(dir.path(), c, None, How::default());
+        assert_eq!(again.db.digest(), before, "{c:?} seed {seed} step {step}: another state");
+        check(&again, &acknowledged, "after the power was cut");
+        nothing_is_left_behind(&again, dir.path());
+        again.db.close().unwrap();
+    }
+    through
+}
+
+/// The manifest cannot be switched to a second checkpoint, and the process ends: all is as it was. (Not the
+/// power: what was removed is gone at once.)
+pub fn manifest_stays(c: Combination, seed: u64) {
+    let dir = directory();
+    let device = HeldDevice::new(FileDevice::shared());
+    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
+    let device_: Arc<dyn Device> = Arc::new(device.clone());
+    let how = How { checkpoints, device: Some(device_), ..How::default() };
+    let opened = try_open(dir.path(), c, how).unwrap();
+    populate(&opened);
+    ballast(&opened, 3000);
+    opened.db.checkpoint().unwrap();
+    let acknowledged = run(&opened, seed, 100);
+    let before = opened.db.digest();
+    opened.db.log().expect("there is a log").flush().unwrap();
+    device.refuse("MANIFEST");
+    opened.db.checkpoint().unwrap_err();
+    // It is not known which checkpoint counts: there must be no other until that is clear.
+    opened.db.checkpoint().unwrap_err();
+    drop(opened);
+    let again = open(dir.path(), c, None, How::default());
+    assert_eq!(again.db.digest(), before, "{c:?}: another state");
+    check(&again, &acknowledged, "after the manifest was not written");
+    nothing_is_left_behind(&again, dir.path());
+    again.db.checkpoint().unwrap();
+}
+
+/// The only checkpoint on disk is the one that the manifest names.
+pub fn nothing_is_left_behind(opened: &Opened, dir: &Path) {
+    let manifest = opened.db.log().expect("there is a log").manifest();
+    let parts = manifest.checkpoint.map_or(0, |c| c.parts.len());
+    let is_part = |path: &std::path::PathBuf| {
+        path.file_name().unwrap().to_string_lossy().starts_with("checkpoint-")
+    };
+    assert_eq!(files(dir).iter().filter(|p| is_part(p)).count(), parts);
+}

@@ -1,0 +1,103 @@
+//! What logging adds to a transaction's own bytes: checksum, length, identity, vectors.
+#![allow(missing_docs)]
+
+mod common;
+use common::directory;
+use hyades::inspect::{Content, Inspector};
+use hyades::{Abort, Column, Database, Record, Schema, Table, Transaction, Type};
+use hyades_wal::{LogOptions, open};
+use std::path::Path;
+
+const ROWS: Table = Table::nth(0);
+const COUNT: Column<i64> = Column::at(1);
+const STREAMS: usize = 4;
+const INDEPENDENT: i64 = 400;
+/// The most bytes that a frame may have beside what it logs.
+const LIMIT: usize = 20;
+/// The longest that an epoch and a sequence number can become (docs/format.md, section 9).
+const LONGEST_TID: usize = 5 + 4;
+
+fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+fn set(tx: &Transaction<'_>, (id, count): (i64, i64)) -> Result<bool, Abort> {
+    tx.update(ROWS, id, &[COUNT.set(count)])
+}
+
+/// Writes a log that ends with transactions of which each changes a row that no other has changed
+/// lately: whatever they depend on is durable, and an anchor says so.
+fn write(dir: &Path, record: Record, by_procedure: bool) {
+    let mut builder = Database::builder().streams(STREAMS).record(record);
+    builder = builder.log_settings(|log| log.anchor_interval_bytes = 1000);
+    let schema = Schema::new("rows").column("id", Type::I64).column("count", Type::I64);
+    builder.table(schema.primary_key(&["id"]).hash());
+    let procedure = builder.procedure("set", 1, set);
+    let db = builder.open(dir).unwrap();
+    let mut session = db.session().unwrap();
+    let insert = |tx: &Transaction<'_>| {
+        (0..INDEPENDENT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
+    };
+    db.transact(insert).unwrap().unwrap();
+    // Twice over all rows: anchors come along as the log grows.
+    for count in 1..=2 {
+        for id in 0..INDEPENDENT {
+            let (changed, ticket) = if by_procedure {
+                let (done, ticket) = session.call(procedure, &(id, count)).unwrap();
+                (done.map(|()| session.result().unwrap()), ticket)
+            } else {
+                session.submit(|tx| set(tx, (id, count))).unwrap()
+            };
+            assert_eq!(changed, Ok(true));
+            ticket.wait().unwrap();
+        }
+    }
+    drop(session);
+    db.close().unwrap();
+}
+
+/// The bytes that each of the last transactions' frames has beside its body, if its TID were as long
+/// as one can become.
+fn overheads(dir: &Path, command: bool) -> Vec<usize> {
+    let recovering = open(LogOptions::new(vec![dir.to_owned()], STREAMS)).unwrap();
+    let manifest = recovering.manifest();
+    let inspector = Inspector::new(manifest).unwrap();
+    let mut records = Vec::new();
+    for mut reader in recovering.readers() {
+        let mut stream = inspector.stream(manifest.newest().unwrap(), reader.stream);
+        while let Some(chunk) = reader.next_chunk().unwrap() {
+            stream.enter(&chunk);
+            for frame in chunk.frames() {
+                let Some(record) = stream.read(&frame).unwrap() else { continue };
+                match record.content().unwrap() {
+                    Content::Command { .. } => assert!(command),
+                    Content::Rows(rows) => assert!(!command || rows.len() > 1),
+                }
+                let (epoch, sequence) = record.tid();
+                let tid = varint_len(epoch) + varint_len(sequence);
+                let frame_bytes = (frame.end - frame.start) as usize;
+                records.push((record.tid(), frame_bytes - record.body_bytes() - tid + LONGEST_TID));
+            }
+        }
+    }
+    records.sort();
+    records.split_off(records.len() - INDEPENDENT as usize).into_iter().map(|r| r.1).collect()
+}
+
+#[test]
+fn an_independent_transaction_has_at_most_twenty_bytes_beside_its_own() {
+    let cases = [
+        ("command", Record::Command, true),
+        ("data alone", Record::Data, false),
+        ("data among commands", Record::Adaptive, false),
+    ];
+    for (what, record, by_procedure) in cases {
+        let dir = directory();
+        write(dir.path(), record, by_procedure);
+        let overheads = overheads(dir.path(), record == Record::Command);
+        let most = overheads.iter().max().unwrap();
+        assert!(*most <= LIMIT, "{what}: {most} bytes, at most {LIMIT}: {overheads:?}");
+        // A frame cannot do with less than checksum, length, kind, flags, TID and a vector.
+        assert!(overheads.iter().all(|bytes| *bytes > 4 + 1 + 1 + 1 + LONGEST_TID), "{what}");
+    }
+}

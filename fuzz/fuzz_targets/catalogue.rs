@@ -1,0 +1,7 @@
+//! See `decoding`, which this runs the target `catalogue` of.
+#![no_main]
+
+#[path = "../../crates/hyades/tests/decoding/mod.rs"]
+mod decoding;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| decoding::catalogue(bytes));
