@@ -3,6 +3,7 @@
 //! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
 
+use crate::checkpoint::load;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
@@ -12,7 +13,7 @@ use crate::storage::key;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::{Layout, Schema};
 use crate::storage::value::{Type, Value};
-use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest};
+use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -41,6 +42,15 @@ impl Known {
     fn name(&self, column: u16) -> &str {
         self.schema.columns.get(column as usize).map_or("?", |column| &column.name)
     }
+}
+
+/// Reads every block of the checkpoint, if there is one, and checks it. Returns its rows and bytes.
+///
+/// # Errors
+/// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; it says which, and where.
+pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
+    let checkpoint = recovering.manifest().checkpoint.as_ref();
+    checkpoint.map(|checkpoint| load::verify(recovering, checkpoint)).transpose()
 }
 
 /// A builder that opens a database as it was opened last, except that it has no tables and procedures yet.

@@ -19,6 +19,19 @@ struct Checked {
 pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
+    if let (Some((rows, bytes)), Some(checkpoint)) =
+        (hyades::inspect::verify_checkpoint(&recovering)?, &recovering.manifest().checkpoint)
+    {
+        writeln!(
+            out,
+            "checkpoint {} at epoch {}: {} rows, {} bytes in {} files",
+            checkpoint.number,
+            checkpoint.cut,
+            exact(rows),
+            exact(bytes),
+            checkpoint.parts.len()
+        )?;
+    }
     let checked = check_all(&recovering, &inspector)?;
     for lane in &checked {
         let Checked { end, start, frames, records } = lane;

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::opening::AnyEngine;
 use hyades_platform::clock;
 use hyades_wal::Log;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -55,6 +55,8 @@ pub(crate) struct Keeper {
     state: Mutex<State>,
     stats: Mutex<CheckpointStats>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Log written per second, lately. Written by the thread, read by who asks how it goes: Relaxed.
+    growth: AtomicU64,
 }
 
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl Keeper {
             state: Mutex::default(),
             stats: Mutex::new(CheckpointStats { replay_bytes_per_s, ..CheckpointStats::default() }),
             thread: Mutex::default(),
+            growth: AtomicU64::new(0),
         });
         if keeper.settings.interval.is_some() || keeper.settings.max_recovery.is_some() {
             let of = Arc::downgrade(&keeper);
@@ -151,16 +154,14 @@ impl Keeper {
         manifest.incarnations.iter().map(of).sum()
     }
 
-    fn replay_seconds(&self) -> f64 {
-        let speed = self.stats.lock().expect("no holder panics").replay_bytes_per_s;
-        self.uncovered() as f64 / speed as f64
-    }
-
     pub fn stats(&self) -> CheckpointStats {
-        let now = self.replay_seconds();
+        let bytes = self.uncovered();
+        if let Some(bound) = self.settings.max_recovery {
+            self.is_near(bound, bytes, self.growth.load(Ordering::Relaxed) as f64);
+        }
         let mut stats = self.stats.lock().expect("no holder panics").clone();
-        stats.replay_seconds = now;
-        stats.longest_replay_seconds = stats.longest_replay_seconds.max(now);
+        stats.replay_seconds = bytes as f64 / stats.replay_bytes_per_s as f64;
+        stats.longest_replay_seconds = stats.longest_replay_seconds.max(stats.replay_seconds);
         stats
     }
 
@@ -187,6 +188,7 @@ impl Keeper {
             look.growth += (grown as f64 / seconds - look.growth) * 0.3;
         }
         (look.last_bytes, look.last_ns) = (bytes, now);
+        self.growth.store(look.growth as u64, Ordering::Relaxed);
         if bytes == 0 {
             return None;
         }

@@ -99,6 +99,26 @@ fn parts(
     files.map(|(part, path)| open(recovering, checkpoint, part, path).map(Mutex::new)).collect()
 }
 
+/// Reads all of the checkpoint and checks it; nothing is installed. Returns its rows and bytes.
+pub(crate) fn verify(
+    recovering: &Recovering,
+    checkpoint: &Checkpoint,
+) -> Result<(u64, u64), Error> {
+    let (mut rows, mut bytes) = (0, 0);
+    let (mut block, mut content) = (Block::default(), Vec::new());
+    for part in parts(recovering, checkpoint)? {
+        let mut part = part.into_inner().expect("no holder panics");
+        while part.next(&mut block)? {
+            let end = block.offset + block.bytes.len() as u64;
+            let head = PartId::block_head(&part.path, block.offset, end, &block.bytes)?;
+            part.id.content(&part.path, block.offset, &head, &block.bytes, &mut content)?;
+        }
+        rows += part.rows;
+        bytes += part.end;
+    }
+    Ok((rows, bytes))
+}
+
 /// Installs every row of the checkpoint.
 pub(crate) fn load<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,

@@ -1,0 +1,57 @@
+//! Checkpoints from the command line: of a database that is closed, and of one that is being measured.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+
+#[test]
+fn a_closed_database_gets_a_checkpoint_that_is_verified_and_whose_damage_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let [a, b] = ["a", "b"].map(|name| root.path().join(name).to_str().unwrap().to_string());
+    let words = "bench bank --accounts 1000 --streams 3 --record adaptive --seconds 0.1 --warmup 0 \
+                 --workers 2";
+    let output = hyades(words, &["--log-dir", &a, "--log-dir", &b]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for number in 1..=2 {
+        let output = hyades("checkpoint --json", &[&a, &b]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!((report["number"].as_u64(), report["parts"].as_u64()), (Some(number), Some(2)));
+        assert!(report["rows"].as_u64().unwrap() >= 1000, "{report}");
+        let output = hyades("log verify", &[&a, &b]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stdout(&output).contains(&format!("checkpoint {number} at epoch")));
+    }
+    let part = root.path().join("a").join("checkpoint-00000002-000");
+    let mut bytes = std::fs::read(&part).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    for command in ["log verify", "checkpoint"] {
+        let output = hyades(command, &[&a, &b]);
+        assert_eq!(code(&output), 1, "{}", stdout(&output));
+        assert!(stderr(&output).contains("checkpoint-00000002-000"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_run_with_bounded_recovery_recovers_to_the_same_state() {
+    let words = "bench ycsb --rows 2000 --seconds 0.5 --warmup 0 --workers 2 --record adaptive \
+                 --max-recovery 5ms --checkpoint-share 1 --recover --json";
+    let output = hyades(words, &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(report["checkpoints"]["taken"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["checkpoints"]["failed"].as_u64(), Some(0), "{report}");
+    assert_eq!(report["recovery"]["state_matches"].as_bool(), Some(true), "{report}");
+}
+
+#[test]
+fn where_there_is_no_log_there_is_no_checkpoint() {
+    let output = hyades("bench bank --protocol none --max-recovery 1s", &[]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    let root = tempfile::tempdir().unwrap();
+    let output = hyades("checkpoint", &[root.path().to_str().unwrap()]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
