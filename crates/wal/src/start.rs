@@ -58,6 +58,7 @@ impl Recovering {
         for (id, dir) in chosen {
             lanes.push(self.prepare_lane(id, dir, ends.get(&id).copied().unwrap_or(0), &tails)?);
         }
+        self.sync_names()?;
         let manifest = &mut self.manifest;
         let number = manifest.next_incarnation;
         manifest.next_incarnation += 1;
@@ -106,6 +107,20 @@ impl Recovering {
                     self.places.push(Some(dir.clone()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Makes every name durable that the log relies on. Those that are seen may be in the page cache only:
+    /// a process that was killed had renamed a file, or made a directory, and not come to the sync.
+    fn sync_names(&self) -> Result<(), Error> {
+        let device = &*self.options.device;
+        let mut dirs: Vec<PathBuf> = self.options.dirs.clone();
+        for stream in &self.manifest.streams {
+            dirs.push(self.dir_of(stream.id)?);
+        }
+        for dir in dirs {
+            device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
         }
         Ok(())
     }

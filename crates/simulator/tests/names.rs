@@ -1,0 +1,68 @@
+//! A process is killed, another one goes on from the page cache, and then the power goes: what the
+//! second one acknowledged is there.
+#![allow(missing_docs)]
+
+use hyades::{Abort, Builder, Database, Schema, Table, Type};
+use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
+use std::sync::Arc;
+
+const NUMBERS: Table = Table::nth(0);
+
+fn builder(device: &SimulatedDevice) -> Builder {
+    let mut builder = Database::builder().streams(2).recovery_threads(1).log_settings(|log| {
+        log.device = Some(Arc::new(device.clone()));
+        // Nobody prepares a segment ahead, which would sync the directory by the way.
+        log.stepped = true;
+        log.segment_bytes = 1 << 16;
+        log.buffer_bytes = 1 << 13;
+        log.dirs = vec!["/second".into()];
+    });
+    builder.table(Schema::new("numbers").column("number", Type::U64).primary_key(&["number"]));
+    builder
+}
+
+/// Inserts numbers; they are durable when this returns.
+fn insert(db: &Database, numbers: std::ops::Range<u64>) {
+    let mut session = db.session().unwrap();
+    for number in numbers {
+        let (result, _) = session.submit(|tx| tx.insert(NUMBERS, &[number.into()])).unwrap();
+        result.unwrap();
+    }
+    db.log().unwrap().flush().unwrap();
+}
+
+/// The first process stops at each change that it makes: among others between the renaming of a file
+/// and the sync of its directory.
+#[test]
+fn a_name_that_a_killed_process_left_unsynced_is_durable_before_it_is_relied_on() {
+    for stop in 0..60 {
+        for seed in 0..6 {
+            let disk = SimulatedDisk::new();
+            if seed % 2 == 1 {
+                let db = builder(&disk.process(seed)).open("/first").unwrap();
+                insert(&db, 0..50);
+                disk.kill();
+            }
+            let stopped = disk.process(seed);
+            stopped.arm(SimulatedFault::Stop(stop));
+            drop(builder(&stopped).open("/first"));
+            disk.kill();
+            let db = builder(&disk.process(seed)).open("/first").unwrap();
+            insert(&db, 100..150);
+            disk.power_cut(seed);
+            drop(db);
+            let what = format!("stopped at change {stop}, seed {seed}");
+            let db = builder(&disk.process(seed)).open("/first");
+            let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let first: u64 = if seed % 2 == 1 { 0 } else { 100 };
+            let mut session = db.session().unwrap();
+            let read = session.submit(|tx| {
+                for number in (first..50).chain(100..150) {
+                    assert!(tx.get(NUMBERS, number)?.is_some(), "{what}: {number} is missing");
+                }
+                Ok::<_, Abort>(())
+            });
+            read.unwrap().0.unwrap();
+        }
+    }
+}
