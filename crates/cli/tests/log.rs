@@ -74,7 +74,9 @@ fn a_flipped_byte_is_found_and_named() {
     let at = 4096 + 40 + 9;
     let (path, mut bytes) = all
         .into_iter()
-        .rfind(|(path, bytes)| path.to_str().unwrap().contains("segment-") && bytes[at] != 0)
+        .rfind(|(path, bytes)| {
+            path.to_str().unwrap().contains("segment-") && &bytes[4096..4100] == b"HYB1"
+        })
         .expect("some stream was written to");
     bytes[at] ^= 4;
     std::fs::write(&path, bytes).unwrap();

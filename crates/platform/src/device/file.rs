@@ -129,7 +129,7 @@ impl Device for FileDevice {
         use rustix::fs::{FlockOperation, flock};
         let file = File::open(dir)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DirectoryLock(Box::new(file))),
+            Ok(()) => Ok(DirectoryLock(Box::new(LockedDirectory(file)))),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
                 ErrorKind::WouldBlock,
                 "in use by another process, or opened twice in this one",
@@ -139,9 +139,36 @@ impl Device for FileDevice {
     }
 }
 
+/// A directory's descriptor that holds its lock.
+///
+/// The lock belongs to the open description, and a process started by another thread holds a copy of
+/// every descriptor from its fork to its exec: closing ours would leave the lock with that copy for a
+/// moment, and an opening right after would be refused. So it is given back by name.
+#[derive(Debug)]
+struct LockedDirectory(File);
+
+impl Drop for LockedDirectory {
+    fn drop(&mut self) {
+        // Closing is the fallback, should the file system not know the operation any more.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::open(dir.path()).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let _in_a_child = file.try_clone().unwrap();
+        let held = LockedDirectory(file);
+        assert!(FileDevice.lock_dir(dir.path()).is_err());
+        drop(held);
+        FileDevice.lock_dir(dir.path()).unwrap();
+    }
 
     #[test]
     fn a_directory_has_one_holder() {
