@@ -40,6 +40,7 @@
 //! # Ok(()) }
 //! ```
 
+mod checksum;
 pub mod compress;
 mod error;
 mod flusher;

@@ -92,11 +92,9 @@ impl Stream {
     #[inline]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: &[u8]) {
         let head = frame::head(self.seed, start, kind, payload);
-        // SAFETY: both ranges lie in the reservation (contract).
-        unsafe {
-            self.ring.write(start, head.bytes());
-            self.ring.write(start + head.bytes().len() as u64, payload);
-        }
+        let (bytes, used) = head.parts();
+        // SAFETY: head and payload together are the reservation (contract).
+        unsafe { self.ring.write_behind(start, bytes, used, payload) };
     }
 
     /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.
