@@ -14,6 +14,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const ACCOUNTS: Table = Table::nth(0);
 pub const TRANSFERS: Table = Table::nth(1);
@@ -44,6 +45,10 @@ pub fn combinations() -> Vec<Combination> {
             ] {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
+        }
+        for streams in [1, 3, 16] {
+            let (protocol, record) = (Protocol::SiloR, Record::Data);
+            all.push(Combination { protocol, concurrency, record, streams });
         }
     }
     all
@@ -200,6 +205,8 @@ pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
         .log_settings(|log| {
             log.buffer_bytes = 1 << 16;
             log.anchor_interval_bytes = 2000;
+            // Shorter than anyone would choose: what waits for an epoch does not wait long here.
+            log.epoch = Some(Duration::from_millis(2));
             log.segment_bytes = 1 << 18;
             log.device = how.device;
             log.dirs = how.more_dirs;
