@@ -111,6 +111,7 @@ fn every_combination_recovers_to_the_same_state() {
         "taurus --record command",
         "taurus --record adaptive",
         "silo-r --epoch 3ms",
+        "gsn",
     ];
     for workload in workloads {
         for log in logs {

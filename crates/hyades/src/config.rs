@@ -27,6 +27,8 @@ pub enum Protocol {
     Taurus,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
     SiloR,
+    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
+    Gsn,
 }
 
 impl Protocol {
@@ -36,6 +38,7 @@ impl Protocol {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
             "silo-r" => Some(Protocol::SiloR),
+            "gsn" => Some(Protocol::Gsn),
             _ => None,
         }
     }

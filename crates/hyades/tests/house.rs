@@ -38,6 +38,7 @@ const PROTOCOLS: &[&str] = &["taurus", "serial", "silor", "gsn", "plover"];
 /// and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
+    "crates/hyades/src/logging/gsn.rs",
     "crates/hyades/src/logging/mod.rs",
     "crates/hyades/src/logging/serial.rs",
     "crates/hyades/src/logging/silo_r.rs",
@@ -217,8 +218,8 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in
-        ["taurus", "serial", "silo_r"].map(|name| format!("crates/hyades/src/logging/{name}.rs"))
+    for file in ["taurus", "serial", "silo_r", "gsn"]
+        .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
     {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");

@@ -22,6 +22,8 @@ words! {
         Taurus = "taurus",
         /// Parallel streams, by epochs.
         SiloR = "silo-r",
+        /// Parallel streams with a global sequence number.
+        Gsn = "gsn",
     }
 }
 
@@ -55,6 +57,7 @@ impl Protocol {
             Protocol::Serial => hyades::Protocol::Serial,
             Protocol::Taurus => hyades::Protocol::Taurus,
             Protocol::SiloR => hyades::Protocol::SiloR,
+            Protocol::Gsn => hyades::Protocol::Gsn,
         }
     }
 }
@@ -76,7 +79,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus or silo-r
+    /// Logging protocol: none, serial, taurus, silo-r or gsn
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive

@@ -6,6 +6,8 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
+pub(crate) mod counters;
+pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod record;
@@ -47,6 +49,9 @@ pub(crate) fn admits(
 /// What a protocol adds to reading, writing and committing. Hooks that are not given do nothing: a
 /// protocol whose rows remember nothing has only to say what its transactions need.
 pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
+    /// Whether rows remember those who read them before data records as well: then every transaction is
+    /// reserved, and `publish_read` called, before it validates, as commands always are.
+    const TRACKS_READERS: bool = false;
     /// What a row, or a gap between rows, remembers.
     type RowStamp: Default + Send + Sync + 'static;
     /// What a transaction accumulates; kept by the session and used again.
@@ -102,12 +107,13 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn) {
         let _ = (txn, stream, end);
     }
-    /// After `place`: what stands at `stamp` in the payload, where `encode` had put it, may be written anew in the same length.
+    /// After `place`: what `encode` had put into the payload may be written anew, in the same length.
     fn patch(&self, txn: &mut Self::TxnStamp, stamp: &mut [u8]) {
         let _ = (txn, stamp);
     }
 
-    /// The row or gap remembers this reader, a command. Before validation, or under a lock.
+    /// The row or gap remembers this reader, a command unless all readers are remembered. Before
+    /// validation, or under a lock.
     fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }

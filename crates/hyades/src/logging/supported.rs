@@ -1,7 +1,7 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{none::NoLog, serial::Serial, silo_r::SiloR, taurus::Taurus};
+use super::{gsn::Gsn, none::NoLog, serial::Serial, silo_r::SiloR, taurus::Taurus};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -21,6 +21,8 @@ impl RunsUnder<Taurus> for NoWait {}
 impl RunsUnder<Taurus> for Silo {}
 impl RunsUnder<SiloR> for NoWait {}
 impl RunsUnder<SiloR> for Silo {}
+impl RunsUnder<Gsn> for NoWait {}
+impl RunsUnder<Gsn> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
@@ -33,6 +35,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::Taurus, Concurrency::Silo) => opening.with_log::<Silo, Taurus>(),
         (Protocol::SiloR, Concurrency::NoWait) => opening.with_log::<NoWait, SiloR>(),
         (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
+        (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
+        (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
     }
 }
 
@@ -41,6 +45,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
 pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
     match name {
         SiloR::NAME => Some(super::silo_r::read_stamp),
+        Gsn::NAME => Some(super::gsn::read_stamp),
         _ => None,
     }
 }
@@ -51,7 +56,7 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus => true,
-            Protocol::SiloR => false,
+            Protocol::SiloR | Protocol::Gsn => false,
         }
     }
 }

@@ -33,6 +33,9 @@ pub struct Combination {
     pub streams: usize,
 }
 
+/// Protocols that cannot log commands.
+pub const DATA_ONLY: [Protocol; 2] = [Protocol::SiloR, Protocol::Gsn];
+
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
@@ -46,9 +49,11 @@ pub fn combinations() -> Vec<Combination> {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
-        for streams in [1, 3, 16] {
-            let (protocol, record) = (Protocol::SiloR, Record::Data);
-            all.push(Combination { protocol, concurrency, record, streams });
+        for protocol in DATA_ONLY {
+            for streams in [1, 3, 16] {
+                let record = Record::Data;
+                all.push(Combination { protocol, concurrency, record, streams });
+            }
         }
     }
     all
