@@ -80,6 +80,9 @@ pub(crate) struct Stream {
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
     /// A heartbeat that is wanted: its mark + 1, or 0. Raised by anyone, taken by the flusher.
     pub(crate) heartbeat: AtomicU64,
+    /// The highest mark that somebody waits for. Raised by anyone, read by the flusher. SeqCst: raised
+    /// before the look for a sleeping flusher, which looks at it after announcing.
+    pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -119,7 +122,8 @@ impl Stream {
         placed.push_back((end, vector));
     }
 
-    /// Wakes the flusher if it sleeps. After `log_lsn` or `heartbeat` was raised (SeqCst).
+    /// Wakes the flusher if it sleeps. After `log_lsn`, `heartbeat` or `wanted_mark` was raised
+    /// (SeqCst).
     #[inline]
     pub(crate) fn notify(&self) {
         self.wake.notify_ordered();
