@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::lsn_vector::{covers, join};
 
 /// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
@@ -412,7 +413,8 @@ impl LsnVectorTable {
             let generation = slot.head().load(Ordering::Relaxed) >> 1;
             // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
-            if self.is_cold(slot.write()) && self.is_cold(slot.read()) {
+            let warm = mutation::is(Mutation::EvictWarm);
+            if self.is_cold(slot.write()) && (warm || self.is_cold(slot.read())) {
                 let next = (generation + 1) & u64::from(u32::MAX);
                 taken = Some((number, slot, next));
                 break;
