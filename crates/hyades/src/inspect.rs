@@ -131,7 +131,7 @@ impl StreamInspector<'_> {
         Ok(Some(Inspected {
             head,
             body,
-            validity: &self.decoder.validity,
+            validity: if self.shape.has_vectors() { &self.decoder.validity } else { &[] },
             order: if self.shape.data_only { &[] } else { &self.decoder.order },
             inspector: self.inspector,
             place: (self.stream, frame.start),
