@@ -32,6 +32,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Its name, in manifests and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::None => "none",
+            Protocol::Serial => "serial",
+            Protocol::Taurus => "taurus",
+            Protocol::SiloR => "silo-r",
+            Protocol::Gsn => "gsn",
+        }
+    }
+
     /// The protocol of this name in a manifest.
     pub(crate) fn named(name: &str) -> Option<Protocol> {
         match name {

@@ -100,8 +100,9 @@ pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Err
         return Ok(());
     }
     Err(Error::Misuse(format!(
-        "{protocol:?} logging does not order commands for their replay: set record to Data, or protocol to \
-         Taurus or Serial"
+        "{} logging does not order commands for their replay: set record to Data, or protocol to \
+         Taurus or Serial",
+        protocol.name()
     )))
 }
 
