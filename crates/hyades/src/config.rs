@@ -8,14 +8,14 @@ use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId, Record};
 use hyades_platform::device::Device;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How transactions are logged and ordered against the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Protocol {
     /// No log: nothing survives. The yardstick of the others.
     None,
@@ -56,7 +56,7 @@ impl Protocol {
 }
 
 /// How transactions are kept serializable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,

@@ -3,7 +3,7 @@
 //! Nobody is woken to advance it: in an idle process it stands still.
 
 use crate::clock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, checker_fence};
 use std::time::Duration;
 
 /// An epoch is a number of 34 bits, which is what a version word has room for beside a sequence
@@ -33,12 +33,14 @@ impl Epoch {
     /// to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
     #[inline]
     pub fn current(&self) -> u64 {
+        checker_fence();
         self.current.load(Ordering::SeqCst)
     }
 
     /// Advances by one and returns the new epoch.
     pub fn advance(&self) -> u64 {
         let next = self.current.fetch_add(1, Ordering::SeqCst) + 1;
+        checker_fence();
         assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
         next
     }
@@ -67,7 +69,7 @@ impl Epoch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
