@@ -323,7 +323,8 @@ impl Session {
             result = Some(value);
             verdict
         })?;
-        let ticket = Ticket::new(self.log.clone(), needs);
+        let placed = self.inner().last_placed();
+        let ticket = Ticket::new(self.log.clone(), needs, placed);
         Ok((result.expect("the body ran"), ticket))
     }
 
@@ -415,7 +416,9 @@ impl Session {
         });
         self.result = value;
         self.arguments = bytes;
-        Ok((outcome, Ticket::new(self.log.clone(), needs?)))
+        let needs = needs?;
+        let placed = self.inner().last_placed();
+        Ok((outcome, Ticket::new(self.log.clone(), needs, placed)))
     }
 
     /// What the last procedure returned.

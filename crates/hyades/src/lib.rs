@@ -38,6 +38,7 @@ mod session;
 mod storage;
 mod ticket;
 mod transaction;
+mod transaction_id;
 
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
@@ -54,6 +55,7 @@ pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
 pub use transaction::procedure::{ProcedureId, Record};
+pub use transaction_id::TransactionId;
 
 /// The program in README.md compiles and runs.
 #[cfg(doctest)]
