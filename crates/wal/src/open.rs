@@ -32,6 +32,7 @@ pub struct Recovering {
     pub(crate) chains: BTreeMap<u32, Chain>,
     /// What was found to be damaged or missing, where that was asked for.
     damage: Vec<Error>,
+    lenient: Leniency,
 }
 
 /// How much is asked of what is found.
@@ -200,7 +201,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
         chains.insert(stream.id, chain);
     }
-    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains, damage })
+    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains, damage, lenient })
 }
 
 /// Finds the manifest's directories among the given ones, by their markers.
@@ -284,6 +285,9 @@ impl Recovering {
             && !mutation::is(Mutation::ReplayBelowCut)
         {
             reader.skip_to(from);
+        }
+        if self.lenient.damaged {
+            reader.be_lenient();
         }
         reader
     }
@@ -413,7 +417,7 @@ fn judge(
         best.path = manifest_dir.join(MANIFEST);
         best.offset = 0;
     }
-    if best.lsn <= lane.valid_to {
+    if best.lsn <= lane.valid_to && !lane.unreadable {
         return Ok(best.lsn);
     }
     let (path, offset, why) = &lane.stopped_at;
