@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::logging::record::{Head, Tid};
 use crate::opening::{self, Source};
 use crate::recovery::Loss;
+use crate::recovery::catalogue::Catalogue;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_wal::{FrameKind, LogOptions, Recovering, StreamReader, Unfinished};
@@ -102,6 +103,8 @@ pub(crate) fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreRepo
         Until::Transaction(id) | Until::Before(id) => Some(Known::read(&from, Some(id))?),
     };
     let (cut, mut report) = cut(how.until, &from, known)?;
+    // Nothing is begun where the declarations do not fit.
+    Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
     let to = Unfinished::begin(device, &how.to)?;
     builder.log.dirs = vec![how.to.clone()];
     builder.checkpoints.interval = None;
@@ -132,8 +135,13 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     }
     let mut options = LogOptions::new(how.from.clone(), 1);
     options.device = Arc::clone(device);
-    let open = if how.salvage { hyades_wal::open_damaged } else { hyades_wal::open };
-    let from = open(options)?;
+    let from = if how.salvage {
+        let mut from = hyades_wal::open_damaged(options)?;
+        from.find_damage()?;
+        from
+    } else {
+        hyades_wal::open(options)?
+    };
     if from.is_fresh() {
         return Err(Error::Misuse("the directories hold no database: give those that it has".into()));
     }

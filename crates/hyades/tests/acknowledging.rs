@@ -39,6 +39,7 @@ fn open(
             log.device = Some(device);
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 16;
+            log.epoch = Some(Duration::from_millis(2));
         });
     builder.table(
         Schema::new("rows")
@@ -94,8 +95,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 3] =
-    [(Protocol::Serial, 1), (Protocol::Taurus, 1), (Protocol::Taurus, 4)];
+const LAYOUTS: [(Protocol, usize); 5] = [
+    (Protocol::Serial, 1),
+    (Protocol::Taurus, 1),
+    (Protocol::Taurus, 4),
+    (Protocol::SiloR, 3),
+    (Protocol::Gsn, 3),
+];
 
 #[test]
 fn tickets_are_awaited_waited_for_or_dropped_and_all_is_recovered() {

@@ -18,7 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn open(dir: &Path, c: Combination, how: How) -> Opened {
-    try_open(dir, c, how).unwrap_or_else(|error| panic!("{c:?}: {error}"))
+    let (builder, [transfer, churn]) = builder(c, how);
+    // The same for all protocols: these tests wait for epochs to pass.
+    let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(10)));
+    let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
+    Opened { db, transfer, churn }
 }
 
 fn few() -> Vec<Combination> {

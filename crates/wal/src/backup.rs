@@ -53,6 +53,10 @@ impl Log {
         // Lane by lane, not at one moment: any vector of durable positions is one at which the database
         // could have crashed, and the rule decides what of it is live.
         let mut ends = vec![0; self.streams()];
+        // The marks first: then the frames that state them lie below the ends.
+        for (lane, dim) in manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate() {
+            dim.mark = self.frontier().mark(lane);
+        }
         self.frontier().load_into(&mut ends);
         end_newest(&mut manifest, &ends);
         let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();

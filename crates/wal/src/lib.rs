@@ -41,6 +41,7 @@
 //! ```
 
 mod backup;
+mod checksum;
 pub mod compress;
 mod error;
 mod flusher;
@@ -52,6 +53,7 @@ pub mod fuzzing;
 mod log;
 pub mod lsn_vector;
 mod manifest;
+mod marks;
 mod open;
 mod options;
 mod order;
@@ -71,9 +73,10 @@ pub use frontier::Frontier;
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, Manifest,
-    StreamEntry,
+    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, MARKS,
+    Manifest, StreamEntry,
 };
+pub use marks::Marks;
 pub use open::{Damage, IncarnationEnd, Recovering, Verdict, open, open_damaged};
 pub use options::LogOptions;
 pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};

@@ -15,7 +15,7 @@ use crate::unfinished;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub struct Recovering {
     pub(crate) chains: BTreeMap<u32, Chain>,
     /// What was found to be damaged or missing, where that was asked for.
     damage: Vec<Error>,
+    /// Streams that are known to be damaged: (incarnation, lane).
+    broken: BTreeSet<(u32, usize)>,
     lenient: Leniency,
 }
 
@@ -74,6 +76,8 @@ pub struct IncarnationEnd {
     pub ends: LsnVector,
     /// Up to where something durable states that each stream was durable.
     pub(crate) proven: Vec<Lsn>,
+    /// The highest mark that each stream has stated within its valid prefix.
+    pub marks: Vec<u64>,
 }
 
 impl Verdict {
@@ -191,7 +195,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
                 stream.id,
                 manifest.dirs[stream.dir].display()
             )))?;
-            chains.insert(stream.id, Chain::default());
+            chains.insert(stream.id, Chain { broken: true, ..Chain::default() });
             continue;
         };
         let dir = stream_dir(place, stream.id);
@@ -201,7 +205,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
         chains.insert(stream.id, chain);
     }
-    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains, damage, lenient })
+    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains, damage, broken: BTreeSet::new(), lenient })
 }
 
 /// Finds the manifest's directories among the given ones, by their markers.
@@ -289,6 +293,9 @@ impl Recovering {
         if self.lenient.damaged {
             reader.be_lenient();
         }
+        if self.broken.contains(&(incarnation.number, dimension)) {
+            reader.forget_mark();
+        }
         reader
     }
 
@@ -352,10 +359,37 @@ impl Recovering {
             proven.push(judged.map_err(|damage| damage.error)?);
         }
         let of = ends.iter().filter(|end| end.incarnation == number);
-        let mut valid_to = vec![0; incarnation.dims.len()];
-        of.for_each(|end| valid_to[end.dimension] = end.valid_to);
+        let (mut valid_to, mut marks) = (vec![0; proven.len()], vec![0; proven.len()]);
+        for end in of {
+            valid_to[end.dimension] = end.valid_to;
+            marks[end.dimension] = end.mark;
+        }
         let ends = LsnVector::from_slice(&valid_to);
-        Ok(IncarnationEnd { incarnation: number, ends, proven })
+        Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
+    }
+
+    /// Reads everything to find the streams that are damaged. Readers that are made afterwards take no
+    /// manifest's word for what such a stream holds: its mark is what is stated before the damage.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn find_damage(&mut self) -> Result<(), Error> {
+        let mut ends = Vec::new();
+        for mut reader in self.readers() {
+            while reader.next_chunk()?.is_some() {}
+            ends.push(reader.end());
+        }
+        let mut broken = BTreeSet::new();
+        for incarnation in &self.manifest.incarnations {
+            for (lane, judged) in self.judge_lanes(incarnation, &ends)?.into_iter().enumerate() {
+                let chain = &self.chains[&incarnation.dims[lane].stream];
+                if judged.is_err() || chain.broken {
+                    broken.insert((incarnation.number, lane));
+                }
+            }
+        }
+        self.broken = broken;
+        Ok(())
     }
 
     /// Which streams of an incarnation are damaged, for whoever goes on all the same.

@@ -40,6 +40,8 @@ pub(crate) struct Segment {
 pub(crate) struct Chain {
     pub(crate) segments: Vec<Segment>,
     pub(crate) leftovers: Vec<PathBuf>,
+    /// It ends where something is missing.
+    pub(crate) broken: bool,
 }
 
 impl Chain {
@@ -54,6 +56,7 @@ impl Chain {
     ) -> (Self, Option<Error>) {
         let mut chain = Self::default();
         let error = chain.fill(device, dir, stream, uuid, first).err();
+        chain.broken = error.is_some();
         (chain, error)
     }
 
