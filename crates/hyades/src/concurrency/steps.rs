@@ -30,6 +30,10 @@ pub(crate) struct Appender<'a> {
     pub payload: &'a mut Vec<u8>,
     /// Bytes of frames appended by the transaction.
     pub appended: u64,
+    /// The epoch whose beginning the session has stated last.
+    pub stated_epoch: u64,
+    /// The transaction's epoch and the end of its record, once that has its place.
+    pub placed: Option<(u64, Lsn)>,
     /// The version that a replayed transaction installs.
     pub replayed_tid: u64,
 }
@@ -103,6 +107,11 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let Some(writer) = appender.writer.as_deref_mut() else { return Reserved { frame: None } };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let mut head = Head { command, tid, ..Head::default() };
+    let epoch = Tid(tid).epoch();
+    if epoch != appender.stated_epoch {
+        head.epoch_us = engine.epoch.began_us(epoch);
+        appender.stated_epoch = epoch;
+    }
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;
@@ -135,6 +144,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp]);
     appender.appended = reservation.end() - reservation.start();
+    appender.placed = Some((epoch, reservation.end()));
     let own = (stream, reservation.end());
     Reserved { frame: Some((reservation, own, payload)) }
 }

@@ -25,7 +25,7 @@ impl RunsUnder<Gsn> for NoWait {}
 impl RunsUnder<Gsn> for Silo {}
 
 /// Opens a database of the pair that was asked for.
-pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
+pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair {
         (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait, _>(NoLog),
         (Protocol::None, Concurrency::Silo) => opening.without_log::<Silo, _>(NoLog),
