@@ -34,9 +34,10 @@ pub(crate) struct Appender<'a> {
     pub replayed_tid: u64,
 }
 
-/// Transactions deeper than this in chains of commands are logged as data under
-/// [`Kind::Adaptive`]: replay can begin there without what came before.
-const ADAPTIVE_DEPTH: u32 = 48;
+/// Transactions whose replay would come so many commands behind that of all else are logged as data
+/// under [`Kind::Adaptive`]: they are in a chain that replay waits for, and a data record takes a small
+/// part of the time in it.
+const ADAPTIVE_LAG: u64 = 48;
 
 /// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
 /// command: data needs no execution at replay.
@@ -79,7 +80,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
                     Pending::Delete => w.record.key().len() + 2,
                 })
                 .sum();
-            engine.protocol.depth(state.stamp) < ADAPTIVE_DEPTH
+            engine.protocol.lag(state.stamp) < ADAPTIVE_LAG
                 && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
         }
     }
