@@ -222,6 +222,8 @@ pub enum Bench {
     Tpcc(With<Tpcc>),
     /// Transfers between accounts, each written down
     Bank(With<Bank>),
+    /// The papers' experiments, and a page with their figures beside ours
+    Paper(crate::paper::Options),
 }
 
 /// Everything that is fixed before a run begins; also what its child processes are told.
@@ -290,6 +292,7 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+            Bench::Paper(_) => return usage("bench paper has no settings of one run"),
         };
         workload.check()?;
         common.check()?;
