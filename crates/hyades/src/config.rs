@@ -25,6 +25,9 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
+    /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
+    /// 2016), as corrected in docs/protocols.md.
+    Taurus2016,
 }
 
 impl Protocol {
@@ -33,6 +36,7 @@ impl Protocol {
         match name {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
+            "taurus-2016" => Some(Protocol::Taurus2016),
             _ => None,
         }
     }

@@ -20,6 +20,8 @@ words! {
         Serial = "serial",
         /// Parallel streams with vectors.
         Taurus = "taurus",
+        /// Parallel streams with lists of predecessors.
+        Taurus2016 = "taurus-2016",
     }
 }
 
@@ -270,7 +272,7 @@ impl Bench {
         let streams = match common.protocol {
             Protocol::None => 0,
             Protocol::Serial => 1,
-            Protocol::Taurus => common.streams.unwrap_or(4),
+            Protocol::Taurus | Protocol::Taurus2016 => common.streams.unwrap_or(4),
         };
         Ok(Settings {
             workload,
@@ -433,6 +435,7 @@ impl Settings {
                 Protocol::None => hyades::Protocol::None,
                 Protocol::Serial => hyades::Protocol::Serial,
                 Protocol::Taurus => hyades::Protocol::Taurus,
+                Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             })
             .concurrency(match self.concurrency {
                 Concurrency::NoWait => hyades::Concurrency::NoWait,

@@ -6,12 +6,15 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
+pub(crate) mod anchoring;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
+pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod serial;
 pub(crate) mod supported;
 pub(crate) mod taurus;
+pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
 
 use crate::config::LogSettings;
@@ -110,6 +113,8 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const NAME: &'static str;
     /// Whether its records carry vectors.
     const VECTORS: bool;
+    /// Whether they carry lists of predecessors beside these.
+    const PREDECESSORS: bool = false;
     /// Starts on a log that has just begun an incarnation; `data_only` if it will hold no commands.
     fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self;
 }

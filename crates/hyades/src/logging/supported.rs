@@ -1,7 +1,7 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::LoggingProtocol;
-use super::{none::NoLog, serial::Serial, taurus::Taurus};
+use super::{none::NoLog, serial::Serial, taurus::Taurus, taurus_2016::Taurus2016};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -18,6 +18,8 @@ impl RunsUnder<Serial> for NoWait {}
 impl RunsUnder<Serial> for Silo {}
 impl RunsUnder<Taurus> for NoWait {}
 impl RunsUnder<Taurus> for Silo {}
+impl RunsUnder<Taurus2016> for NoWait {}
+impl RunsUnder<Taurus2016> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
@@ -28,6 +30,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::Serial, Concurrency::Silo) => opening.with_log::<Silo, Serial>(),
         (Protocol::Taurus, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus>(),
         (Protocol::Taurus, Concurrency::Silo) => opening.with_log::<Silo, Taurus>(),
+        (Protocol::Taurus2016, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus2016>(),
+        (Protocol::Taurus2016, Concurrency::Silo) => opening.with_log::<Silo, Taurus2016>(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! together from their parts.
 
 use crate::error::Error;
+use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::{Head, Tid};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
@@ -14,6 +15,8 @@ pub(crate) struct Shape {
     /// Lanes of a vector; 0 where records carry none.
     pub lanes: usize,
     pub data_only: bool,
+    /// Whether lists of predecessors stand behind the vectors.
+    pub predecessors: bool,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
     /// Whether the ends of its streams have been recorded.
@@ -23,11 +26,12 @@ pub(crate) struct Shape {
 impl Shape {
     /// How an incarnation's records look, and which of them `checkpoint` holds already.
     pub fn of(incarnation: &Incarnation, streams: usize, checkpoint: Option<&Checkpoint>) -> Shape {
-        let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
-        let lanes = if vectors { streams } else { 0 };
+        let setting = incarnation.settings.get("vectors").map(String::as_str);
+        let predecessors = setting == Some("predecessors");
+        let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        Shape { lanes, data_only: incarnation.data_only, cut, ended }
+        Shape { lanes, data_only: incarnation.data_only, predecessors, cut, ended }
     }
 
     fn holds(&self, tid: u64) -> bool {
@@ -54,6 +58,8 @@ pub(crate) struct Decoder {
     /// The vectors of the record decoded last: what it needs to be live, what it must follow.
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
+    /// Its predecessors, where records list them.
+    pub predecessors: Vec<Predecessor>,
     /// Bodies begun in Part frames, by the start of the first.
     parts: HashMap<Lsn, Vec<u8>>,
 }
@@ -66,7 +72,15 @@ impl Decoder {
             anchor: vec![0; shape.lanes],
             validity: vec![0; shape.lanes],
             order: vec![0; shape.lanes],
+            predecessors: Vec::new(),
             parts: HashMap::new(),
+        }
+    }
+
+    /// Sets those lanes of `validity` to zero that the anchor in effect covers.
+    pub fn forget_what_is_anchored(&mut self) {
+        for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {
+            *lsn = if *lsn > *anchor { *lsn } else { 0 };
         }
     }
 
@@ -127,7 +141,11 @@ impl Decoder {
             let used = compress::decode(rest, &self.anchor, &mut self.validity)
                 .map_err(|what| self.broken(frame, what))?;
             rest = &rest[used..];
-            if !head.command && !self.shape.data_only {
+            if self.shape.predecessors {
+                self.order.copy_from_slice(&self.validity);
+                predecessors::decode(&mut rest, self.shape.lanes, &mut self.predecessors)
+                    .ok_or_else(|| self.broken(frame, "its list of predecessors"))?;
+            } else if !head.command && !self.shape.data_only {
                 let used = compress::decode(rest, &self.anchor, &mut self.order)
                     .map_err(|what| self.broken(frame, what))?;
                 rest = &rest[used..];

@@ -2,15 +2,18 @@
 //!
 //! Incarnations are replayed one after the other; within one, records of a data-only log are
 //! applied by row version in any order ([`last_writer_wins`]), and a log that holds commands is
-//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). What is replayed is decided
+//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). Where records list their
+//! predecessors, these lists decide ([`dataflow`]). Otherwise what is replayed is decided
 //! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
 //! Nothing on disk changes.
 
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
+pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
+pub(crate) mod graph;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
@@ -199,7 +202,10 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             }
             let checkpoint = recovering.manifest().checkpoint.as_ref();
             let shape = decode::Shape::of(incarnation, streams, checkpoint);
-            let result = if incarnation.data_only {
+            let result = if shape.predecessors {
+                let threads = if plan.kind == ReplayKind::Serial { 1 } else { plan.threads };
+                dataflow::replay(&replay, lanes, shape, threads)
+            } else if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
                 pools::replay(&replay, lanes, shape, plan.threads)
