@@ -217,7 +217,9 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in ["taurus", "taurus_2016", "serial"].map(|name| format!("crates/hyades/src/logging/{name}.rs")) {
+    for file in ["taurus", "taurus_2016", "serial"]
+        .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
+    {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");
     }

@@ -16,10 +16,12 @@ pub(crate) mod supported;
 pub(crate) mod taurus;
 pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
+pub(crate) mod versions;
 
 use crate::config::LogSettings;
 use hyades_wal::{Log, Lsn, Writer};
 use smallvec::SmallVec;
+use versions::{Versions, View};
 
 /// What the frontier has to reach before a transaction may be answered: positions by lane, each lane
 /// at most once.
@@ -100,6 +102,13 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// tombstone left one.
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (to, from, txn);
+    }
+
+    /// Where rows have several versions, and which of them the transaction sees: some replays.
+    #[inline]
+    fn versions<'t>(&'t self, txn: &'t Self::TxnStamp) -> Option<(&'t Versions, &'t View)> {
+        let _ = txn;
+        None
     }
 
     /// What must be durable before the transaction is answered: its own frame, if it has one, and

@@ -5,7 +5,7 @@
 //! in any order. Where commands are in the log, a record is replayed after all that it names, and
 //! after all that the anchor in effect covers (`logging/taurus_2016.rs` leaves names at or below the
 //! anchor out). Nothing says that a writer comes after the readers of what it overwrites: commands
-//! read the versions that they read when they ran ([`crate::storage::versions`]).
+//! see the versions that they saw when they ran ([`crate::logging::versions`]).
 //!
 //! Progress: of the records that have not settled take the one whose frame was reserved first. All
 //! that it follows, and all before it in its stream, was reserved earlier: it has settled, or was
@@ -18,10 +18,12 @@ use super::decode::{Decoder, Shape};
 use super::graph::{Arrival, Graph};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
+use super::syncing::Syncing;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{Head, Tid};
-use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use crate::logging::versions::View;
+use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,6 +42,7 @@ struct Waiting {
     start: Lsn,
     head: Head,
     body: Vec<u8>,
+    view: View,
 }
 
 struct Lane {
@@ -64,6 +67,7 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
     lanes: Vec<Lane>,
     graph: Graph<Waiting>,
     seats: Seats,
+    syncing: Syncing,
 }
 
 /// Replays one incarnation whose records list their predecessors. Returns where its streams end.
@@ -75,7 +79,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(StreamReader::start), !shape.data_only);
     let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
-    let flow = Flow { replay, shape, lanes, graph, seats: Seats::new(threads) };
+    let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
+    let flow = Flow { replay, shape, lanes, graph, seats, syncing };
     std::thread::scope(|scope| {
         let work = |seat: usize| {
             if let Err(error) = flow.work(seat) {
@@ -86,6 +91,9 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
         work(0);
     });
+    if !replay.has_failed() {
+        Syncing::forget_all(replay);
+    }
     let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
     Ok(flow.lanes.into_iter().map(|lane| reader(lane).end()).collect())
 }
@@ -114,6 +122,9 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         while !self.replay.has_failed() {
             // Only who has looked for long asks whether there is anything left to wait for.
             let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
+            if !self.shape.data_only {
+                self.syncing.forget(self.replay, &self.graph);
+            }
             if self.replay_ready(&mut hands)? || self.read_some(seat, &mut hands)? {
                 idle = 0;
                 continue;
@@ -152,7 +163,8 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
             self.graph.settle(node.id, false);
             return Ok(true);
         }
-        let Waiting { start, head, body } = node.take();
+        let Waiting { start, head, body, view } = node.take();
+        hands.view = view;
         self.go_on(node.id, &head, &body, start, hands)?;
         Ok(true)
     }
@@ -171,7 +183,9 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
             self.graph.settle(id, true);
             return hands.run(self.replay, head, body, place);
         }
+        let replaying = self.syncing.replaying();
         hands.run(self.replay, head, body, place)?;
+        drop(replaying);
         self.graph.settle(id, true);
         Ok(())
     }
@@ -203,11 +217,13 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         if cursor.chunk.as_ref().is_none_or(|chunk| chunk.end() == cursor.at) {
             let Some(chunk) = cursor.reader.next_chunk()? else {
                 self.graph.end(at, cursor.reader.valid_to());
+                self.syncing.end(at, cursor.reader.valid_to());
                 lane.finished.store(true, Ordering::Release);
                 return Ok(());
             };
             cursor.decoder.enter(&chunk);
             cursor.at = chunk.start();
+            self.syncing.anchor(at, chunk.start(), chunk.anchor());
             cursor.chunk = Some(chunk);
         }
         let chunk = cursor.chunk.as_ref().expect("it was just read");
@@ -219,12 +235,19 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                let record = || Waiting {
-                    start: frame.start,
-                    head: decoded.head.clone(),
-                    body: decoded.body.to_vec(),
-                };
                 let id = predecessors::id(at, frame.end);
+                let view = |view: &mut View| {
+                    if !self.shape.data_only {
+                        view.set(id, list, vector);
+                    }
+                };
+                let record = || {
+                    let (head, body) = (decoded.head.clone(), decoded.body.to_vec());
+                    let mut waiting =
+                        Waiting { start: frame.start, head, body, view: View::default() };
+                    view(&mut waiting.view);
+                    waiting
+                };
                 lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
                 match self.graph.arrive((at, frame.end), list, vector, record) {
                     Arrival::Waits => {}
@@ -233,10 +256,13 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                         self.graph.settle(id, false);
                     }
                     Arrival::Ready => {
+                        view(&mut hands.view);
                         self.go_on(id, &decoded.head, &decoded.body, frame.start, hands)?;
                     }
                 }
                 cursor.decoder.forget_parts(continued);
+            } else if frame.kind == FrameKind::Anchor {
+                self.syncing.anchor(at, frame.end, cursor.decoder.anchor());
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;

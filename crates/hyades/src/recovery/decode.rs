@@ -77,6 +77,11 @@ impl Decoder {
         }
     }
 
+    /// The anchor in effect for the next frame.
+    pub fn anchor(&self) -> &[Lsn] {
+        &self.anchor
+    }
+
     /// Sets those lanes of `validity` to zero that the anchor in effect covers.
     pub fn forget_what_is_anchored(&mut self) {
         for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {

@@ -19,12 +19,15 @@ pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod pools;
 mod seats;
+mod syncing;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;
 use crate::config::Replay as ReplayKind;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::table::Table;
 use catalogue::Catalogue;
@@ -32,7 +35,7 @@ use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
-use std::marker::PhantomData;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -109,6 +112,8 @@ pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
     /// The first error; everyone stops when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: std::sync::atomic::AtomicBool,
+    /// What records left behind where rows have several versions, by who left it.
+    pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
     pub absent: Mutex<Vec<(u32, crate::storage::key::KeyBytes)>>,
 }
@@ -163,12 +168,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     // Everything is ripe for clearing away during replay: its epoch lies above all others.
     let epoch = Arc::new(Epoch::new(MAX_EPOCH));
     let replay = Replay {
-        engine: Engine::new(tables, Unstamped::<S>(PhantomData), epoch, row_ids),
+        engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
         catalogue,
         held: HeldDeltas::default(),
         counts: Counts::default(),
         failure: Mutex::new(None),
         failed: false.into(),
+        later: Mutex::default(),
         absent: Mutex::new(Vec::new()),
     };
     let mut readers = recovering.readers();

@@ -201,7 +201,8 @@ fn what_is_named_comes_first_where_commands_are_in_the_log() {
         let mut rng = Rng::with_seed(seed);
         let world = world(&mut rng);
         let order = run(&world, true, &mut rng).order;
-        let place: BTreeMap<Id, usize> = order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        let place: BTreeMap<Id, usize> =
+            order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
         for logged in world.logged.iter().filter(|logged| place.contains_key(&logged.id)) {
             let now = place[&logged.id];
             for before in &logged.list {
