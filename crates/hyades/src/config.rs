@@ -28,15 +28,33 @@ pub enum Protocol {
     /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
     /// 2016), as corrected in docs/protocols.md.
     Taurus2016,
+    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
+    SiloR,
+    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
+    Gsn,
 }
 
 impl Protocol {
+    /// Its name, in manifests and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::None => "none",
+            Protocol::Serial => "serial",
+            Protocol::Taurus => "taurus",
+            Protocol::Taurus2016 => "taurus-2016",
+            Protocol::SiloR => "silo-r",
+            Protocol::Gsn => "gsn",
+        }
+    }
+
     /// The protocol of this name in a manifest.
     pub(crate) fn named(name: &str) -> Option<Protocol> {
         match name {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
             "taurus-2016" => Some(Protocol::Taurus2016),
+            "silo-r" => Some(Protocol::SiloR),
+            "gsn" => Some(Protocol::Gsn),
             _ => None,
         }
     }
@@ -87,6 +105,9 @@ pub struct LogSettings {
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
     /// below what is durable.
     pub delta_bytes: u64,
+    /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
+    /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
+    pub epoch: Option<Duration>,
     /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -151,6 +172,7 @@ impl Default for Builder {
                 flush_fill_bytes: None,
                 anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
+                epoch: None,
                 stepped: false,
             },
             tables: Vec::new(),

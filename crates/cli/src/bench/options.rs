@@ -22,6 +22,10 @@ words! {
         Taurus = "taurus",
         /// Parallel streams with lists of predecessors.
         Taurus2016 = "taurus-2016",
+        /// Parallel streams, by epochs.
+        SiloR = "silo-r",
+        /// Parallel streams with a global sequence number.
+        Gsn = "gsn",
     }
 }
 
@@ -47,6 +51,20 @@ words! {
     }
 }
 
+impl Protocol {
+    /// The engine's word for it.
+    pub fn protocol(self) -> hyades::Protocol {
+        match self {
+            Protocol::None => hyades::Protocol::None,
+            Protocol::Serial => hyades::Protocol::Serial,
+            Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
+            Protocol::SiloR => hyades::Protocol::SiloR,
+            Protocol::Gsn => hyades::Protocol::Gsn,
+        }
+    }
+}
+
 impl RecordKind {
     /// The engine's word for it.
     pub fn record(self) -> Record {
@@ -64,7 +82,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial or taurus
+    /// Logging protocol: none, serial, taurus, silo-r or gsn
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive
@@ -105,6 +123,10 @@ pub struct Common {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How long an epoch is: protocols that acknowledge by epochs take about as long [default: the
+    /// protocol's]
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    epoch: Option<f64>,
     /// Take checkpoints so often that replay of the log stays below this
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     max_recovery: Option<f64>,
@@ -151,6 +173,9 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
+    /// Share of transactions that also write one and the same row, 0 to 1
+    #[arg(long, default_value_t = 0.0, conflicts_with = "standard")]
+    hot_share: f64,
     /// Columns that a write sets: 1 or all
     #[arg(long, default_value = "1", value_parser = ["1", "all"])]
     write_columns: String,
@@ -233,6 +258,8 @@ pub struct Settings {
     pub reserve_memory: Option<u64>,
     /// The seed.
     pub seed: u64,
+    /// Seconds of an epoch, if not the protocol's own choice.
+    pub epoch: Option<f64>,
     /// Bound on replay in seconds, kept by checkpoints.
     pub max_recovery: Option<f64>,
     /// Seconds between checkpoints.
@@ -272,7 +299,7 @@ impl Bench {
         let streams = match common.protocol {
             Protocol::None => 0,
             Protocol::Serial => 1,
-            Protocol::Taurus | Protocol::Taurus2016 => common.streams.unwrap_or(4),
+            _ => common.streams.unwrap_or(4),
         };
         Ok(Settings {
             workload,
@@ -289,6 +316,7 @@ impl Bench {
             warmup: common.warmup,
             reserve_memory: common.reserve_memory,
             seed: common.seed,
+            epoch: common.epoch,
             max_recovery: common.max_recovery,
             checkpoint_interval: common.checkpoint_interval,
             checkpoint_share: common.checkpoint_share,
@@ -312,6 +340,14 @@ impl Common {
             return usage(format!(
                 "--streams must be 1 to {}, not {streams}",
                 hyades_wal::MAX_LANES
+            ));
+        }
+        let protocol = self.protocol.protocol();
+        if self.record != RecordKind::Data && !protocol.takes_commands() {
+            return usage(format!(
+                "{} logging does not order commands for their replay: choose --record data, or --protocol \
+                 taurus or serial",
+                self.protocol.word()
             ));
         }
         if self.protocol == Protocol::None && self.recover {
@@ -377,6 +413,9 @@ impl Ycsb {
         if !(0.0..=1.0).contains(&self.write_share) {
             return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
         }
+        if !(0.0..=1.0).contains(&self.hot_share) {
+            return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
+        }
         let most = self.rows.div_ceil(2);
         // A standard mix has accesses of its own.
         if self.standard.is_some() {
@@ -401,6 +440,7 @@ impl Ycsb {
                 rows: self.rows,
                 accesses: self.accesses,
                 write_share: self.write_share,
+                hot_share: self.hot_share,
                 ..ycsb::Config::default()
             },
         };
@@ -431,12 +471,7 @@ impl Settings {
     /// A builder for the settings' database, with this kind of record.
     pub fn builder(&self, record: Record) -> Builder {
         let mut builder = hyades::Database::builder()
-            .protocol(match self.protocol {
-                Protocol::None => hyades::Protocol::None,
-                Protocol::Serial => hyades::Protocol::Serial,
-                Protocol::Taurus => hyades::Protocol::Taurus,
-                Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
-            })
+            .protocol(self.protocol.protocol())
             .concurrency(match self.concurrency {
                 Concurrency::NoWait => hyades::Concurrency::NoWait,
                 Concurrency::Silo => hyades::Concurrency::Silo,
@@ -453,6 +488,9 @@ impl Settings {
                 checkpoints.interval = self.checkpoint_interval.map(Duration::from_secs_f64);
                 checkpoints.share = self.checkpoint_share;
             })
-            .log_settings(|log| log.device = Some(self.device.open()))
+            .log_settings(|log| {
+                log.device = Some(self.device.open());
+                log.epoch = self.epoch.map(Duration::from_secs_f64);
+            })
     }
 }

@@ -34,9 +34,10 @@ pub(crate) struct Appender<'a> {
     pub replayed_tid: u64,
 }
 
-/// Transactions deeper than this in chains of commands are logged as data under
-/// [`Kind::Adaptive`]: replay can begin there without what came before.
-const ADAPTIVE_DEPTH: u32 = 48;
+/// Transactions whose replay would come so many commands behind that of all else are logged as data
+/// under [`Kind::Adaptive`]: they are in a chain that replay waits for, and a data record takes a small
+/// part of the time in it.
+const ADAPTIVE_LAG: u64 = 48;
 
 /// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
 /// command: data needs no execution at replay.
@@ -79,7 +80,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
                     Pending::Delete => w.record.key().len() + 2,
                 })
                 .sum();
-            engine.protocol.depth(state.stamp) < ADAPTIVE_DEPTH
+            engine.protocol.lag(state.stamp) < ADAPTIVE_LAG
                 && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
         }
     }
@@ -103,11 +104,14 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         head.row_ids.extend_from_slice(&state.row_ids_used);
     }
     payload.clear();
+    engine.protocol.versioned(state.stamp, tid);
     let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
         head.encode(out);
+        let stamp_at = out.len();
         engine.protocol.encode(stamp, stream, command, out);
+        stamp_at..out.len()
     };
-    encode(&head, state.stamp, payload);
+    let mut stamp = encode(&head, state.stamp, payload);
     let body_at = payload.len();
     match appender.call.filter(|_| command) {
         Some(call) => {
@@ -119,10 +123,12 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     if payload.len() > writer.max_payload() {
         head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
         payload.clear();
-        encode(&head, state.stamp, payload);
+        stamp = encode(&head, state.stamp, payload);
     }
+    engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
+    engine.protocol.patch(state.stamp, &mut payload[stamp]);
     appender.appended = reservation.end() - reservation.start();
     let own = (stream, reservation.end());
     Reserved { frame: Some((reservation, own, payload)) }

@@ -29,8 +29,7 @@
 use super::anchoring::Anchoring;
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
 use super::predecessors::{self, Id, Predecessor};
-use super::{LoggingProtocol, Needs, StartsOnLog};
-use crate::config::LogSettings;
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -71,7 +70,8 @@ pub(crate) struct Gathered {
     cold: bool,
     /// Both vectors are all zero.
     untouched: bool,
-    depth: u32,
+    /// How many commands, one after the other, are replayed before what this one reads is there.
+    depth: u64,
     /// Whether it was encoded as a command.
     command: bool,
     /// Its name, once it has a place.
@@ -217,7 +217,7 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    fn depth(&self, txn: &Gathered) -> u32 {
+    fn lag(&self, txn: &Gathered) -> u64 {
         txn.depth
     }
 
@@ -295,7 +295,8 @@ impl StartsOnLog for Taurus2016 {
 
     /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
     /// precedes everything to come.
-    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self {
+    fn start(ground: &Ground<'_>) -> Self {
+        let &Ground { log, settings, data_only, .. } = ground;
         Taurus2016 {
             log: log.clone(),
             lanes: log.streams(),
