@@ -26,6 +26,9 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
+    /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
+    /// 2016), as corrected in docs/protocols.md.
+    Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
@@ -39,6 +42,7 @@ impl Protocol {
             Protocol::None => "none",
             Protocol::Serial => "serial",
             Protocol::Taurus => "taurus",
+            Protocol::Taurus2016 => "taurus-2016",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
         }
@@ -49,6 +53,7 @@ impl Protocol {
         match name {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
+            "taurus-2016" => Some(Protocol::Taurus2016),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
             _ => None,

@@ -257,7 +257,11 @@ impl Opening<'_> {
         first_epoch: u64,
         data_only: bool,
     ) -> Result<Log, Error> {
-        let vectors = if P::VECTORS { "yes" } else { "no" };
+        let vectors = match (P::PREDECESSORS, P::VECTORS) {
+            (true, _) => "predecessors",
+            (false, true) => "yes",
+            (false, false) => "no",
+        };
         let concurrency = match self.builder.concurrency {
             Concurrency::NoWait => "no-wait",
             Concurrency::Silo => "silo",

@@ -20,6 +20,8 @@ words! {
         Serial = "serial",
         /// Parallel streams with vectors.
         Taurus = "taurus",
+        /// Parallel streams with lists of predecessors.
+        Taurus2016 = "taurus-2016",
         /// Parallel streams, by epochs.
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
@@ -56,6 +58,7 @@ impl Protocol {
             Protocol::None => hyades::Protocol::None,
             Protocol::Serial => hyades::Protocol::Serial,
             Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
         }

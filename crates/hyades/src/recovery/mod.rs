@@ -2,26 +2,32 @@
 //!
 //! Incarnations are replayed one after the other; within one, records of a data-only log are
 //! applied by row version in any order ([`last_writer_wins`]), and a log that holds commands is
-//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). What is replayed is decided
+//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). Where records list their
+//! predecessors, these lists decide ([`dataflow`]). Otherwise what is replayed is decided
 //! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
 //! Nothing on disk changes.
 
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
+pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
+pub(crate) mod graph;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod pools;
 mod seats;
+mod syncing;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;
 use crate::config::Replay as ReplayKind;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::table::Table;
 use catalogue::Catalogue;
@@ -29,7 +35,7 @@ use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
-use std::marker::PhantomData;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -142,6 +148,8 @@ pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
     /// The first error; everyone stops when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: std::sync::atomic::AtomicBool,
+    /// What records left behind where rows have several versions, by who left it.
+    pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
     pub absent: Mutex<Vec<(u32, crate::storage::key::KeyBytes)>>,
 }
@@ -200,12 +208,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     // Everything is ripe for clearing away during replay: its epoch lies above all others.
     let epoch = Arc::new(Epoch::new(MAX_EPOCH));
     let replay = Replay {
-        engine: Engine::new(tables, Unstamped::<S>(PhantomData), epoch, row_ids),
+        engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
         catalogue,
         held: HeldDeltas::default(),
         counts: Counts::default(),
         failure: Mutex::new(None),
         failed: false.into(),
+        later: Mutex::default(),
         absent: Mutex::new(Vec::new()),
     };
     let damage = recovering.damage().iter();
@@ -242,7 +251,10 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             }
             let checkpoint = recovering.manifest().checkpoint.as_ref();
             let shape = decode::Shape::of(incarnation, streams, checkpoint).until(plan.until);
-            let result = if incarnation.data_only {
+            let result = if shape.predecessors {
+                let threads = if plan.kind == ReplayKind::Serial { 1 } else { plan.threads };
+                dataflow::replay(&replay, lanes, shape, threads)
+            } else if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
                 pools::replay(&replay, lanes, shape, plan.threads)

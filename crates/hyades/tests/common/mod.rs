@@ -45,6 +45,9 @@ pub fn combinations() -> Vec<Combination> {
                 (Protocol::Taurus, 1),
                 (Protocol::Taurus, 3),
                 (Protocol::Taurus, 16),
+                (Protocol::Taurus2016, 1),
+                (Protocol::Taurus2016, 3),
+                (Protocol::Taurus2016, 16),
             ] {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
