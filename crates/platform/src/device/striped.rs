@@ -1,7 +1,7 @@
 //! RAID-0 over directories: each file is spread over all of them in units of a fixed length, so that
 //! one stream has the bandwidth of several devices.
 
-use super::workers::Workers;
+use super::workers::{Task, Workers};
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -120,16 +120,15 @@ impl StripedFile {
 impl DeviceFile for StripedFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        let jobs = self.by_part(offset, bytes.len()).into_iter().map(|(part, runs)| {
+        let tasks = self.by_part(offset, bytes.len()).into_iter().map(|(part, runs)| {
             let file = Arc::clone(&self.parts[part]);
             let own: Vec<u8> = runs.iter().flat_map(|r| &bytes[r.range.clone()]).copied().collect();
             let at = runs[0].at;
-            let job = move || file.write_at(&[IoSlice::new(&own)], at);
-            (part, Box::new(job) as Box<dyn FnOnce() -> io::Result<()> + Send>)
+            Task::new(part, move || file.write_at(&[IoSlice::new(&own)], at))
         });
-        let jobs: Vec<_> = jobs.collect();
-        let parts: Vec<usize> = jobs.iter().map(|(part, _)| *part).collect();
-        let result = self.set.workers.run(jobs).into_iter().collect();
+        let tasks: Vec<_> = tasks.collect();
+        let parts: Vec<usize> = tasks.iter().map(|task| task.device).collect();
+        let result = self.set.workers.run(tasks).into_iter().collect();
         parts.iter().for_each(|part| self.written[*part].store(true, Ordering::Relaxed));
         result
     }
@@ -137,16 +136,15 @@ impl DeviceFile for StripedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let len = (self.len()?.saturating_sub(offset)).min(buffer.len() as u64) as usize;
         let all = self.by_part(offset, len);
-        let jobs = all.iter().map(|(part, runs)| {
+        let tasks = all.iter().map(|(part, runs)| {
             let file = Arc::clone(&self.parts[*part]);
             let at = runs[0].at;
             let mut own = vec![0; runs.iter().map(|run| run.range.len()).sum()];
             // What a part does not have, for it was created or written when the power failed, reads as
             // zeros: no valid bytes, which is what a reader of logs has to be told.
-            let job = move || file.read_at(&mut own, at).map(|_| own);
-            (*part, Box::new(job) as Box<dyn FnOnce() -> io::Result<Vec<u8>> + Send>)
+            Task::new(*part, move || file.read_at(&mut own, at).map(|_| own))
         });
-        let read = self.set.workers.run(jobs.collect());
+        let read = self.set.workers.run(tasks.collect());
         for ((_, runs), own) in all.iter().zip(read) {
             let own = own?;
             let mut rest = &own[..];
@@ -160,14 +158,12 @@ impl DeviceFile for StripedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let jobs = self.parts.iter().enumerate().filter_map(|(part, file)| {
+        let tasks = self.parts.iter().enumerate().filter_map(|(part, file)| {
             let file = Arc::clone(file);
-            self.written[part].swap(false, Ordering::Relaxed).then(|| {
-                let job = move || file.sync_data();
-                (part, Box::new(job) as Box<dyn FnOnce() -> io::Result<()> + Send>)
-            })
+            let written = self.written[part].swap(false, Ordering::Relaxed);
+            written.then(|| Task::new(part, move || file.sync_data()))
         });
-        self.set.workers.run(jobs.collect()).into_iter().collect()
+        self.set.workers.run(tasks.collect()).into_iter().collect()
     }
 
     /// The end of the last byte that any part has.
@@ -236,8 +232,8 @@ impl Device for StripedDevice {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.first().remove(path)?;
-        let others = self.parts(path).filter(|(at, ..)| *at > 0);
-        others.map(|(_, device, path)| unless_missing(device.remove(&path))).collect()
+        let mut others = self.parts(path).filter(|(at, ..)| *at > 0);
+        others.try_for_each(|(_, device, path)| unless_missing(device.remove(&path)))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

@@ -6,6 +6,18 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What is to be done to one device of a set, by its number.
+pub(super) struct Task<T> {
+    pub device: usize,
+    pub run: Box<dyn FnOnce() -> io::Result<T> + Send>,
+}
+
+impl<T> Task<T> {
+    pub fn new(device: usize, run: impl FnOnce() -> io::Result<T> + Send + 'static) -> Self {
+        Task { device, run: Box::new(run) }
+    }
+}
+
 /// One thread for each device beside the first, which is served by whoever asks.
 #[derive(Debug)]
 pub(super) struct Workers {
@@ -31,31 +43,28 @@ impl Workers {
         workers
     }
 
-    /// Runs each job on its device's thread, and the first device's here. Returns when all are done,
-    /// with their results in the order of the jobs.
-    pub fn run<T: Send + 'static>(
-        &self,
-        jobs: Vec<(usize, Box<dyn FnOnce() -> io::Result<T> + Send>)>,
-    ) -> Vec<io::Result<T>> {
+    /// Runs each task on its device's thread, and the first device's here. Returns when all are done,
+    /// with their results in the order of the tasks.
+    pub fn run<T: Send + 'static>(&self, tasks: Vec<Task<T>>) -> Vec<io::Result<T>> {
         let (sender, receiver) = mpsc::channel();
         let mut here = Vec::new();
-        let mut results: Vec<_> = jobs.iter().map(|_| None).collect();
+        let mut results: Vec<_> = tasks.iter().map(|_| None).collect();
         // What the calling thread can do alone needs no one else.
-        let alone = jobs.len() == 1;
-        for (at, (device, job)) in jobs.into_iter().enumerate() {
+        let alone = tasks.len() == 1;
+        for (at, Task { device, run }) in tasks.into_iter().enumerate() {
             let worker = device.checked_sub(1).and_then(|n| self.jobs.get(n)).filter(|_| !alone);
             let Some(worker) = worker else {
-                here.push((at, job));
+                here.push((at, run));
                 continue;
             };
             let sender = sender.clone();
-            let run = Box::new(move || drop(sender.send((at, job()))));
+            let job = Box::new(move || drop(sender.send((at, run()))));
             // A worker ends only with its sender; if it panicked, the result is missing below.
-            let _ = worker.lock().unwrap_or_else(|e| e.into_inner()).send(run);
+            let _ = worker.lock().unwrap_or_else(|e| e.into_inner()).send(job);
         }
         drop(sender);
-        for (at, job) in here {
-            results[at] = Some(job());
+        for (at, run) in here {
+            results[at] = Some(run());
         }
         for (at, result) in receiver {
             results[at] = Some(result);
