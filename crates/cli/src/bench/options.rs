@@ -1,7 +1,8 @@
 //! What `hyades bench` can be told, and what it makes of it.
 
+use super::knobs::Knobs;
+use crate::device::DeviceChoice;
 use crate::failure::Failure;
-use crate::place::DeviceKind;
 use crate::units;
 use crate::words::words;
 use clap::{Args, Subcommand};
@@ -78,9 +79,11 @@ pub struct Common {
     /// temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// What the log is on: file, or memory (not durable)
-    #[arg(long, default_value = "file")]
-    device: DeviceKind,
+    /// What the log is on: file; memory (not durable); throttled:bandwidth=8MB/s,latency=100us,depth=1;
+    /// nvm:factor=2; striped. All but the first two stand over another, as in
+    /// striped:over=throttled:bandwidth=8MB/s. Each log directory is a device of its own
+    #[arg(long, default_value = "file", value_name = "DEVICE")]
+    device: DeviceChoice,
     /// Worker threads [default: the number of cores]
     #[arg(long)]
     workers: Option<usize>,
@@ -118,6 +121,8 @@ pub struct Common {
     /// Threads that recover [default: the number of cores]
     #[arg(long, value_name = "N")]
     recovery_threads: Option<usize>,
+    #[command(flatten)]
+    knobs: Knobs,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -149,6 +154,13 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
+    /// Read each row that is accessed, then write it
+    #[arg(long, conflicts_with_all = ["standard", "write_share"])]
+    read_and_write: bool,
+    /// Instead: write one column of a row, and scan this many rows in key order
+    #[arg(long, value_name = "ROWS", conflicts_with_all = ["standard", "write_share", "accesses",
+        "read_and_write", "write_columns", "values"])]
+    scan_length: Option<u32>,
     /// Columns that a write sets: 1 or all
     #[arg(long, default_value = "1", value_parser = ["1", "all"])]
     write_columns: String,
@@ -216,7 +228,7 @@ pub struct Settings {
     /// Log directories, filled in once they are known.
     pub dirs: Vec<PathBuf>,
     /// What these are on.
-    pub device: DeviceKind,
+    pub device: DeviceChoice,
     /// Worker threads.
     pub workers: usize,
     /// Transactions per worker awaiting acknowledgement.
@@ -241,6 +253,8 @@ pub struct Settings {
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
     pub recovery_threads: usize,
+    /// What experiments turn.
+    pub knobs: Knobs,
     /// Whether results are JSON.
     pub json: bool,
 }
@@ -250,7 +264,8 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+/// Wrong usage, in one sentence.
+pub fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Usage(text.into()))
 }
 
@@ -292,6 +307,7 @@ impl Bench {
             checkpoint_share: common.checkpoint_share,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
+            knobs: common.knobs,
             json: common.json,
         })
     }
@@ -335,7 +351,7 @@ impl Common {
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
         }
-        Ok(())
+        self.knobs.check(&self.device, &self.log_dir)
     }
 }
 
@@ -376,8 +392,8 @@ impl Ycsb {
             return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
         }
         let most = self.rows.div_ceil(2);
-        // A standard mix has accesses of its own.
-        if self.standard.is_some() {
+        // These have accesses of their own.
+        if self.standard.is_some() || self.scan_length.is_some() {
             return Ok(());
         }
         if self.accesses == 0 || self.accesses as u64 > most {
@@ -398,7 +414,10 @@ impl Ycsb {
             None => ycsb::Config {
                 rows: self.rows,
                 accesses: self.accesses,
-                write_share: self.write_share,
+                write_share: if self.read_and_write { 1.0 } else { self.write_share },
+                reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
+                scan_length: self.scan_length,
+                distinct: self.scan_length.is_none(),
                 ..ycsb::Config::default()
             },
         };
@@ -440,8 +459,10 @@ impl Settings {
             })
             .record(record)
             .streams(self.streams.max(1))
-            .recovery_threads(self.recovery_threads);
-        for dir in self.dirs.iter().skip(1) {
+            .recovery_threads(self.recovery_threads)
+            .replay(self.knobs.recovery.replay());
+        // The device knows of the others where files are striped.
+        for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
             builder = builder.log_dir(dir);
         }
         builder
@@ -450,6 +471,9 @@ impl Settings {
                 checkpoints.interval = self.checkpoint_interval.map(Duration::from_secs_f64);
                 checkpoints.share = self.checkpoint_share;
             })
-            .log_settings(|log| log.device = Some(self.device.open()))
+            .log_settings(|log| {
+                log.device = Some(self.device.open(&self.dirs));
+                self.knobs.apply(&self.device, log);
+            })
     }
 }
