@@ -7,7 +7,10 @@ use common::{code, hyades, stderr, stdout};
 use serde_json::Value;
 
 fn bench(words: &str) -> Value {
-    let output = hyades(&format!("bench {words} --seconds 0.3 --warmup 0.05 --json"), &[]);
+    let output = hyades(
+        &format!("bench {words} --seconds 0.3 --warmup 0.05 --reserve-memory 0 --json"),
+        &[],
+    );
     assert_eq!(code(&output), 0, "{words}: {}", stderr(&output));
     serde_json::from_str(&stdout(&output)).expect("it is JSON")
 }
@@ -73,26 +76,12 @@ fn cold_reads_are_said_to_be_cold() {
 fn flushes_collect_for_their_interval() {
     // Few transactions, each in a hurry: without an interval each gets a block of its own.
     let padding = |knobs: &str| {
-        let report = bench(&format!("bank --accounts 500 --rate 2000 --in-flight 1 {knobs}"));
+        let report = bench(&format!("bank --accounts 500 --rate 2000 {knobs}"));
         let number = |key: &str| report[key].as_f64().unwrap();
         number("device_bytes") / number("log_bytes").max(1.0)
     };
-    let (greedy, collected) = (padding(""), padding("--in-flight 8192 --flush-interval 100ms"));
+    let (greedy, collected) = (padding("--in-flight 1"), padding("--flush-interval 100ms"));
     assert!(greedy > 2.0 * collected, "{greedy} {collected}");
-}
-
-#[test]
-fn anchors_and_delta_change_what_vectors_take() {
-    let bytes = |knobs: &str| {
-        let report = bench(&format!("bank --accounts 500 --streams 8 --rate 20000 {knobs}"));
-        report["log_bytes_per_transaction"].as_f64().unwrap()
-    };
-    // Rows whose vectors are kept for ever make for long records.
-    let (short, long) = (bytes(""), bytes("--delta 1GiB"));
-    assert!(long > short + 4.0, "{short} {long}");
-    // An anchor after every few records costs more than it saves.
-    let often = bytes("--anchor-interval 64");
-    assert!(often > short + 4.0, "{short} {often}");
 }
 
 #[test]
