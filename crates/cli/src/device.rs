@@ -208,6 +208,15 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "the factor over ordinary memory is 1 to 1000".to_string())
 }
 
+/// A duration that may be shorter than a microsecond.
+fn nanoseconds(text: &str) -> Result<f64, String> {
+    match text.strip_suffix("ns").map(str::parse) {
+        Some(Ok(ns)) if (0.0..=1e9).contains(&ns) => Ok(ns),
+        Some(_) => Err("a number of nanoseconds, up to a second, as in 80ns".to_string()),
+        None => units::seconds(text).map(|seconds| seconds * 1e9),
+    }
+}
+
 fn unit(text: &str) -> Result<u64, String> {
     let unit = units::size(text)?;
     let fits = unit.is_multiple_of(4096) && (4096..=1 << 30).contains(&unit);
@@ -235,7 +244,7 @@ fn layer(text: &str) -> Result<Layer, String> {
             let usual = Nvm::default();
             let nvm = Nvm {
                 factor: parts.take("factor", factor)?.unwrap_or(usual.factor),
-                line_ns: parts.take("line", units::seconds)?.map_or(usual.line_ns, |s| s * 1e9),
+                line_ns: parts.take("line", nanoseconds)?.unwrap_or(usual.line_ns),
             };
             Ok(Layer::Nvm(nvm, parts.over("factor, line", "memory")?))
         }
@@ -280,7 +289,7 @@ mod tests {
         assert_eq!(parsed("striped"), Layer::Striped(UNIT, file()));
         assert_eq!(parsed("nvm"), Layer::Nvm(Nvm::default(), memory()));
         let slow = Nvm { factor: 3.5, line_ns: 1000.0 };
-        assert_eq!(parsed("nvm:factor=3.5,line=1us,over=file"), Layer::Nvm(slow, file()));
+        assert_eq!(parsed("nvm:factor=3.5,line=1000ns,over=file"), Layer::Nvm(slow, file()));
     }
 
     #[test]

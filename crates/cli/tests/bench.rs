@@ -110,6 +110,8 @@ fn every_combination_recovers_to_the_same_state() {
         "taurus --record data",
         "taurus --record command",
         "taurus --record adaptive",
+        "silo-r --epoch 3ms",
+        "gsn",
     ];
     for workload in workloads {
         for log in logs {
@@ -148,6 +150,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("bank --protocol serial --streams 2", "one stream"),
         ("bank --protocol none --recover", "taurus or serial"),
         ("ycsb --protocol poplar-2", "choose none, serial, taurus"),
+        ("ycsb --protocol silo-r --record command", "--record data"),
         ("ycsb --record both", "choose data, command, adaptive"),
         ("ycsb --concurrency hope", "choose no-wait, silo"),
         ("ycsb --device tape", "choose file, memory"),

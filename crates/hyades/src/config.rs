@@ -25,14 +25,31 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
+    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
+    SiloR,
+    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
+    Gsn,
 }
 
 impl Protocol {
+    /// Its name, in manifests and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::None => "none",
+            Protocol::Serial => "serial",
+            Protocol::Taurus => "taurus",
+            Protocol::SiloR => "silo-r",
+            Protocol::Gsn => "gsn",
+        }
+    }
+
     /// The protocol of this name in a manifest.
     pub(crate) fn named(name: &str) -> Option<Protocol> {
         match name {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
+            "silo-r" => Some(Protocol::SiloR),
+            "gsn" => Some(Protocol::Gsn),
             _ => None,
         }
     }
@@ -83,6 +100,9 @@ pub struct LogSettings {
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
     /// below what is durable.
     pub delta_bytes: u64,
+    /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
+    /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
+    pub epoch: Option<Duration>,
     /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -147,6 +167,7 @@ impl Default for Builder {
                 flush_fill_bytes: None,
                 anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
+                epoch: None,
                 stepped: false,
             },
             tables: Vec::new(),

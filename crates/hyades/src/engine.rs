@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Epochs are this long while the database is busy.
+/// Epochs are this long while the database is busy, unless it is told otherwise.
 pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 
 /// A session takes so many row ids at a time.
@@ -24,6 +24,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub row_ids: Arc<AtomicU64>,
     /// Where commits and checkpoints meet.
     pub cut: Cut,
+    /// How long an epoch is while the database is busy.
+    pub epoch_interval: Duration,
     /// Mixed into the seeds of transactions.
     seed: AtomicU64,
 }
@@ -36,7 +38,15 @@ impl<P: LoggingProtocol> Engine<P> {
         row_ids: Arc<AtomicU64>,
     ) -> Self {
         let seed = AtomicU64::new(hyades_platform::random::Random::from_entropy().next_u64());
-        Engine { tables, protocol, epoch, row_ids, cut: Cut::default(), seed }
+        Engine {
+            tables,
+            protocol,
+            epoch,
+            row_ids,
+            cut: Cut::default(),
+            epoch_interval: EPOCH,
+            seed,
+        }
     }
 
     pub fn next_row_id(&self, block: &mut RowIdBlock) -> u64 {

@@ -4,8 +4,9 @@
 use crate::logging::record::{TableShape, take_change};
 use crate::recovery::catalogue::{Catalogue, entries};
 use crate::storage::key::KeyBytes;
+use crate::storage::layout::Layout;
 use crate::storage::row::{apply_delta, check_delta};
-use crate::storage::schema::{Layout, Schema};
+use crate::storage::schema::Schema;
 use crate::transaction::procedure::decode_result;
 
 /// Reads bytes as a catalogue, and matches it to what it says itself.

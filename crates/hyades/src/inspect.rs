@@ -10,8 +10,9 @@ use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, Shape};
 use crate::storage::key;
+use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
-use crate::storage::schema::{Layout, Schema};
+use crate::storage::schema::Schema;
 use crate::storage::value::{Type, Value};
 use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering};
 use std::borrow::Cow;
@@ -130,7 +131,7 @@ impl StreamInspector<'_> {
         Ok(Some(Inspected {
             head,
             body,
-            validity: &self.decoder.validity,
+            validity: if self.shape.has_vectors() { &self.decoder.validity } else { &[] },
             order: if self.shape.data_only { &[] } else { &self.decoder.order },
             inspector: self.inspector,
             place: (self.stream, frame.start),

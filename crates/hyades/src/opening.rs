@@ -1,6 +1,6 @@
 //! Opening: from a builder's description, over recovery, to a running database.
 
-use crate::checkpoint::cut::Cut;
+use crate::checkpoint::cut::{Cut, Seats};
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency, Replay};
@@ -9,7 +9,7 @@ use crate::digest;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::supported::{self, RunsUnder};
-use crate::logging::{LoggingProtocol, StartsOnLog};
+use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
 use crate::session::{AnySession, Session};
@@ -106,6 +106,10 @@ fn check(builder: &Builder) -> Result<(), Error> {
             "a checkpoint cannot take a share of {share}: choose one above 0 and up to 1"
         )));
     }
+    let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
+    std::iter::once(builder.record)
+        .chain(records)
+        .try_for_each(|record| supported::check_record(builder.protocol, record))?;
     supported::check_streams(builder.protocol, builder.log.streams)
 }
 
@@ -189,9 +193,21 @@ impl Opening {
         let first_epoch = recovered.max_epoch.max(recovering.manifest().epoch_floor) + 1;
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
-        let protocol = P::start(&log, &builder.log, data_only);
         let epoch = Arc::new(Epoch::new(first_epoch));
-        let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
+        let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
+        let seats = Arc::<Seats>::default();
+        let protocol = P::start(&Ground {
+            log: &log,
+            settings: &builder.log,
+            data_only,
+            epoch: &epoch,
+            epoch_interval,
+            seats: &seats,
+        });
+        let mut engine = Engine::new(tables, protocol, epoch, row_ids);
+        engine.cut = Cut::over(seats);
+        engine.epoch_interval = epoch_interval;
+        let engine = Arc::new(engine);
         let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
@@ -216,12 +232,14 @@ impl Opening {
             Concurrency::NoWait => "no-wait",
             Concurrency::Silo => "silo",
         };
-        let settings = [("vectors", vectors), ("concurrency", concurrency)];
+        let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
+        let settings =
+            [("vectors", vectors), ("concurrency", concurrency)].into_iter().chain(marks);
         let settings = IncarnationSettings {
             catalogue: catalogue.to_bytes(),
             data_only,
             protocol: P::NAME.to_string(),
-            settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).into(),
+            settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         };
         Ok(recovering.start(settings, verdict, first_epoch)?)
     }

@@ -3,7 +3,7 @@
 use crate::checkpoint::cut::Seat;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::steps::{Appender, Call};
-use crate::engine::{EPOCH, Engine};
+use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::{LoggingProtocol, Needs};
@@ -165,7 +165,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     }
 
     fn keep_house(&mut self) {
-        self.engine.epoch.advance_if_older_than(EPOCH);
+        self.engine.epoch.advance_if_older_than(self.engine.epoch_interval);
         self.engine.protocol.keep_house();
     }
 

@@ -42,7 +42,7 @@ pub struct Ticket {
 
 fn reached(log: &Log, needs: &Needs) -> bool {
     let needs = needs.iter().map(|&(lane, lsn)| (usize::from(lane), lsn));
-    admits(|lane| log.frontier().durable(lane), needs)
+    admits(|lane| log.frontier().at(lane), needs)
 }
 
 impl Ticket {
@@ -63,6 +63,10 @@ impl Ticket {
         if log.poisoned().is_some() && !reached(log, &self.needs) {
             return Err(Error::OutcomeUnknown);
         }
+        // Streams state their marks when somebody looks for them.
+        for &(lane, number) in &self.needs {
+            log.ask(lane.into(), number);
+        }
         Ok(false)
     }
 
@@ -73,8 +77,7 @@ impl Ticket {
     pub fn wait(self) -> Result<(), Error> {
         if let Some(log) = &self.log {
             for &(lane, lsn) in &self.needs {
-                let lane = usize::from(lane);
-                log.frontier().wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
+                log.wait(lane.into(), lsn).map_err(|_| Error::OutcomeUnknown)?;
             }
         }
         Ok(())
@@ -88,12 +91,11 @@ impl Future for Ticket {
         match self.is_acknowledged() {
             Ok(false) => {
                 let log = self.log.as_ref().expect("without a log it is acknowledged");
-                let frontier = log.frontier();
-                let lacking = self.needs.iter().find(|n| n.1 > frontier.durable(n.0.into()));
+                let lacking = self.needs.iter().find(|n| n.1 > log.frontier().at(n.0.into()));
                 match lacking {
                     // Woken when this stream is far enough, to look at the next.
                     Some(&(lane, lsn)) => {
-                        frontier.register(lane.into(), lsn, context.waker().clone());
+                        log.register(lane.into(), lsn, context.waker().clone());
                     }
                     None => context.waker().wake_by_ref(),
                 }
@@ -131,7 +133,7 @@ impl<T> Ord for Parked<T> {
 
 /// Many transactions that wait for acknowledgement, each with something to give back when it comes.
 ///
-/// A transaction is parked under one stream that it lacks, by position, and moves on when that is
+/// A transaction is parked under one lane of the frontier that it lacks, by position, and moves on when that is
 /// passed: none waits behind another.
 ///
 /// ```
@@ -166,7 +168,7 @@ pub struct CommitQueue<T> {
 
 impl<T> CommitQueue<T> {
     pub(crate) fn new(log: Option<Log>) -> Self {
-        let lanes = (0..log.as_ref().map_or(0, Log::streams)).map(|_| BinaryHeap::new()).collect();
+        let lanes = (0..log.as_ref().map_or(0, Log::lanes)).map(|_| BinaryHeap::new()).collect();
         CommitQueue { log, lanes, free: Vec::new(), len: 0 }
     }
 
@@ -179,7 +181,7 @@ impl<T> CommitQueue<T> {
     fn park(&mut self, mut needs: Needs, item: T) {
         if let Some(log) = &self.log {
             while let Some((lane, lsn)) = needs.pop() {
-                if lsn > log.frontier().durable(lane.into()) {
+                if lsn > log.frontier().at(lane.into()) {
                     self.lanes[usize::from(lane)].push(Parked { lsn, needs, item });
                     return;
                 }
@@ -206,10 +208,13 @@ impl<T> CommitQueue<T> {
     pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
         let poisoned = self.log.as_ref().is_some_and(|log| log.poisoned().is_some());
         for lane in 0..self.lanes.len() {
-            let durable = self.log.as_ref().expect("there are lanes").frontier().durable(lane);
-            while self.lanes[lane].peek().is_some_and(|parked| parked.lsn <= durable) {
+            let reached = self.log.as_ref().expect("there are lanes").frontier().at(lane);
+            while self.lanes[lane].peek().is_some_and(|parked| parked.lsn <= reached) {
                 let parked = self.lanes[lane].pop().expect("it was there");
                 self.park(parked.needs, parked.item);
+            }
+            if let (Some(parked), Some(log)) = (self.lanes[lane].peek(), &self.log) {
+                log.ask(lane, parked.lsn);
             }
         }
         let done = self.free.len();
@@ -233,7 +238,7 @@ impl<T> CommitQueue<T> {
         // The stream that the most wait for is the one that most likely moves first.
         let fullest = (0..self.lanes.len()).max_by_key(|&lane| self.lanes[lane].len());
         if let Some((lane, parked)) = fullest.and_then(|l| self.lanes[l].peek().map(|p| (l, p))) {
-            log.frontier().wait(lane, parked.lsn).map_err(|_| Error::OutcomeUnknown)?;
+            log.wait(lane, parked.lsn).map_err(|_| Error::OutcomeUnknown)?;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 const ROWS: Table = Table::nth(0);
 const NUMBER: Column<i64> = Column::at(1);
@@ -39,6 +40,7 @@ fn open(
             log.device = Some(device);
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 16;
+            log.epoch = Some(Duration::from_millis(2));
         });
     builder.table(
         Schema::new("rows")
@@ -47,7 +49,8 @@ fn open(
             .primary_key(&["id"]),
     );
     // With commands in the log, readers are remembered too.
-    builder.procedure_recorded("touch", 1, Record::Command, |tx, id: i64| {
+    let record = if protocol.takes_commands() { Record::Command } else { Record::Data };
+    builder.procedure_recorded("touch", 1, record, |tx, id: i64| {
         tx.get(ROWS, id)?;
         Ok(())
     });
@@ -94,8 +97,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 3] =
-    [(Protocol::Serial, 1), (Protocol::Taurus, 1), (Protocol::Taurus, 4)];
+const LAYOUTS: [(Protocol, usize); 5] = [
+    (Protocol::Serial, 1),
+    (Protocol::Taurus, 1),
+    (Protocol::Taurus, 4),
+    (Protocol::SiloR, 3),
+    (Protocol::Gsn, 3),
+];
 
 #[test]
 fn tickets_are_awaited_waited_for_or_dropped_and_all_is_recovered() {

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{Combination, directory, open, populate, run};
+use common::{Combination, DATA_ONLY, directory, open, populate, run};
 use hyades::{Concurrency, Protocol, Record, Replay};
 use std::fs;
 use std::time::Duration;
@@ -26,9 +26,13 @@ fn used() -> (u64, u64) {
 
 #[test]
 fn an_idle_database_uses_no_processor() {
-    for (protocol, streams) in [(Protocol::Serial, 1), (Protocol::Taurus, 8)] {
+    let numbered = DATA_ONLY.map(|protocol| (protocol, 8));
+    for (protocol, streams) in
+        [(Protocol::Serial, 1), (Protocol::Taurus, 8)].into_iter().chain(numbered)
+    {
         let concurrency = Concurrency::Silo;
-        let c = Combination { protocol, concurrency, record: Record::Adaptive, streams };
+        let record = if DATA_ONLY.contains(&protocol) { Record::Data } else { Record::Adaptive };
+        let c = Combination { protocol, concurrency, record, streams };
         let dir = directory();
         let opened = open(dir.path(), c, None, 2, Replay::Wavefront);
         populate(&opened);

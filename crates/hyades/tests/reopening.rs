@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{Combination, How, check, directory, populate, run, try_open};
+use common::{Combination, DATA_ONLY, How, check, directory, populate, run, try_open};
 use hyades::{Concurrency, Protocol, Record, Replay};
 use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
 use std::path::PathBuf;
@@ -13,6 +13,11 @@ fn any_combination(rng: &mut fastrand::Rng) -> Combination {
     let protocol = if rng.u32(0..3) == 0 { Protocol::Serial } else { Protocol::Taurus };
     let streams = if protocol == Protocol::Serial { 1 } else { rng.usize(1..=16) };
     let concurrency = if rng.bool() { Concurrency::NoWait } else { Concurrency::Silo };
+    if rng.u32(0..3) == 0 {
+        // Numbers, and marks, come and go between incarnations.
+        let protocol = DATA_ONLY[rng.usize(0..DATA_ONLY.len())];
+        return Combination { protocol, concurrency, record: Record::Data, streams };
+    }
     let record = [Record::Data, Record::Command, Record::Adaptive][rng.usize(0..3)];
     Combination { protocol, concurrency, record, streams }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Broken: somebody saw a state that no serial order has.
 const BROKEN: i64 = -1;
@@ -144,6 +145,7 @@ fn builder(
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 16;
             log.anchor_interval_bytes = 4000;
+            log.epoch = Some(Duration::from_millis(2));
         });
     let ids = |name: &str| Schema::new(name).column("id", Type::I64);
     builder.table(ids("duty").column("on", Type::Bool).primary_key(&["id"]));
@@ -207,7 +209,15 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
 fn under_everything(which: &[&str]) {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
         for record in [Record::Data, Record::Command, Record::Adaptive] {
-            for (protocol, streams) in [(Protocol::Serial, 1), (Protocol::Taurus, 4)] {
+            for (protocol, streams) in [
+                (Protocol::Serial, 1),
+                (Protocol::Taurus, 4),
+                (Protocol::SiloR, 3),
+                (Protocol::Gsn, 3),
+            ] {
+                if record != Record::Data && !protocol.takes_commands() {
+                    continue;
+                }
                 let what = format!("{concurrency:?} {record:?} {protocol:?}");
                 let dir = directory();
                 history(

@@ -59,6 +59,12 @@ impl Epoch {
         }
         self.current()
     }
+
+    /// How long it takes until the current epoch is as old as `interval`.
+    pub fn rest(&self, interval: Duration) -> Duration {
+        let age = clock::monotonic_ns().saturating_sub(self.advanced_at_ns.load(Ordering::Relaxed));
+        interval.saturating_sub(Duration::from_nanos(age))
+    }
 }
 
 #[cfg(test)]

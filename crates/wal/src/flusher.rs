@@ -20,6 +20,9 @@ const MAX_BATCH: u64 = 2 << 20;
 /// A busy flusher begins a batch no more often than this unless somebody waits for it: it lets work
 /// collect rather than take a core from those who produce it. A flusher that was idle begins at once.
 const BUSY_SPACING_NS: u64 = 500_000;
+/// A mark that is wanted at once, and cannot be stated because a commit is under way, is tried again
+/// after this time.
+const URGENT_PAUSE: Duration = Duration::from_micros(50);
 
 /// The segment that is being written.
 #[derive(Debug)]
@@ -43,6 +46,12 @@ pub(crate) struct Flusher {
     next_anchor: Lsn,
     /// Heartbeats that are not yet durable: (end, mark).
     heartbeats: VecDeque<(Lsn, u64)>,
+    /// The last mark that got a frame.
+    stated: u64,
+    /// The wanted and the urgent mark when these were last looked at.
+    asked: (u64, u64),
+    /// A wanted mark could not be stated: it is tried again after this time.
+    retry: Option<Duration>,
     zeros: Vec<u8>,
     idle_since_work: u32,
     flushed_at_ns: u64,
@@ -71,6 +80,9 @@ impl Flusher {
             prepared,
             next_length,
             heartbeats: VecDeque::new(),
+            stated: 0,
+            asked: (0, 0),
+            retry: None,
             zeros,
             idle_since_work: 0,
             flushed_at_ns: 0,
@@ -140,6 +152,13 @@ impl Flusher {
     /// Flushes once, or waits for something to flush.
     fn turn(&mut self) -> Result<(), Error> {
         let durable = self.shared.frontier.durable(self.lane);
+        // Before a mark is stated: it is to cover what collects meanwhile.
+        if let Some(interval) = self.shared.options.flush_interval
+            && self.stream().order.log_lsn() > durable
+            && self.collect(durable, interval)
+        {
+            return Ok(());
+        }
         self.own_frames(durable);
         // Whoever waits for something before the cut is served by this batch.
         self.shared.frontier.take_wanted(self.lane);
@@ -149,11 +168,6 @@ impl Flusher {
             return Ok(());
         }
         self.idle_since_work = 0;
-        if let Some(interval) = self.shared.options.flush_interval
-            && self.collect(durable, interval)
-        {
-            return Ok(());
-        }
         let started = clock::monotonic_ns();
         let to = self.flush(durable, cut)?;
         let took = clock::monotonic_ns() - started;
@@ -171,20 +185,15 @@ impl Flusher {
 
     /// Places the anchor that is due, and the heartbeat that is wanted.
     fn own_frames(&mut self, durable: Lsn) {
+        self.state_mark(durable);
         let mark = match self.stream().heartbeat.load(Ordering::Relaxed) {
             0 => 0,
             // SeqCst, like the raising: a heartbeat wanted later is seen before the flusher sleeps.
             _ => self.stream().heartbeat.swap(0, Ordering::SeqCst),
         };
-        if mark > 0 {
-            let mut payload = [0; 16];
-            payload[..8].copy_from_slice(&(mark - 1).to_le_bytes());
-            payload[8..].copy_from_slice(&durable.to_le_bytes());
-            match self.place(durable, FrameKind::Heartbeat, &payload) {
-                Some(end) => self.heartbeats.push_back((end, mark - 1)),
-                // No room now: want it again after the next flush.
-                None => drop(self.stream().heartbeat.fetch_max(mark, Ordering::SeqCst)),
-            }
+        if mark > 0 && !self.place_heartbeat(durable, mark - 1) {
+            // No room now: want it again after the next flush.
+            self.stream().heartbeat.fetch_max(mark, Ordering::SeqCst);
         }
         // Only along with other work: an idle log writes nothing.
         let log_lsn = self.stream().order.log_lsn();
@@ -201,6 +210,38 @@ impl Flusher {
                 self.next_anchor = end + self.shared.options.anchor_interval_bytes;
             }
         }
+    }
+
+    /// Where frames have numbers: states how far these are behind, along with other work, or because
+    /// somebody waits for it. An idle log writes nothing.
+    fn state_mark(&mut self, durable: Lsn) {
+        let shared = Arc::clone(&self.shared);
+        let Some(marks) = shared.marks.get() else { return };
+        let wanted = self.stream().wanted_mark.load(Ordering::SeqCst);
+        let urgent = shared.urgent.load(Ordering::SeqCst);
+        self.asked = (wanted, urgent);
+        self.retry = None;
+        if wanted <= self.stated && self.stream().order.log_lsn() <= durable {
+            return;
+        }
+        let now = urgent > self.stated;
+        let mark = marks.mark(self.lane, wanted, now);
+        if mark > self.stated && self.place_heartbeat(durable, mark) {
+            self.stated = mark;
+        }
+        if wanted > self.stated {
+            self.retry = Some(if now { URGENT_PAUSE } else { marks.pause() });
+        }
+    }
+
+    /// False if there is no room for it.
+    fn place_heartbeat(&mut self, durable: Lsn, mark: u64) -> bool {
+        let mut payload = [0; 16];
+        payload[..8].copy_from_slice(&mark.to_le_bytes());
+        payload[8..].copy_from_slice(&durable.to_le_bytes());
+        let Some(end) = self.place(durable, FrameKind::Heartbeat, &payload) else { return false };
+        self.heartbeats.push_back((end, mark));
+        true
     }
 
     /// Reserves and fills a frame of the flusher's own, if there is room for it.
@@ -235,9 +276,11 @@ impl Flusher {
         let listener = stream.wake.listen();
         if stream.order.log_lsn() == durable
             && stream.heartbeat.load(Ordering::SeqCst) == 0
+            && stream.wanted_mark.load(Ordering::SeqCst) == self.asked.0
+            && self.shared.urgent.load(Ordering::SeqCst) == self.asked.1
             && self.shared.frontier.poisoned().is_none()
         {
-            listener.wait(None);
+            listener.wait(self.retry);
         }
     }
 

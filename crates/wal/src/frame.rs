@@ -1,6 +1,7 @@
 //! Frames: what a stream is made of (`docs/format.md`, section 5).
 
 use crate::Lsn;
+use crate::checksum;
 use crate::varint;
 
 /// The largest payload of a frame, in bytes.
@@ -61,9 +62,7 @@ pub(crate) fn len(payload: usize) -> usize {
 
 /// The checksum of what all frames of a stream in an incarnation have in common.
 pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
-    let mut crc = crc32c::crc32c(uuid);
-    crc = crc32c::crc32c_append(crc, &stream.to_le_bytes());
-    crc32c::crc32c_append(crc, &incarnation.to_le_bytes())
+    checksum::append(0, [uuid, &stream.to_le_bytes(), &incarnation.to_le_bytes()])
 }
 
 /// The bytes before the payload, in a buffer, and how many they are.
@@ -80,7 +79,7 @@ pub(crate) fn head(seed: u32, start: Lsn, kind: FrameKind, payload: &[u8]) -> He
     bytes[used] = left as u8;
     bytes[used + 1] = kind as u8;
     used += 2;
-    let crc = checksum(seed, start, &bytes[4..used], payload);
+    let crc = sum(seed, start, &bytes[4..used], payload);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());
     Head { bytes, used }
 }
@@ -92,16 +91,16 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// The bytes, and how many of them count.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
+    pub(crate) fn parts(&self) -> (&[u8; MAX_HEAD], usize) {
+        (&self.bytes, self.used)
     }
 }
 
 #[inline]
-fn checksum(seed: u32, start: Lsn, head: &[u8], payload: &[u8]) -> u32 {
-    let crc = crc32c::crc32c_append(seed, &start.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(crc, head), payload)
+fn sum(seed: u32, start: Lsn, head: &[u8], payload: &[u8]) -> u32 {
+    checksum::append(seed, [&start.to_le_bytes(), head, payload])
 }
 
 /// The frame's length, read from its first bytes; None if they are none of a frame.
@@ -129,7 +128,7 @@ pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'
     let frame = split(bytes, start)?;
     let head = (frame.end - start) as usize - frame.payload.len();
     let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    if checksum(seed, start, &bytes[4..head], frame.payload) != stored {
+    if sum(seed, start, &bytes[4..head], frame.payload) != stored {
         return Err("the checksum of the frame does not match");
     }
     Ok(frame)
@@ -139,7 +138,7 @@ pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'
 pub(crate) fn mend(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
     let length = peek_len(bytes)?;
     let (stored, rest) = bytes.get_mut(..length)?.split_first_chunk_mut::<4>()?;
-    *stored = checksum(seed, start, rest, &[]).to_le_bytes();
+    *stored = sum(seed, start, rest, &[]).to_le_bytes();
     Some(length)
 }
 
@@ -173,7 +172,10 @@ mod tests {
     use super::*;
 
     fn built(start: Lsn, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = head(7, start, FrameKind::Record, payload).bytes().to_vec();
+        let mut bytes = {
+            let head = head(7, start, FrameKind::Record, payload);
+            head.bytes[..head.used].to_vec()
+        };
         bytes.extend(payload);
         bytes
     }

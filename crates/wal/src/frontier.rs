@@ -1,4 +1,10 @@
 //! How far each stream is durable, and who waits for it to get further.
+//!
+//! A frontier of N streams has 2N + 1 *lanes*, numbers that only grow. Lanes 0 to N - 1 are positions:
+//! up to where each stream is durable. Lanes N to 2N - 1 are *marks*: a stream's mark m says that
+//! every frame of it whose number is not above m lies before a statement of m that is durable. What
+//! numbers frames have, if any, is the engine's affair. Lane 2N is the *common mark*, the lowest of
+//! all marks: whatever has a number up to it is durable, whichever its stream.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -41,10 +47,9 @@ impl Poison {
 
 #[derive(Debug)]
 struct Lane {
-    /// Raised by the stream's flusher after a sync; read by everyone.
+    /// Raised by the stream's flusher after a sync (the common mark by whoever raised a mark); read by
+    /// everyone.
     durable: Watermark,
-    /// The highest durable heartbeat's mark, raised by the flusher after `durable`.
-    mark: AtomicU64,
     /// The lowest position that a waker is parked at, `u64::MAX` if none. Written under the lock;
     /// read by the flusher without it.
     lowest: AtomicU64,
@@ -65,28 +70,48 @@ struct Parked {
 /// The durable vector. The keystone's first argument at run time.
 #[derive(Debug)]
 pub struct Frontier {
+    /// Positions, marks, the common mark; see the module.
     lanes: Box<[Padded<Lane>]>,
+    streams: usize,
     poison: Poison,
 }
 
 impl Frontier {
     pub(crate) fn new(starts: &[Lsn]) -> Self {
-        let lane = |&start: &Lsn| {
+        let lane = |start: Lsn| {
             Padded(Lane {
                 durable: Watermark::new(start),
-                mark: AtomicU64::new(0),
                 lowest: AtomicU64::new(u64::MAX),
                 parked: Mutex::default(),
                 hurry: Event::new(),
                 wanted: AtomicBool::new(false),
             })
         };
-        Self { lanes: starts.iter().map(lane).collect(), poison: Poison::default() }
+        // Of this incarnation's numbers nothing has been stated yet.
+        let marks = std::iter::repeat_n(0, starts.len() + 1);
+        let lanes = starts.iter().copied().chain(marks).map(lane).collect();
+        Self { lanes, streams: starts.len(), poison: Poison::default() }
     }
 
     /// The number of streams.
-    pub fn lanes(&self) -> usize {
-        self.lanes.len()
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
+    /// The lane of a stream's mark.
+    pub fn mark_lane(&self, stream: usize) -> usize {
+        self.streams + stream
+    }
+
+    /// The lane of the common mark.
+    pub fn common_lane(&self) -> usize {
+        2 * self.streams
+    }
+
+    /// How far a lane is.
+    #[inline]
+    pub fn at(&self, lane: usize) -> u64 {
+        self.lanes[lane].durable.get()
     }
 
     /// Up to where a stream is durable: always the end of a frame.
@@ -98,7 +123,7 @@ impl Frontier {
     /// The mark of the stream's last durable heartbeat; 0 before the first.
     #[inline]
     pub fn mark(&self, stream: usize) -> u64 {
-        self.lanes[stream].mark.load(Ordering::Acquire)
+        self.at(self.mark_lane(stream))
     }
 
     /// Copies the vector. Lane by lane, not at one moment: each lane only grows, and every rule
@@ -122,16 +147,17 @@ impl Frontier {
         self.poison.get()
     }
 
-    /// Blocks until the stream is durable up to `lsn`.
+    /// Blocks until the stream is durable up to `lsn`; or another lane as far as that, which somebody
+    /// has to have asked for: see [`Log::wait`](crate::Log::wait).
     ///
     /// # Errors
     /// The log stopped before.
-    pub fn wait(&self, stream: usize, lsn: Lsn) -> Result<(), Poisoned> {
-        let durable = &self.lanes[stream].durable;
+    pub fn wait(&self, lane: usize, lsn: Lsn) -> Result<(), Poisoned> {
+        let durable = &self.lanes[lane].durable;
         if durable.get() >= lsn {
             return Ok(());
         }
-        self.hurry(stream);
+        self.hurry(lane);
         if durable.wait_at_least(lsn, || self.poison.is_set()) {
             return Ok(());
         }
@@ -143,9 +169,10 @@ impl Frontier {
     }
 
     /// Parks a waker until the stream is durable up to `lsn`, or the log stops. It may be woken
-    /// early, and is woken at once if there is nothing to wait for: look again when it is.
-    pub fn register(&self, stream: usize, lsn: Lsn, waker: Waker) {
-        let lane = &self.lanes[stream];
+    /// early, and is woken at once if there is nothing to wait for: look again when it is. For other
+    /// lanes see [`Log::register`](crate::Log::register).
+    pub fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
+        let lane = &self.lanes[at];
         {
             let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
             let number = parked.next;
@@ -155,18 +182,21 @@ impl Frontier {
             // round).
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
         }
-        self.hurry(stream);
+        self.hurry(at);
         if lane.durable.get_ordered() >= lsn {
-            self.wake_up_to(stream, lane.durable.get());
+            self.wake_up_to(at, lane.durable.get());
         } else if self.poison.is_set() {
-            self.wake_up_to(stream, u64::MAX);
+            self.wake_up_to(at, u64::MAX);
         }
     }
 
-    /// Somebody waits for the stream: its flusher is not to let more work collect.
+    /// Somebody waits for the stream: its flusher is not to let more work collect. Marks have no
+    /// flusher of their own.
     pub(crate) fn hurry(&self, stream: usize) {
-        self.lanes[stream].wanted.store(true, Ordering::SeqCst);
-        self.lanes[stream].hurry.notify();
+        if stream < self.streams {
+            self.lanes[stream].wanted.store(true, Ordering::SeqCst);
+            self.lanes[stream].hurry.notify();
+        }
     }
 
     /// Whether somebody began to wait since this was last asked. For the stream's flusher.
@@ -185,14 +215,25 @@ impl Frontier {
     }
 
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
-        let lane = &self.lanes[stream];
-        lane.durable.raise(lsn);
+        self.raise_lane(stream, lsn);
         if let Some(mark) = mark {
-            // Release, after `durable`: who sees the mark sees that its frame is durable.
-            lane.mark.fetch_max(mark, Ordering::Release);
+            // After the position: who sees the mark sees that its frame is durable.
+            self.raise_lane(self.mark_lane(stream), mark);
+            // Of two flushers that raise their marks at the same time the later one, in the one order
+            // of SeqCst, sees both.
+            let marks = &self.lanes[self.streams..2 * self.streams];
+            let common = marks.iter().map(|lane| lane.durable.get_ordered()).min().unwrap_or(0);
+            if common > self.at(self.common_lane()) {
+                self.raise_lane(self.common_lane(), common);
+            }
         }
-        if lane.lowest.load(Ordering::SeqCst) <= lsn {
-            self.wake_up_to(stream, lsn);
+    }
+
+    fn raise_lane(&self, at: usize, to: u64) {
+        let lane = &self.lanes[at];
+        lane.durable.raise(to);
+        if lane.lowest.load(Ordering::SeqCst) <= to {
+            self.wake_up_to(at, to);
         }
     }
 
@@ -258,6 +299,9 @@ mod tests {
         assert_eq!((woken(), frontier.parked(0)), (1, 4));
         frontier.raise(0, 15, Some(9));
         assert_eq!((woken(), frontier.parked(0), frontier.mark(0)), (4, 1, 9));
+        assert_eq!((frontier.at(2), frontier.at(3), frontier.at(4)), (9, 0, 0));
+        frontier.raise(1, 20, Some(7));
+        assert_eq!((frontier.at(1), frontier.at(3), frontier.at(4)), (20, 7, 7));
         frontier.stop("test");
         assert_eq!((woken(), frontier.parked(0)), (5, 0));
         frontier.register(1, 99, waker());

@@ -40,6 +40,7 @@
 //! # Ok(()) }
 //! ```
 
+mod checksum;
 pub mod compress;
 mod error;
 mod flusher;
@@ -51,6 +52,7 @@ pub mod fuzzing;
 mod log;
 pub mod lsn_vector;
 mod manifest;
+mod marks;
 mod open;
 mod options;
 mod order;
@@ -68,9 +70,10 @@ pub use frontier::Frontier;
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, Manifest,
-    StreamEntry,
+    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, MARKS,
+    Manifest, StreamEntry,
 };
+pub use marks::Marks;
 pub use open::{IncarnationEnd, Recovering, Verdict, open};
 pub use options::LogOptions;
 pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};

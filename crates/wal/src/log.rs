@@ -6,6 +6,7 @@ use crate::flusher::Flusher;
 use crate::frame;
 use crate::frontier::Frontier;
 use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
+use crate::marks::Marks;
 use crate::options::LogOptions;
 use crate::order::Order;
 use crate::ring::Ring;
@@ -19,7 +20,8 @@ use hyades_platform::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
+use std::task::Waker;
 use std::thread::JoinHandle;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -38,6 +40,14 @@ pub(crate) struct Shared {
     /// Set once by `close`; read by the flushers, which then let nothing collect any more. SeqCst,
     /// because they look at it after they announced a nap.
     pub(crate) closing: AtomicBool,
+    /// Who knows what numbers frames have. Set once, by a protocol that has marks.
+    pub(crate) marks: OnceLock<Arc<dyn Marks>>,
+    /// The common mark that was asked for last. Raised by who asks, after every stream was asked: who
+    /// finds it high enough need not ask them again (Release and Acquire).
+    asked: AtomicU64,
+    /// Marks up to this one are wanted at once: somebody flushes everything. Raised by that one, read by
+    /// the flushers (SeqCst: they look at it after announcing that they sleep).
+    pub(crate) urgent: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
     segments: Vec<Mutex<Vec<(u64, Lsn)>>>,
@@ -69,6 +79,57 @@ impl Shared {
         while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
         self.frontier.hurry(lane);
         self.frontier.reached(lane, lsn)
+    }
+
+    /// Somebody looks for a lane to get as far as `number`: has the streams state their marks. Streams
+    /// themselves are flushed without being asked.
+    pub(crate) fn ask(&self, lane: usize, number: u64) {
+        let n = self.streams.len();
+        if lane < n {
+            return;
+        }
+        if lane < 2 * n {
+            self.ask_stream(lane - n, number);
+        } else if self.asked.load(Ordering::Acquire) < number {
+            (0..n).for_each(|stream| self.ask_stream(stream, number));
+            self.asked.fetch_max(number, Ordering::Release);
+        }
+    }
+
+    fn ask_stream(&self, stream: usize, number: u64) {
+        let of = &self.streams[stream];
+        if of.wanted_mark.fetch_max(number, Ordering::SeqCst) < number {
+            of.notify();
+        }
+    }
+
+    /// Somebody sleeps until a lane is as far as `number`.
+    fn hurry(&self, lane: usize, number: u64) {
+        self.ask(lane, number);
+        let n = self.streams.len();
+        match lane {
+            _ if lane < n => self.frontier.hurry(lane),
+            _ if lane < 2 * n => self.frontier.hurry(lane - n),
+            _ => {
+                for stream in (0..n).filter(|&s| self.frontier.mark(s) < number) {
+                    self.frontier.hurry(stream);
+                }
+            }
+        }
+    }
+
+    /// Waits until all marks are at `number`, as soon as that is possible.
+    fn reach_marks(&self, number: u64) -> Result<(), Poisoned> {
+        self.urgent.fetch_max(number, Ordering::SeqCst);
+        self.ask(self.frontier.common_lane(), number);
+        for (lane, stream) in self.streams.iter().enumerate() {
+            // It may have been asked long ago, and wait for better times.
+            stream.notify();
+            self.frontier.hurry(lane);
+            while self.options.stepped && self.frontier.mark(lane) < number && self.step(lane) {}
+            self.frontier.wait(self.frontier.mark_lane(lane), number)?;
+        }
+        self.frontier.wait(self.frontier.common_lane(), number)
     }
 
     pub(crate) fn add_segment(&self, lane: usize, sequence: u64, start: Lsn) {
@@ -128,6 +189,7 @@ impl Log {
             published: starts.iter().map(|&s| AtomicU64::new(s)).collect(),
             anchors: Mutex::new(VecDeque::from([(starts[lane], starts.clone())])),
             heartbeat: AtomicU64::new(0),
+            wanted_mark: AtomicU64::new(0),
             counters: Counters::default(),
         };
         let shared = Arc::new(Shared {
@@ -137,6 +199,9 @@ impl Log {
             frontier: Frontier::new(&starts),
             max_payload: options.max_payload(),
             closing: AtomicBool::new(false),
+            marks: OnceLock::new(),
+            asked: AtomicU64::new(0),
+            urgent: AtomicU64::new(0),
             free_slots: Mutex::new((FLUSHER_SLOT + 1..=options.max_writers).rev().collect()),
             segments: lanes.iter().map(|l| Mutex::new(l.begun.clone())).collect(),
             stepped: lanes.iter().map(|_| Mutex::new(None)).collect(),
@@ -163,6 +228,48 @@ impl Log {
     /// How far each stream is durable.
     pub fn frontier(&self) -> &Frontier {
         &self.handle.shared.frontier
+    }
+
+    /// From now on streams state marks, which `marks` knows, as they are flushed and as somebody waits
+    /// for them. To be told once, before the first frame that has a number.
+    pub fn install_marks(&self, marks: Arc<dyn Marks>) {
+        let _ = self.handle.shared.marks.set(marks);
+    }
+
+    /// The lanes of the frontier that anyone may wait for: those of marks only where there are any.
+    pub fn lanes(&self) -> usize {
+        let marks = self.handle.shared.marks.get().is_some();
+        if marks { 2 * self.streams() + 1 } else { self.streams() }
+    }
+
+    /// Says that somebody looks now and then whether a lane of the frontier is as far as `number`.
+    #[inline]
+    pub fn ask(&self, lane: usize, number: u64) {
+        self.handle.shared.ask(lane, number);
+    }
+
+    /// Blocks until a lane of the frontier is as far as `number`.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub fn wait(&self, lane: usize, number: u64) -> Result<(), Poisoned> {
+        if self.frontier().at(lane) >= number {
+            return Ok(());
+        }
+        self.handle.shared.hurry(lane, number);
+        self.frontier().wait(lane, number)
+    }
+
+    /// Parks a waker until a lane of the frontier is as far as `number`, or the log stops; see
+    /// [`Frontier::register`].
+    pub fn register(&self, lane: usize, number: u64, waker: Waker) {
+        self.handle.shared.hurry(lane, number);
+        self.frontier().register(lane, number, waker);
+    }
+
+    /// The highest number that a frame reserved so far has; 0 where frames have none.
+    pub fn highest_number(&self) -> u64 {
+        self.handle.shared.marks.get().map_or(0, |marks| marks.highest())
     }
 
     /// The largest payload of a frame, in bytes.
@@ -237,18 +344,20 @@ impl Log {
         stream.notify();
     }
 
-    /// Waits until everything reserved so far is durable.
+    /// Waits until everything reserved so far is durable, and every stream has stated so if frames have
+    /// numbers.
     ///
     /// # Errors
     /// The log stopped before.
     pub fn flush(&self) -> Result<(), Poisoned> {
+        let number = self.highest_number();
         for stream in 0..self.streams() {
             let target = self.next_lsn(stream);
             if !self.handle.shared.reached(stream, target) {
                 self.frontier().wait(stream, target)?;
             }
         }
-        Ok(())
+        self.handle.shared.reach_marks(number)
     }
 
     /// Writes and syncs what a stream of a stepped log has to flush; false if there is nothing, or the
@@ -330,6 +439,7 @@ impl Log {
             newest.clean = true;
             for (lane, dim) in newest.dims.iter_mut().enumerate() {
                 dim.end = Some(handle.shared.frontier.durable(lane));
+                dim.mark = handle.shared.frontier.mark(lane);
             }
         }
         manifest.write(&*handle.shared.options.device, &handle.manifest_dir)?;
@@ -428,6 +538,12 @@ impl Handle {
         let device = &*self.shared.options.device;
         if next == before {
             return Ok(before);
+        }
+        // What is given up, or passed over from now on, may hold the last statement of a stream's mark.
+        if let Some(newest) = next.incarnations.last_mut() {
+            for (lane, dim) in newest.dims.iter_mut().enumerate() {
+                dim.mark = self.shared.frontier.mark(lane);
+            }
         }
         if mutation::is(Mutation::TruncateBeforeManifest) {
             self.release(&before, &next, &gone);

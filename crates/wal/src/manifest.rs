@@ -85,7 +85,18 @@ pub struct Dimension {
     /// Where it ends; None until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Lsn>,
+    /// A mark that was durable when this was written: its statement may have been given up since. 0
+    /// where frames have no numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mark: u64,
 }
+
+fn is_zero(mark: &u64) -> bool {
+    *mark == 0
+}
+
+/// The incarnation's setting that says whether its records have numbers, `"yes"` if they do.
+pub const MARKS: &str = "marks";
 
 /// A checkpoint that recovery begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +202,9 @@ mod hex {
 
 /// The version of a manifest that names a checkpoint: who does not know of those must not read it.
 const WITH_CHECKPOINT: u32 = 2;
+/// The version of a manifest in which an incarnation has marks: who does not know of those would take
+/// what was acknowledged for dead.
+const WITH_MARKS: u32 = 3;
 
 /// Frames a JSON value with the version before it and the checksum after it.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
@@ -225,7 +239,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
     let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
     let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
     let sound = last.is_some_and(|last| last.crc32c == crc);
-    if first.format != u64::from(VERSION) && first.format != u64::from(WITH_CHECKPOINT) {
+    if ![VERSION, WITH_CHECKPOINT, WITH_MARKS].map(u64::from).contains(&first.format) {
         return Err(Error::Version { path: path.to_owned(), found: first.format });
     }
     if !sound {
@@ -321,7 +335,14 @@ impl Manifest {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
-        let version = if self.checkpoint.is_some() { WITH_CHECKPOINT } else { VERSION };
+        let marks = |i: &Incarnation| i.settings.get(MARKS).is_some_and(|v| v == "yes");
+        let version = if self.incarnations.iter().any(marks) {
+            WITH_MARKS
+        } else if self.checkpoint.is_some() {
+            WITH_CHECKPOINT
+        } else {
+            VERSION
+        };
         write_atomically(device, &dir.join(MANIFEST), &seal(self, version))
     }
 
@@ -392,7 +413,7 @@ mod tests {
             protocol: "taurus".into(),
             settings: BTreeMap::from([("k".into(), "v\n".into())]),
             clean: false,
-            dims: vec![Dimension { stream: 0, start: 5, end: None }],
+            dims: vec![Dimension { stream: 0, start: 5, end: None, mark: 0 }],
         });
         manifest
     }
@@ -417,7 +438,7 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":3}\nwhatever\n").unwrap_err();
-        assert!(error.to_string().contains("format version 3"), "{error}");
+        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":4}\nwhatever\n").unwrap_err();
+        assert!(error.to_string().contains("format version 4"), "{error}");
     }
 }

@@ -46,6 +46,8 @@ pub struct IncarnationEnd {
     pub ends: LsnVector,
     /// Up to where something durable states that each stream was durable.
     pub(crate) proven: Vec<Lsn>,
+    /// The highest mark that each stream has stated within its valid prefix.
+    pub marks: Vec<u64>,
 }
 
 impl Verdict {
@@ -286,7 +288,13 @@ impl Recovering {
             proven.push(judge(&lanes, lane, recorded, covered, &self.manifest_dir)?);
         }
         let ends: Vec<Lsn> = lanes.iter().map(|l| l.valid_to).collect();
-        Ok(IncarnationEnd { incarnation: number, ends: LsnVector::from_slice(&ends), proven })
+        let marks = lanes.iter().map(|l| l.mark).collect();
+        Ok(IncarnationEnd {
+            incarnation: number,
+            ends: LsnVector::from_slice(&ends),
+            proven,
+            marks,
+        })
     }
 }
 

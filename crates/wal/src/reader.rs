@@ -99,6 +99,8 @@ pub struct ReaderEnd {
     pub stream: u32,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
+    /// The highest mark that the stream has stated within it.
+    pub mark: u64,
     /// The highest durable statement seen for each lane of the incarnation.
     pub statements: Vec<Statement>,
     /// The file and byte after the valid prefix, and what is wrong there.
@@ -172,6 +174,7 @@ pub struct StreamReader {
     open: Option<Open>,
     window: Window,
     anchor: Vec<Lsn>,
+    mark: u64,
     statements: Vec<Statement>,
     stopped_at: (PathBuf, u64, String),
     finished: bool,
@@ -220,6 +223,7 @@ impl StreamReader {
             open: None,
             window: Window::default(),
             anchor: starts,
+            mark: dim.mark,
             statements: vec![Statement::default(); incarnation.dims.len()],
             stopped_at: (stream_dir, 0, "the stream has no segment here".into()),
             finished: start == dim.end.unwrap_or(Lsn::MAX),
@@ -268,6 +272,12 @@ impl StreamReader {
         self.position
     }
 
+    /// The highest mark that the stream is known to have stated within what is valid of it: every frame
+    /// of it with a number up to that one lies there.
+    pub fn mark(&self) -> u64 {
+        self.mark
+    }
+
     /// What was found; for [`Recovering::verdict`](crate::Recovering::verdict), after the last
     /// chunk.
     pub fn end(&self) -> ReaderEnd {
@@ -276,6 +286,7 @@ impl StreamReader {
             dimension: self.dimension,
             stream: self.stream,
             valid_to: self.position,
+            mark: self.mark,
             statements: self.statements.clone(),
             stopped_at: self.stopped_at.clone(),
             finished: self.finished,
@@ -394,6 +405,11 @@ impl StreamReader {
                 chunk.bytes.extend(&rest[..length]);
             }
             self.position = frame.end;
+            if frame.kind == FrameKind::Heartbeat
+                && let Some((mark, _)) = frame::read_heartbeat(frame.payload)
+            {
+                self.mark = self.mark.max(mark);
+            }
             take_statements(
                 self.dimension,
                 &frame,

@@ -52,6 +52,39 @@ impl Ring {
         }
     }
 
+    /// Copies `head`, of which the first `head_len` bytes count, to position `at`, and `rest` behind it.
+    ///
+    /// # Safety
+    /// As for [`Ring::write`], for all `head_len + rest.len()` bytes.
+    #[inline]
+    pub(crate) unsafe fn write_behind<const N: usize>(
+        &self,
+        at: u64,
+        head: &[u8; N],
+        head_len: usize,
+        rest: &[u8],
+    ) {
+        assert!(head_len <= N);
+        let size = self.bytes.len();
+        let offset = at as usize & (size - 1);
+        let length = head_len + rest.len();
+        if length >= N && length <= size - offset {
+            // SAFETY: [offset, offset + length) lies inside, in one piece, and is the caller's
+            // (contract); the whole head fits in it, and `rest` overwrites what does not count.
+            unsafe {
+                let to = self.base().add(offset);
+                to.cast::<[u8; N]>().write_unaligned(*head);
+                std::ptr::copy_nonoverlapping(rest.as_ptr(), to.add(head_len), rest.len());
+            }
+        } else {
+            // SAFETY: both are parts of the caller's range (contract).
+            unsafe {
+                self.write(at, &head[..head_len]);
+                self.write(at + head_len as u64, rest);
+            }
+        }
+    }
+
     /// The bytes [from, to), in one or two pieces.
     ///
     /// # Safety
@@ -87,6 +120,28 @@ mod tests {
             assert_eq!(ring.slices(8, 10), (&b"cd"[..], &b""[..]));
             ring.write(8, b"12345678");
             assert_eq!(ring.slices(8, 16), (&b"12345678"[..], &b""[..]));
+        }
+    }
+
+    #[test]
+    fn a_head_and_what_follows_it_stand_together_at_every_place() {
+        for size in [8, 16] {
+            for at in 0..16 {
+                for (head_len, rest) in [(1, &b""[..]), (2, b"xyz"), (3, b"vwxyz"), (0, b"")] {
+                    let ring = Ring::new(size);
+                    let expected = [&b"abc"[..head_len], rest].concat();
+                    let end = at + expected.len() as u64;
+                    // SAFETY: one thread; the ranges are its own.
+                    let (a, b) = unsafe {
+                        ring.write_behind(at, b"abc", head_len, rest);
+                        ring.slices(at, end)
+                    };
+                    assert_eq!([a, b].concat(), expected);
+                    // SAFETY: as above; what was not written is as it was.
+                    let (a, b) = unsafe { ring.slices(end, at + size as u64) };
+                    assert!(a.iter().chain(b).all(|&byte| byte == 0));
+                }
+            }
         }
     }
 }

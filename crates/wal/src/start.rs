@@ -73,7 +73,12 @@ impl Recovering {
             clean: false,
             dims: lanes
                 .iter()
-                .map(|lane| Dimension { stream: lane.stream, start: lane.start, end: None })
+                .map(|lane| Dimension {
+                    stream: lane.stream,
+                    start: lane.start,
+                    end: None,
+                    mark: 0,
+                })
                 .collect(),
         });
         let dropped = self.drop_unused_streams();
@@ -153,6 +158,7 @@ impl Recovering {
                 tails.insert(dim.stream, start);
             }
             dim.end = Some(valid_to);
+            dim.mark = end.marks[dimension];
         }
         if let Some(newest) = self.manifest.incarnations.last_mut() {
             newest.dims = dims;

@@ -80,6 +80,9 @@ pub(crate) struct Stream {
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
     /// A heartbeat that is wanted: its mark + 1, or 0. Raised by anyone, taken by the flusher.
     pub(crate) heartbeat: AtomicU64,
+    /// The highest mark that somebody waits for. Raised by anyone, read by the flusher. SeqCst: raised
+    /// before the look for a sleeping flusher, which looks at it after announcing.
+    pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -92,11 +95,9 @@ impl Stream {
     #[inline]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: &[u8]) {
         let head = frame::head(self.seed, start, kind, payload);
-        // SAFETY: both ranges lie in the reservation (contract).
-        unsafe {
-            self.ring.write(start, head.bytes());
-            self.ring.write(start + head.bytes().len() as u64, payload);
-        }
+        let (bytes, used) = head.parts();
+        // SAFETY: head and payload together are the reservation (contract).
+        unsafe { self.ring.write_behind(start, bytes, used, payload) };
     }
 
     /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.
@@ -121,7 +122,8 @@ impl Stream {
         placed.push_back((end, vector));
     }
 
-    /// Wakes the flusher if it sleeps. After `log_lsn` or `heartbeat` was raised (SeqCst).
+    /// Wakes the flusher if it sleeps. After `log_lsn`, `heartbeat` or `wanted_mark` was raised
+    /// (SeqCst).
     #[inline]
     pub(crate) fn notify(&self) {
         self.wake.notify_ordered();

@@ -45,13 +45,16 @@ fn forms() -> Vec<Form> {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
+        for protocol in [Protocol::SiloR, Protocol::Gsn] {
+            forms.push(Form { protocol, record: Record::Data, concurrency });
+        }
         forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });
     }
     forms
 }
 
 fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
-    let streams = if form.protocol == Protocol::Taurus { 3 } else { 1 };
+    let streams = if form.protocol == Protocol::Serial { 1 } else { 3 };
     let mut builder = Database::builder()
         .protocol(form.protocol)
         .record(form.record)

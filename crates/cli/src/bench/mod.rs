@@ -4,6 +4,7 @@ mod driver;
 pub mod knobs;
 pub mod options;
 pub mod report;
+pub mod ycsb;
 
 use crate::children;
 use crate::failure::Failure;
@@ -142,8 +143,11 @@ fn load<W: Workload>(
 
 fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran, Failure> {
     let mut workload = make();
-    // The population is logged as commands, which is short, in an incarnation of its own.
-    let mut database = open(settings, &mut workload, Record::Command, "opening")?;
+    // The population is logged as commands where that can be, which is short, in an incarnation of its
+    // own.
+    let commands = settings.protocol.protocol().takes_commands();
+    let record = if commands { Record::Command } else { Record::Data };
+    let mut database = open(settings, &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;
     if settings.protocol != Protocol::None {
         database.close()?;

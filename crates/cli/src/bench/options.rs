@@ -1,13 +1,14 @@
 //! What `hyades bench` can be told, and what it makes of it.
 
 use super::knobs::Knobs;
+use super::ycsb::Ycsb;
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::{Args, Subcommand};
 use hyades::{Builder, Record};
-use hyades_workloads::{bank, tpcc, ycsb};
+use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,10 @@ words! {
         Serial = "serial",
         /// Parallel streams with vectors.
         Taurus = "taurus",
+        /// Parallel streams, by epochs.
+        SiloR = "silo-r",
+        /// Parallel streams with a global sequence number.
+        Gsn = "gsn",
     }
 }
 
@@ -46,6 +51,19 @@ words! {
     }
 }
 
+impl Protocol {
+    /// The engine's word for it.
+    pub fn protocol(self) -> hyades::Protocol {
+        match self {
+            Protocol::None => hyades::Protocol::None,
+            Protocol::Serial => hyades::Protocol::Serial,
+            Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::SiloR => hyades::Protocol::SiloR,
+            Protocol::Gsn => hyades::Protocol::Gsn,
+        }
+    }
+}
+
 impl RecordKind {
     /// The engine's word for it.
     pub fn record(self) -> Record {
@@ -63,7 +81,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial or taurus
+    /// Logging protocol: none, serial, taurus, silo-r or gsn
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive
@@ -106,6 +124,10 @@ pub struct Common {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How long an epoch is: protocols that acknowledge by epochs take about as long [default: the
+    /// protocol's]
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    epoch: Option<f64>,
     /// Take checkpoints so often that replay of the log stays below this
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     max_recovery: Option<f64>,
@@ -137,39 +159,6 @@ pub enum Workload {
     Tpcc(Tpcc),
     /// Transfers between accounts, each written down
     Bank(Bank),
-}
-
-/// Options of YCSB.
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
-pub struct Ycsb {
-    /// Rows of 1,000 bytes
-    #[arg(long, default_value_t = 1 << 20)]
-    rows: u64,
-    /// Skew; 0 is uniform [default: 0.6; 0.99 for a standard mix]
-    #[arg(long)]
-    theta: Option<f64>,
-    /// Accesses per transaction
-    #[arg(long, default_value_t = 2, conflicts_with = "standard")]
-    accesses: usize,
-    /// Share of accesses that write, 0 to 1
-    #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
-    write_share: f64,
-    /// Read each row that is accessed, then write it
-    #[arg(long, conflicts_with_all = ["standard", "write_share"])]
-    read_and_write: bool,
-    /// Instead: write one column of a row, and scan this many rows in key order
-    #[arg(long, value_name = "ROWS", conflicts_with_all = ["standard", "write_share", "accesses",
-        "read_and_write", "write_columns", "values"])]
-    scan_length: Option<u32>,
-    /// Columns that a write sets: 1 or all
-    #[arg(long, default_value = "1", value_parser = ["1", "all"])]
-    write_columns: String,
-    /// Written values: derived from a small argument, or passed whole as argument
-    #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
-    values: String,
-    /// A standard mix instead, A to F
-    #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
-    standard: Option<String>,
 }
 
 /// Options of TPC-C.
@@ -243,6 +232,8 @@ pub struct Settings {
     pub reserve_memory: Option<u64>,
     /// The seed.
     pub seed: u64,
+    /// Seconds of an epoch, if not the protocol's own choice.
+    pub epoch: Option<f64>,
     /// Bound on replay in seconds, kept by checkpoints.
     pub max_recovery: Option<f64>,
     /// Seconds between checkpoints.
@@ -285,7 +276,7 @@ impl Bench {
         let streams = match common.protocol {
             Protocol::None => 0,
             Protocol::Serial => 1,
-            Protocol::Taurus => common.streams.unwrap_or(4),
+            _ => common.streams.unwrap_or(4),
         };
         Ok(Settings {
             workload,
@@ -302,6 +293,7 @@ impl Bench {
             warmup: common.warmup,
             reserve_memory: common.reserve_memory,
             seed: common.seed,
+            epoch: common.epoch,
             max_recovery: common.max_recovery,
             checkpoint_interval: common.checkpoint_interval,
             checkpoint_share: common.checkpoint_share,
@@ -326,6 +318,14 @@ impl Common {
             return usage(format!(
                 "--streams must be 1 to {}, not {streams}",
                 hyades_wal::MAX_LANES
+            ));
+        }
+        let protocol = self.protocol.protocol();
+        if self.record != RecordKind::Data && !protocol.takes_commands() {
+            return usage(format!(
+                "{} logging does not order commands for their replay: choose --record data, or --protocol \
+                 taurus or serial",
+                self.protocol.word()
             ));
         }
         if self.protocol == Protocol::None && self.recover {
@@ -380,55 +380,6 @@ impl Workload {
     }
 }
 
-impl Ycsb {
-    fn check(&self) -> Result<(), Failure> {
-        if !(1..1 << 40).contains(&self.rows) {
-            return usage(format!("--rows must be at least 1 and below 2^40, not {}", self.rows));
-        }
-        if let Some(theta) = self.theta.filter(|t| !(0.0..=10.0).contains(t)) {
-            return usage(format!("--theta must be 0 to 10, not {theta}"));
-        }
-        if !(0.0..=1.0).contains(&self.write_share) {
-            return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
-        }
-        let most = self.rows.div_ceil(2);
-        // These have accesses of their own.
-        if self.standard.is_some() || self.scan_length.is_some() {
-            return Ok(());
-        }
-        if self.accesses == 0 || self.accesses as u64 > most {
-            return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's \
-                 accesses are to different rows",
-                self.accesses
-            ));
-        }
-        Ok(())
-    }
-
-    /// What the workload is to run.
-    pub fn config(&self, seed: u64) -> ycsb::Config {
-        let parsed = "clap took only words that the workload knows";
-        let mut config = match &self.standard {
-            Some(mix) => ycsb::Config::standard(mix.parse().expect(parsed), self.rows),
-            None => ycsb::Config {
-                rows: self.rows,
-                accesses: self.accesses,
-                write_share: if self.read_and_write { 1.0 } else { self.write_share },
-                reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
-                scan_length: self.scan_length,
-                distinct: self.scan_length.is_none(),
-                ..ycsb::Config::default()
-            },
-        };
-        config.theta = self.theta.unwrap_or(config.theta);
-        config.write_columns = self.write_columns.parse().expect(parsed);
-        config.values = self.values.parse().expect(parsed);
-        config.seed = seed;
-        config
-    }
-}
-
 impl Tpcc {
     /// What the workload is to run.
     pub fn config(&self, seed: u64) -> tpcc::Config {
@@ -448,11 +399,7 @@ impl Settings {
     /// A builder for the settings' database, with this kind of record.
     pub fn builder(&self, record: Record) -> Builder {
         let mut builder = hyades::Database::builder()
-            .protocol(match self.protocol {
-                Protocol::None => hyades::Protocol::None,
-                Protocol::Serial => hyades::Protocol::Serial,
-                Protocol::Taurus => hyades::Protocol::Taurus,
-            })
+            .protocol(self.protocol.protocol())
             .concurrency(match self.concurrency {
                 Concurrency::NoWait => hyades::Concurrency::NoWait,
                 Concurrency::Silo => hyades::Concurrency::Silo,
@@ -474,6 +421,7 @@ impl Settings {
             .log_settings(|log| {
                 log.device = Some(self.device.open(&self.dirs));
                 self.knobs.apply(&self.device, log);
+                log.epoch = self.epoch.map(Duration::from_secs_f64);
             })
     }
 }

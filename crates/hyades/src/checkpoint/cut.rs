@@ -79,6 +79,26 @@ struct Shard {
 /// advanced the epoch): either the one sees the seat taken, or the other sees the new epoch.
 pub(crate) type Seat = Padded<AtomicU64>;
 
+/// The seats of all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Seats(Mutex<Vec<Arc<Seat>>>);
+
+impl Seats {
+    fn all(&self) -> Vec<Arc<Seat>> {
+        self.0.lock().expect("no holder panics").clone()
+    }
+
+    /// An epoch below which nobody will reserve a frame any more: the epoch of now, or a lower one that a
+    /// session is still committing in. Who takes a seat after this has looked at it reads its epoch after
+    /// that, so it is not below the one read here first.
+    pub fn lowest(&self, epoch: &Epoch) -> u64 {
+        let now = epoch.current();
+        let seats = self.0.lock().expect("no holder panics");
+        // An empty seat says a number above all epochs.
+        seats.iter().fold(now, |lowest, seat| lowest.min(seat.load(Ordering::SeqCst)))
+    }
+}
+
 /// A seat that is taken, until this is dropped.
 pub(crate) struct Seated<'s> {
     seat: &'s Seat,
@@ -107,7 +127,7 @@ pub(crate) struct Cut {
     asleep: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    seats: Arc<Seats>,
     shards: Box<[Padded<Mutex<Shard>>]>,
     /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait: Relaxed.
     held: Padded<AtomicU64>,
@@ -121,7 +141,7 @@ impl Default for Cut {
             asleep: AtomicBool::new(false),
             bell: Mutex::default(),
             rung: Condvar::new(),
-            seats: Mutex::default(),
+            seats: Arc::default(),
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             held: Padded::default(),
             limit: AtomicU64::new(u64::MAX),
@@ -130,16 +150,21 @@ impl Default for Cut {
 }
 
 impl Cut {
+    /// With seats that others look at as well.
+    pub fn over(seats: Arc<Seats>) -> Cut {
+        Cut { seats, ..Cut::default() }
+    }
+
     /// A seat for a new session.
     pub fn seat(&self) -> Arc<Seat> {
         let seat = Arc::new(Padded(AtomicU64::new(IDLE)));
-        self.seats.lock().expect("no holder panics").push(seat.clone());
+        self.seats.0.lock().expect("no holder panics").push(seat.clone());
         seat
     }
 
     /// The session ends.
     pub fn give_back(&self, seat: &Arc<Seat>) {
-        self.seats.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, seat));
+        self.seats.0.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, seat));
     }
 
     /// Announces a commit; before its epoch is read.
@@ -258,8 +283,7 @@ impl Cut {
             return cut;
         }
         // Who gets a seat from now on reads a later epoch.
-        let seats = self.seats.lock().expect("no holder panics").clone();
-        for seat in seats {
+        for seat in self.seats.all() {
             let mut looks = 0u32;
             loop {
                 let since = seat.load(Ordering::SeqCst);

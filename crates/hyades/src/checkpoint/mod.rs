@@ -91,6 +91,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let _ended = Ended(engine);
     // Everything of the cut has its place in the log, and its row ids.
     positions(&mut up_to);
+    let highest = log.highest_number();
     let next_row_id = engine.row_ids.load(Ordering::Relaxed);
     let (number, parts) = log.next_checkpoint();
     let manifest = log.manifest();
@@ -109,7 +110,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let written = writing.run().and_then(|written| {
         engine.cut.end();
         if !mutation::is(Mutation::ValidBeforeFrontier) {
-            wait_for_frontier(log, &up_to, stop)?;
+            wait_for_frontier(log, &up_to, highest, stop)?;
         }
         pace.begin()?;
         Ok(written)
@@ -166,10 +167,17 @@ impl<P: LoggingProtocol> Drop for Ended<'_, P> {
 }
 
 /// Waits until everything that the image shows is durable.
-fn wait_for_frontier(log: &Log, up_to: &[u64], stop: &AtomicBool) -> Result<(), Error> {
-    for (stream, &lsn) in up_to.iter().enumerate() {
+fn wait_for_frontier(
+    log: &Log,
+    up_to: &[u64],
+    number: u64,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let positions = up_to.iter().copied().enumerate();
+    let common = (log.frontier().common_lane(), number);
+    for (lane, until) in positions.chain([common]) {
         // In any case one that ends: a log that is closed or fails stops the wait.
-        let waited = log.frontier().wait(stream, lsn);
+        let waited = log.wait(lane, until);
         waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
         if stop.load(Ordering::Acquire) {
             break;

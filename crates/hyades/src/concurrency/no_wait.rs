@@ -123,12 +123,13 @@ impl ConcurrencyControl for NoWait {
         let command = steps::as_command(engine, state, appender);
 
         // Only gaps can fail: a command that saw some is reserved first, as under Silo.
-        let early = command && !state.gaps.is_empty();
+        let readers = command || P::TRACKS_READERS;
+        let early = readers && !state.gaps.is_empty();
         if !early && !state.gaps_are_current() {
             return Err(Abort::Conflict);
         }
         let reserved = steps::reserve(engine, state, appender, tid, command);
-        if command {
+        if readers {
             steps::publish_reads(engine, state);
         }
         if early && !state.gaps_are_current() {

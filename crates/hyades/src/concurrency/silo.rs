@@ -142,9 +142,10 @@ impl ConcurrencyControl for Silo {
         let command = steps::as_command(engine, state, appender);
 
         // Phase 2. A command takes its place in the log and leaves its mark on what it read before
-        // it looks whether that is unchanged (E4, ii); a data record need not.
-        let reserved = if command {
-            let reserved = steps::reserve(engine, state, appender, tid, true);
+        // it looks whether that is unchanged (E4, ii); a data record need not, unless its readers
+        // are remembered as well.
+        let reserved = if command || P::TRACKS_READERS {
+            let reserved = steps::reserve(engine, state, appender, tid, command);
             steps::publish_reads(engine, state);
             if !Self::validate(state, true) {
                 reserved.void();

@@ -103,11 +103,14 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         head.row_ids.extend_from_slice(&state.row_ids_used);
     }
     payload.clear();
+    engine.protocol.versioned(state.stamp, tid);
     let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
         head.encode(out);
+        let stamp_at = out.len();
         engine.protocol.encode(stamp, stream, command, out);
+        stamp_at..out.len()
     };
-    encode(&head, state.stamp, payload);
+    let mut stamp = encode(&head, state.stamp, payload);
     let body_at = payload.len();
     match appender.call.filter(|_| command) {
         Some(call) => {
@@ -119,10 +122,12 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     if payload.len() > writer.max_payload() {
         head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
         payload.clear();
-        encode(&head, state.stamp, payload);
+        stamp = encode(&head, state.stamp, payload);
     }
+    engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
+    engine.protocol.patch(state.stamp, &mut payload[stamp]);
     appender.appended = reservation.end() - reservation.start();
     let own = (stream, reservation.end());
     Reserved { frame: Some((reservation, own, payload)) }

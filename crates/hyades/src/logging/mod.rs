@@ -6,27 +6,37 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
+pub(crate) mod counters;
+pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod record;
 pub(crate) mod serial;
+pub(crate) mod silo_r;
 pub(crate) mod supported;
 pub(crate) mod taurus;
 pub(crate) mod unstamped;
 
+use crate::checkpoint::cut::Seats;
 use crate::config::LogSettings;
+use crate::engine::EPOCH;
+use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// What the frontier has to reach before a transaction may be answered: positions by lane, each lane
-/// at most once.
+/// What the frontier has to reach before a transaction may be answered: positions, or marks, by lane,
+/// each lane at most once.
 pub(crate) type Needs = SmallVec<[(u16, Lsn); 4]>;
 
 /// **The rule.** A transaction that needs these positions is acknowledged by a running database,
 /// and is part of the recovered state of a crashed one, iff the frontier has reached them all.
 ///
 /// At run time the frontier is what the device has confirmed; at recovery it is the end of each
-/// stream's valid prefix, which is never less. The rule is monotone in the frontier, hence
+/// stream's valid prefix, which is never less. A protocol that numbers its records needs *marks*, which
+/// streams state in the log: at run time those that are durable, at recovery those that stand in the
+/// valid prefixes, which again are never less ([`hyades_wal::Frontier`] has the lanes). The rule is monotone in the frontier, hence
 /// *acknowledged implies recovered*.
 #[inline]
 pub(crate) fn admits(
@@ -39,6 +49,9 @@ pub(crate) fn admits(
 /// What a protocol adds to reading, writing and committing. Hooks that are not given do nothing: a
 /// protocol whose rows remember nothing has only to say what its transactions need.
 pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
+    /// Whether rows remember those who read them before data records as well: then every transaction is
+    /// reserved, and `publish_read` called, before it validates, as commands always are.
+    const TRACKS_READERS: bool = false;
     /// What a row, or a gap between rows, remembers.
     type RowStamp: Default + Send + Sync + 'static;
     /// What a transaction accumulates; kept by the session and used again.
@@ -80,12 +93,27 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
         let _ = (txn, stream, command, out);
     }
+    /// The transaction has its version, chosen while its write set is protected. Before `encode`.
+    fn versioned(&self, txn: &mut Self::TxnStamp, tid: u64) {
+        let _ = (txn, tid);
+    }
+    /// The frame is about to be reserved in `stream`, and `place` follows at once. A protocol that draws
+    /// a number and a place in one step holds a latch of the stream from here to there; nothing in
+    /// between allocates, or waits.
+    fn draw(&self, txn: &mut Self::TxnStamp, stream: usize) {
+        let _ = (txn, stream);
+    }
     /// The order point: the transaction's own frame ends at `end` in `stream`.
     fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn) {
         let _ = (txn, stream, end);
     }
+    /// After `place`: what `encode` had put into the payload may be written anew, in the same length.
+    fn patch(&self, txn: &mut Self::TxnStamp, stamp: &mut [u8]) {
+        let _ = (txn, stamp);
+    }
 
-    /// The row or gap remembers this reader, a command. Before validation, or under a lock.
+    /// The row or gap remembers this reader, a command unless all readers are remembered. Before
+    /// validation, or under a lock.
     fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
@@ -110,6 +138,27 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const NAME: &'static str;
     /// Whether its records carry vectors.
     const VECTORS: bool;
-    /// Starts on a log that has just begun an incarnation; `data_only` if it will hold no commands.
-    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self;
+    /// Whether its records have numbers, and its streams state marks.
+    const MARKS: bool = false;
+    /// How long an epoch is unless [`LogSettings::epoch`] says otherwise.
+    const EPOCH: Duration = EPOCH;
+    /// Starts on a log that has just begun an incarnation.
+    fn start(ground: &Ground<'_>) -> Self;
 }
+
+/// What a protocol starts on.
+pub(crate) struct Ground<'g> {
+    pub log: &'g Log,
+    pub settings: &'g LogSettings,
+    /// The log will hold no commands.
+    pub data_only: bool,
+    pub epoch: &'g Arc<Epoch>,
+    pub epoch_interval: Duration,
+    /// Where sessions say in which epoch they commit.
+    pub seats: &'g Arc<Seats>,
+}
+
+/// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what
+/// the record needs by lane: `needs` is zero, and has a lane for each of the frontier's; the last is
+/// the common mark. None if it cannot be read.
+pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()>;

@@ -1,8 +1,8 @@
 //! The transaction record: what a Record frame's payload holds. docs/format.md, "Transaction
 //! records", is the specification; this file writes and reads it.
 
+use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
-use crate::storage::schema::Layout;
 
 /// A transaction's identity and version: an epoch above a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

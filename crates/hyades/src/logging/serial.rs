@@ -6,8 +6,7 @@
 //! their serialization order. A reader saw only transactions whose frames were reserved before it
 //! ended: it needs the stream up to the place where it ended.
 
-use super::{LoggingProtocol, Needs, StartsOnLog};
-use crate::config::LogSettings;
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 
@@ -32,7 +31,7 @@ impl LoggingProtocol for Serial {
 impl StartsOnLog for Serial {
     const NAME: &'static str = "serial";
     const VECTORS: bool = false;
-    fn start(log: &Log, _: &LogSettings, _: bool) -> Self {
-        Serial { log: log.clone() }
+    fn start(ground: &Ground<'_>) -> Self {
+        Serial { log: ground.log.clone() }
     }
 }

@@ -1,13 +1,14 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
-use super::LoggingProtocol;
-use super::{none::NoLog, serial::Serial, taurus::Taurus};
+use super::{LoggingProtocol, StampReader, StartsOnLog};
+use super::{gsn::Gsn, none::NoLog, serial::Serial, silo_r::SiloR, taurus::Taurus};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
 use crate::error::Error;
 use crate::opening::Opening;
+use crate::transaction::procedure::Record;
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
 pub(crate) trait RunsUnder<P: LoggingProtocol>: ConcurrencyControl {}
@@ -18,6 +19,10 @@ impl RunsUnder<Serial> for NoWait {}
 impl RunsUnder<Serial> for Silo {}
 impl RunsUnder<Taurus> for NoWait {}
 impl RunsUnder<Taurus> for Silo {}
+impl RunsUnder<SiloR> for NoWait {}
+impl RunsUnder<SiloR> for Silo {}
+impl RunsUnder<Gsn> for NoWait {}
+impl RunsUnder<Gsn> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
@@ -28,7 +33,44 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::Serial, Concurrency::Silo) => opening.with_log::<Silo, Serial>(),
         (Protocol::Taurus, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus>(),
         (Protocol::Taurus, Concurrency::Silo) => opening.with_log::<Silo, Taurus>(),
+        (Protocol::SiloR, Concurrency::NoWait) => opening.with_log::<NoWait, SiloR>(),
+        (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
+        (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
+        (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
     }
+}
+
+/// How the stamps in a protocol's records are read, by its name in the manifest; `None` where they are
+/// vectors, or nothing.
+pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
+    match name {
+        SiloR::NAME => Some(super::silo_r::read_stamp),
+        Gsn::NAME => Some(super::gsn::read_stamp),
+        _ => None,
+    }
+}
+
+impl Protocol {
+    /// Whether procedures may be logged as commands. Where a log's order does not show who has to be
+    /// replayed after whom, readers before later writers included, it holds changed rows only.
+    pub fn takes_commands(self) -> bool {
+        match self {
+            Protocol::None | Protocol::Serial | Protocol::Taurus => true,
+            Protocol::SiloR | Protocol::Gsn => false,
+        }
+    }
+}
+
+/// Refuses a kind of record that cannot be recovered under the protocol.
+pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Error> {
+    if record == Record::Data || protocol.takes_commands() {
+        return Ok(());
+    }
+    Err(Error::Misuse(format!(
+        "{} logging does not order commands for their replay: set record to Data, or protocol to \
+         Taurus or Serial",
+        protocol.name()
+    )))
 }
 
 /// Refuses a number of streams that the protocol cannot have.

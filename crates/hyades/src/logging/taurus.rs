@@ -11,8 +11,7 @@
 //! second. In a log of data records alone there is no order vector, and readers are not remembered.
 
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
-use super::{LoggingProtocol, Needs, StartsOnLog};
-use crate::config::LogSettings;
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::Mutex;
@@ -221,7 +220,8 @@ impl StartsOnLog for Taurus {
 
     /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
     /// precedes everything to come.
-    fn start(log: &Log, settings: &LogSettings, data_only: bool) -> Self {
+    fn start(ground: &Ground<'_>) -> Self {
+        let &Ground { log, settings, data_only, .. } = ground;
         let lanes = log.streams();
         let mut durable = vec![0; lanes];
         log.frontier().load_into(&mut durable);

@@ -2,7 +2,9 @@
 //! together from their parts.
 
 use crate::error::Error;
+use crate::logging::StampReader;
 use crate::logging::record::{Head, Tid};
+use crate::logging::supported;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
@@ -13,6 +15,11 @@ use std::collections::HashMap;
 pub(crate) struct Shape {
     /// Lanes of a vector; 0 where records carry none.
     pub lanes: usize,
+    /// Lanes of what a record needs: those of a vector, or of the whole frontier where records have
+    /// numbers.
+    need_lanes: usize,
+    /// Reads the stamps of records that have numbers.
+    stamp: Option<StampReader>,
     pub data_only: bool,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
@@ -27,7 +34,10 @@ impl Shape {
         let lanes = if vectors { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        Shape { lanes, data_only: incarnation.data_only, cut, ended }
+        let stamp = supported::stamp_reader(&incarnation.protocol);
+        let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
+        let data_only = incarnation.data_only;
+        Shape { lanes, need_lanes, stamp, data_only, cut, ended }
     }
 
     fn holds(&self, tid: u64) -> bool {
@@ -51,7 +61,7 @@ pub(crate) struct Decoder {
     shape: Shape,
     stream: u32,
     anchor: Vec<Lsn>,
-    /// The vectors of the record decoded last: what it needs to be live, what it must follow.
+    /// Of the record decoded last: what it needs to be live, what it must follow.
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
     /// Bodies begun in Part frames, by the start of the first.
@@ -64,7 +74,7 @@ impl Decoder {
             shape,
             stream,
             anchor: vec![0; shape.lanes],
-            validity: vec![0; shape.lanes],
+            validity: vec![0; shape.need_lanes],
             order: vec![0; shape.lanes],
             parts: HashMap::new(),
         }
@@ -122,6 +132,11 @@ impl Decoder {
             // Its first parts may lie where the log has been given up.
             self.forget_parts(head.continued);
             return Ok(None);
+        }
+        if let Some(read) = self.shape.stamp {
+            self.validity.fill(0);
+            read(head.tid, &mut rest, &mut self.validity)
+                .ok_or_else(|| self.broken(frame, "its number"))?;
         }
         if self.shape.has_vectors() {
             let used = compress::decode(rest, &self.anchor, &mut self.validity)

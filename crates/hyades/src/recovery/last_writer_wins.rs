@@ -26,6 +26,8 @@ struct Lane {
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read by
     /// all to judge records: the bytes below are valid.
     valid: AtomicU64,
+    /// The mark that the stream has stated within that. As `valid`.
+    mark: AtomicU64,
     /// Everything was handed out.
     finished: AtomicBool,
     /// The epoch of the next chunk; a hint to whoever chooses a stream.
@@ -47,7 +49,9 @@ impl Lane {
     /// Reads ahead, and says how far the stream is valid.
     fn refill(&self, source: &mut Source) -> Result<(), Error> {
         while source.ahead.len() < AHEAD {
-            let Some(chunk) = source.reader.next_chunk()? else {
+            let next = source.reader.next_chunk()?;
+            self.mark.store(source.reader.mark(), Ordering::Release);
+            let Some(chunk) = next else {
                 self.valid.store(source.reader.valid_to(), Ordering::Release);
                 break;
             };
@@ -87,6 +91,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         .map(|reader| Lane {
             stream: reader.stream,
             valid: AtomicU64::new(reader.valid_to()),
+            mark: AtomicU64::new(reader.mark()),
             finished: AtomicBool::new(false),
             next_epoch: AtomicU64::new(0),
             reader: Mutex::new(Source { reader, ahead: VecDeque::new(), parts: Parts::new() }),
@@ -117,6 +122,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
             applier.apply(replay, &record.head, &record.body, &guard)?;
             replay.counts.records.fetch_add(1, Ordering::Relaxed);
         } else {
+            // Its epoch has been used all the same.
+            count(replay, &record.head);
             replay.counts.dead.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -129,7 +136,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 
 /// The rule, against what is known to be valid.
 fn is_live(lanes: &[Lane], validity: &[Lsn]) -> bool {
-    admits(|lane| lanes[lane].valid.load(Ordering::Acquire), validity.iter().copied().enumerate())
+    let mark = |lane: &Lane| lane.mark.load(Ordering::Acquire);
+    let frontier = |at: usize| match at.checked_sub(lanes.len()) {
+        None => lanes[at].valid.load(Ordering::Acquire),
+        Some(stream) if stream < lanes.len() => mark(&lanes[stream]),
+        Some(_) => lanes.iter().map(mark).min().unwrap_or(0),
+    };
+    let needs = validity.iter().copied().enumerate();
+    admits(frontier, needs.filter(|(_, needed)| *needed > 0))
 }
 
 fn work<S: Default + Send + Sync + 'static>(

@@ -1,8 +1,9 @@
 //! What an [`crate::Access`] outside the engine needs to make rows: test oracles use it. Not part
 //! of the public interface.
 
+use super::layout::Layout;
 use super::row::Row;
-use super::schema::{Columns, Layout, Schema};
+use super::schema::{Columns, Schema};
 use super::value::Value;
 use crate::error::Abort;
 use crate::transaction::access::{Savepoint, Table};

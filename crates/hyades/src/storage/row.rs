@@ -4,7 +4,8 @@
 //! not null the value's bytes, variable-length ones with a varint length before them. The same
 //! bytes stand in the transaction's write set and in a data record.
 
-use super::schema::{Column, Layout, MAX_ROW_BYTES, Set};
+use super::layout::Layout;
+use super::schema::{Column, MAX_ROW_BYTES, Set};
 use super::value::{ColumnType, Type, Value};
 use crate::error::Abort;
 

@@ -1,119 +1,28 @@
 //! A table: its rows' layout, its primary index and its secondary indexes, and the gaps in both.
 
+use super::gap::{Bucket, Gap, GapChange, MISS_BUCKETS, leaf_change};
 use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
-use super::ordered_index::{GapHooks, Inserted, KeyShape, Keyed, Leaf, OrderedIndex};
-use super::record::{Record, word};
-use super::schema::{Columns, Layout, PrimaryKind, Schema};
+use super::layout::Layout;
+use super::ordered_index::{GapHooks, Inserted, KeyShape, Keyed, OrderedIndex};
+use super::record::Record;
+use super::schema::{PrimaryKind, Schema};
+use super::secondary::Secondary;
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-/// How many buckets stand for the keys that a hash index does not have. Fixed: a flood of misses
-/// costs no memory.
-const MISS_BUCKETS: usize = 1 << 14;
-
-/// What a missing key in a hash index leaves behind: a version that every new key of the bucket
-/// raises, and a stamp.
-pub(crate) struct Bucket<S> {
-    version: AtomicU64,
-    stamp: S,
-}
-
-/// A gap as a transaction saw it: a leaf of an ordered index, or a bucket of missing keys.
-pub(crate) enum Gap<'g, S> {
-    Leaf(Leaf<'g, S>),
-    Bucket(&'g Bucket<S>, u64),
-}
-
-impl<'g, S> Gap<'g, S> {
-    /// The gap's stamp.
-    #[inline]
-    pub fn stamp(&self) -> &'g S {
-        match self {
-            Gap::Leaf(leaf) => leaf.gap(),
-            Gap::Bucket(bucket, _) => &bucket.stamp,
-        }
-    }
-
-    /// Whether no key has come into the gap since it was seen.
-    #[inline]
-    pub fn is_current(&self) -> bool {
-        match self {
-            Gap::Leaf(leaf) => leaf.is_current(),
-            Gap::Bucket(bucket, version) => bucket.version.load(Ordering::SeqCst) == *version,
-        }
-    }
-}
-
-/// How the gap changed by one's own insertion: who saw it as `before` may go on with `after`.
-pub(crate) struct GapChange<'g, S> {
-    before: (usize, u64),
-    after: [Option<Gap<'g, S>>; 2],
-    /// The gap that the new key lies in.
-    pub holder: Gap<'g, S>,
-}
-
-impl<'g, S> GapChange<'g, S> {
-    /// Replaces gaps seen just before the change by what they have become.
-    pub fn carry_over(self, seen: &mut bumpalo::collections::Vec<'_, Gap<'g, S>>) {
-        let mut found = false;
-        for gap in seen.iter_mut() {
-            match (gap, &self.after[0]) {
-                (Gap::Leaf(leaf), Some(Gap::Leaf(now)))
-                    if (leaf.id(), leaf.version()) == self.before =>
-                {
-                    *leaf = *now;
-                    found = true;
-                }
-                (Gap::Bucket(bucket, version), Some(Gap::Bucket(..)))
-                    if (std::ptr::from_ref(*bucket) as usize, *version) == self.before =>
-                {
-                    *version += 1;
-                }
-                _ => {}
-            }
-        }
-        if let (true, [_, Some(sibling)]) = (found, self.after) {
-            seen.push(sibling);
-        }
-    }
-}
-
-/// An entry of a secondary index: the indexed columns followed by the row's primary key.
-pub(crate) struct Entry<S> {
-    key: Box<[u8]>,
-    record: *const Record<S>,
-    /// Transactions in progress that rely on the entry, or [`GONE`].
-    pins: AtomicU32,
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The last pointer to something retired, on its way to whichever thread frees it.
-struct Retired<T>(*mut T);
+pub(super) struct Retired<T>(pub(super) *mut T);
 
 // SAFETY: records and entries are shared between threads, and this is the only pointer left.
 unsafe impl<T> Send for Retired<T> {}
 
 impl<T> Retired<T> {
-    fn into_inner(self) -> *mut T {
+    pub(super) fn into_inner(self) -> *mut T {
         self.0
-    }
-}
-
-/// The entry is being unlinked.
-const GONE: u32 = u32::MAX;
-
-// SAFETY: the record is only reached through `Entry::record`, as a shared reference, and records are
-// shared between threads anyway.
-unsafe impl<S: Send + Sync> Send for Entry<S> {}
-// SAFETY: as above.
-unsafe impl<S: Send + Sync> Sync for Entry<S> {}
-
-impl<S> Keyed for Entry<S> {
-    fn key(&self) -> &[u8] {
-        &self.key
     }
 }
 
@@ -121,40 +30,6 @@ impl<S> Keyed for Record<S> {
     #[inline]
     fn key(&self) -> &[u8] {
         Record::key(self)
-    }
-}
-
-impl<S> Entry<S> {
-    /// The row.
-    pub fn record(&self) -> &Record<S> {
-        // SAFETY: a record is not retired while entries point to it (`Record::entries`), and who
-        // holds the entry is pinned.
-        unsafe { &*self.record }
-    }
-
-    fn pin(&self) -> bool {
-        let pin = |pins| if pins == GONE { None } else { Some(pins + 1) };
-        self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
-    }
-
-    /// Ends the reliance that [`Table::link`] began.
-    pub fn unpin(&self) {
-        self.pins.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
-    pub columns: Vec<u16>,
-    /// The same as a set.
-    pub column_set: u64,
-    pub unique: bool,
-    pub tree: OrderedIndex<Entry<S>, S>,
-}
-
-impl<S: Default + Send + Sync + 'static> Secondary<S> {
-    /// The indexed columns.
-    pub fn columns(&self) -> Columns {
-        Columns(self.column_set)
     }
 }
 
@@ -189,9 +64,6 @@ pub(crate) enum Placed<'g, S> {
     Exists(&'g Record<S>),
 }
 
-/// An index entry with the gap that it lies in, or with how its coming changed the gap.
-pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
-
 /// What a scan of a primary index calls, gap by gap.
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
@@ -210,18 +82,6 @@ pub(crate) enum Walk {
 
 /// A walk over an ordered index rests after so many rows.
 const STRETCH: usize = 1024;
-
-/// Splits and merges of leaves, as the logging protocol wants them.
-pub(crate) struct Inherit<F>(pub F);
-
-impl<S, F: Fn(&S, &S)> GapHooks<S> for Inherit<F> {
-    fn split(&self, from: &S, to: &S) {
-        (self.0)(to, from);
-    }
-    fn merge(&self, into: &S, from: &S) {
-        (self.0)(into, from);
-    }
-}
 
 impl<S: Default + Send + Sync + 'static> Table<S> {
     pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
@@ -295,26 +155,6 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             }
         }
         Ok(())
-    }
-
-    /// The key of `row` in a secondary index: its columns, then the primary key.
-    pub fn secondary_key(&self, index: usize, row: &[u8], primary: &[u8]) -> KeyBytes {
-        let mut out = self.secondary_prefix(index, row).0;
-        out.extend_from_slice(primary);
-        out
-    }
-
-    /// The indexed columns of `row` as key bytes, and whether one of them is null.
-    pub fn secondary_prefix(&self, index: usize, row: &[u8]) -> (KeyBytes, bool) {
-        let mut out = KeyBytes::new();
-        let mut null = false;
-        for &column in &self.secondaries[index].columns {
-            let spec = &self.layout.columns[column as usize];
-            let value = self.layout.value(row, column);
-            null |= matches!(value, Value::Null);
-            key::push(&mut out, spec.kind, spec.nullable, &value);
-        }
-        (out, null)
     }
 
     /// Encodes a bound, which is a prefix of the index's columns. `after` asks for the place behind
@@ -464,70 +304,6 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         unsafe { guard.defer_unchecked(move || Record::free(unlinked.into_inner())) };
     }
 
-    /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
-    /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new.
-    ///
-    /// # Errors
-    /// A conflict if the record is on its way out.
-    pub fn link<'g>(
-        &'g self,
-        index: usize,
-        key: &[u8],
-        record: &'g Record<S>,
-        hooks: &impl GapHooks<S>,
-        guard: &'g Guard,
-    ) -> Result<Linked<'g, S>, Abort> {
-        // Counted first, then looked: whoever takes a record out marks it dead first, then counts.
-        record.entries.fetch_add(1, Ordering::SeqCst);
-        if record.word.load(Ordering::SeqCst) & word::DEAD != 0 {
-            record.entries.fetch_sub(1, Ordering::AcqRel);
-            return Err(Abort::Conflict);
-        }
-        let tree = &self.secondaries[index].tree;
-        let fresh =
-            Box::into_raw(Box::new(Entry { key: key.into(), record, pins: AtomicU32::new(1) }));
-        loop {
-            // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
-            // it, or with the table.
-            match unsafe { tree.insert(key, fresh, hooks, guard) } {
-                Inserted::New(insertion) => {
-                    // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
-                    return Ok((unsafe { &*fresh }, Ok(leaf_change(insertion))));
-                }
-                Inserted::Exists(entry, leaf) if entry.pin() => {
-                    record.entries.fetch_sub(1, Ordering::AcqRel);
-                    // SAFETY: the fresh entry was not linked; this is the only pointer to it.
-                    drop(unsafe { Box::from_raw(fresh) });
-                    return Ok((entry, Err(Gap::Leaf(leaf))));
-                }
-                // Its unlinking is under way.
-                Inserted::Exists(..) => std::thread::yield_now(),
-            }
-        }
-    }
-
-    /// Takes an entry that no longer describes its row out of its index and retires it, unless a
-    /// transaction relies on it. The caller holds the row's lock.
-    pub fn unlink_entry(
-        &self,
-        index: usize,
-        entry: &Entry<S>,
-        hooks: &impl GapHooks<S>,
-        leave: impl FnOnce(&S),
-        guard: &Guard,
-    ) -> bool {
-        if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return false;
-        }
-        let unlinked = self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
-        let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
-        let unlinked = Retired(unlinked.cast_mut());
-        entry.record().entries.fetch_sub(1, Ordering::AcqRel);
-        // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(unlinked.into_inner()))) };
-        true
-    }
-
     /// Visits the records of a range of the primary index, gap by gap.
     ///
     /// # Errors
@@ -588,15 +364,6 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             Primary::Hash { index, .. } => index.for_each(guard, visit),
             Primary::Ordered(tree) => tree.for_each(guard, &mut visit),
         }
-    }
-}
-
-fn leaf_change<S>(insertion: super::ordered_index::Insertion<'_, S>) -> GapChange<'_, S> {
-    let holder = Gap::Leaf(insertion.holder());
-    GapChange {
-        before: (insertion.leaf.id(), insertion.version_before),
-        after: [Some(Gap::Leaf(insertion.leaf)), insertion.sibling.map(Gap::Leaf)],
-        holder,
     }
 }
 

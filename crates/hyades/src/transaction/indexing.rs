@@ -6,10 +6,10 @@ use super::state::{Link, Stale, State};
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::gap::{Gap, GapChange, Inherit};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::prefetch::prefetch;
-use crate::storage::table::{Gap, GapChange, Inherit};
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 

@@ -14,6 +14,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const ACCOUNTS: Table = Table::nth(0);
 pub const TRANSFERS: Table = Table::nth(1);
@@ -32,6 +33,9 @@ pub struct Combination {
     pub streams: usize,
 }
 
+/// Protocols that cannot log commands.
+pub const DATA_ONLY: [Protocol; 2] = [Protocol::SiloR, Protocol::Gsn];
+
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
@@ -42,6 +46,12 @@ pub fn combinations() -> Vec<Combination> {
                 (Protocol::Taurus, 3),
                 (Protocol::Taurus, 16),
             ] {
+                all.push(Combination { protocol, concurrency, record, streams });
+            }
+        }
+        for protocol in DATA_ONLY {
+            for streams in [1, 3, 16] {
+                let record = Record::Data;
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
@@ -200,6 +210,8 @@ pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
         .log_settings(|log| {
             log.buffer_bytes = 1 << 16;
             log.anchor_interval_bytes = 2000;
+            // Shorter than anyone would choose: what waits for an epoch does not wait long here.
+            log.epoch = Some(Duration::from_millis(2));
             log.segment_bytes = 1 << 18;
             log.device = how.device;
             log.dirs = how.more_dirs;

@@ -1,0 +1,135 @@
+//! GSN: distributed logging with a global sequence number (Wang, Johnson: "Scalable Logging through
+//! Emerging Non-Volatile Memory", PVLDB 7(10), 2014, section 4); NVM-D in the Poplar paper.
+//!
+//! A transaction's number is above those of all rows that it read or wrote, and above the last one of
+//! the stream that its record goes to; the rows that it wrote take it, and so do those that it read. So
+//! numbers grow along every dependency, anti-dependencies included, and along every stream. A
+//! transaction is answered, and belongs to the recovered state, iff its number is not above the common
+//! mark: every stream has stated that all its records up to there are durable. This is the paper's
+//! passive group commit: the record's own stream does not wait for the others, only the answer does.
+//!
+//! Deltas of columns are sound: the version that a delta follows has a lower number, so it is live if
+//! the delta is. Commands would need an order in replay; there are data records only.
+//!
+//! Where this departs from the paper. There a worker has a stream of its own, in non-volatile memory,
+//! and flushes it itself. Here streams have flushers of their own, which suit devices with a latency
+//! better, and a worker may change its stream. An idle stream passes over numbers that somebody waits
+//! for, and states so in the log (docs/protocols.md, Marks). A transaction that wrote nothing leaves no
+//! number behind: what it read it waits for, and nobody waits for it. Numbers begin anew in each
+//! incarnation, since rows remember nothing from the one before.
+
+use super::counters::Counters;
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use crate::storage::row::take;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Log, Lsn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct Gsn {
+    log: Log,
+    counters: Arc<Counters>,
+}
+
+/// What a session's transaction has gathered.
+#[derive(Default)]
+pub(crate) struct Numbered {
+    /// The highest number of what it read or will overwrite.
+    seen: u64,
+    /// Its own.
+    own: u64,
+}
+
+/// The row's number: that of its last writer or of a later reader. Written by whoever has, or is about
+/// to be found to have had, the row's protection; only ever raised. Acquire and Release, and ordered
+/// with the row's lock by the fences of the commit (E4).
+fn raise(row: &AtomicU64, number: u64) {
+    if row.load(Ordering::Relaxed) < number {
+        row.fetch_max(number, Ordering::AcqRel);
+    }
+}
+
+impl LoggingProtocol for Gsn {
+    const TRACKS_READERS: bool = true;
+    type RowStamp = AtomicU64;
+    type TxnStamp = Numbered;
+
+    fn txn_stamp(&self) -> Numbered {
+        Numbered::default()
+    }
+
+    fn begin(&self, txn: &mut Numbered) {
+        *txn = Numbered::default();
+    }
+
+    #[inline]
+    fn observe_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+        txn.seen = txn.seen.max(row.load(Ordering::Acquire));
+    }
+
+    #[inline]
+    fn observe_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+        // SeqCst: the row's lock comes before this, and a reader's raise before its validation (E4).
+        txn.seen = txn.seen.max(row.load(Ordering::SeqCst));
+    }
+
+    /// Room for the number, which is not known yet.
+    fn encode(&self, _: &mut Numbered, _: usize, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 8]);
+    }
+
+    /// The number is above that of the stream as well, and drawn together with the place.
+    #[inline]
+    fn draw(&self, txn: &mut Numbered, stream: usize) {
+        txn.own = self.counters.lock(stream).max(txn.seen) + 1;
+    }
+
+    #[inline]
+    fn place(&self, txn: &mut Numbered, stream: usize, _: Lsn) {
+        self.counters.unlock(stream, txn.own);
+    }
+
+    fn patch(&self, txn: &mut Numbered, stamp: &mut [u8]) {
+        stamp.copy_from_slice(&txn.own.to_le_bytes());
+    }
+
+    #[inline]
+    fn publish_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+        raise(row, txn.own);
+    }
+
+    #[inline]
+    fn publish_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+        raise(row, txn.own);
+    }
+
+    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Numbered) {
+        raise(to, from.load(Ordering::Acquire));
+    }
+
+    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>) -> Needs {
+        let number = if own.is_some() { txn.own } else { txn.seen };
+        if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
+            return Needs::new();
+        }
+        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, number)])
+    }
+}
+
+impl StartsOnLog for Gsn {
+    const NAME: &'static str = "gsn";
+    const VECTORS: bool = false;
+    const MARKS: bool = true;
+
+    fn start(ground: &Ground<'_>) -> Self {
+        let counters = Arc::new(Counters::new(ground.log.streams()));
+        ground.log.install_marks(counters.clone());
+        Gsn { log: ground.log.clone(), counters }
+    }
+}
+
+/// The number, 8 bytes.
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()> {
+    *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    Some(())
+}

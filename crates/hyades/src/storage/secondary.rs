@@ -1,0 +1,158 @@
+//! Secondary indexes: entries that point to rows, kept as long as a row or a transaction needs them.
+
+use super::gap::{Gap, GapChange, leaf_change};
+use super::key::{self, KeyBytes};
+use super::ordered_index::{GapHooks, Inserted, Keyed, OrderedIndex};
+use super::record::{Record, word};
+use super::schema::Columns;
+use super::table::{Retired, Table};
+use super::value::Value;
+use crate::error::Abort;
+use crossbeam_epoch::Guard;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An entry of a secondary index: the indexed columns followed by the row's primary key.
+pub(crate) struct Entry<S> {
+    key: Box<[u8]>,
+    record: *const Record<S>,
+    /// Transactions in progress that rely on the entry, or [`GONE`].
+    pins: AtomicU32,
+}
+
+/// The entry is being unlinked.
+const GONE: u32 = u32::MAX;
+
+// SAFETY: the record is only reached through `Entry::record`, as a shared reference, and records are
+// shared between threads anyway.
+unsafe impl<S: Send + Sync> Send for Entry<S> {}
+// SAFETY: as above.
+unsafe impl<S: Send + Sync> Sync for Entry<S> {}
+
+impl<S> Keyed for Entry<S> {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+impl<S> Entry<S> {
+    /// The row.
+    pub fn record(&self) -> &Record<S> {
+        // SAFETY: a record is not retired while entries point to it (`Record::entries`), and who
+        // holds the entry is pinned.
+        unsafe { &*self.record }
+    }
+
+    fn pin(&self) -> bool {
+        let pin = |pins| if pins == GONE { None } else { Some(pins + 1) };
+        self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
+    }
+
+    /// Ends the reliance that [`Table::link`] began.
+    pub fn unpin(&self) {
+        self.pins.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
+    pub columns: Vec<u16>,
+    /// The same as a set.
+    pub column_set: u64,
+    pub unique: bool,
+    pub tree: OrderedIndex<Entry<S>, S>,
+}
+
+impl<S: Default + Send + Sync + 'static> Secondary<S> {
+    /// The indexed columns.
+    pub fn columns(&self) -> Columns {
+        Columns(self.column_set)
+    }
+}
+
+/// An index entry with the gap that it lies in, or with how its coming changed the gap.
+pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
+
+impl<S: Default + Send + Sync + 'static> Table<S> {
+    /// The key of `row` in a secondary index: its columns, then the primary key.
+    pub fn secondary_key(&self, index: usize, row: &[u8], primary: &[u8]) -> KeyBytes {
+        let mut out = self.secondary_prefix(index, row).0;
+        out.extend_from_slice(primary);
+        out
+    }
+
+    /// The indexed columns of `row` as key bytes, and whether one of them is null.
+    pub fn secondary_prefix(&self, index: usize, row: &[u8]) -> (KeyBytes, bool) {
+        let mut out = KeyBytes::new();
+        let mut null = false;
+        for &column in &self.secondaries[index].columns {
+            let spec = &self.layout.columns[column as usize];
+            let value = self.layout.value(row, column);
+            null |= matches!(value, Value::Null);
+            key::push(&mut out, spec.kind, spec.nullable, &value);
+        }
+        (out, null)
+    }
+
+    /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
+    /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new.
+    ///
+    /// # Errors
+    /// A conflict if the record is on its way out.
+    pub fn link<'g>(
+        &'g self,
+        index: usize,
+        key: &[u8],
+        record: &'g Record<S>,
+        hooks: &impl GapHooks<S>,
+        guard: &'g Guard,
+    ) -> Result<Linked<'g, S>, Abort> {
+        // Counted first, then looked: whoever takes a record out marks it dead first, then counts.
+        record.entries.fetch_add(1, Ordering::SeqCst);
+        if record.word.load(Ordering::SeqCst) & word::DEAD != 0 {
+            record.entries.fetch_sub(1, Ordering::AcqRel);
+            return Err(Abort::Conflict);
+        }
+        let tree = &self.secondaries[index].tree;
+        let fresh =
+            Box::into_raw(Box::new(Entry { key: key.into(), record, pins: AtomicU32::new(1) }));
+        loop {
+            // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
+            // it, or with the table.
+            match unsafe { tree.insert(key, fresh, hooks, guard) } {
+                Inserted::New(insertion) => {
+                    // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
+                    return Ok((unsafe { &*fresh }, Ok(leaf_change(insertion))));
+                }
+                Inserted::Exists(entry, leaf) if entry.pin() => {
+                    record.entries.fetch_sub(1, Ordering::AcqRel);
+                    // SAFETY: the fresh entry was not linked; this is the only pointer to it.
+                    drop(unsafe { Box::from_raw(fresh) });
+                    return Ok((entry, Err(Gap::Leaf(leaf))));
+                }
+                // Its unlinking is under way.
+                Inserted::Exists(..) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Takes an entry that no longer describes its row out of its index and retires it, unless a
+    /// transaction relies on it. The caller holds the row's lock.
+    pub fn unlink_entry(
+        &self,
+        index: usize,
+        entry: &Entry<S>,
+        hooks: &impl GapHooks<S>,
+        leave: impl FnOnce(&S),
+        guard: &Guard,
+    ) -> bool {
+        if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        let unlinked = self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
+        let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
+        let unlinked = Retired(unlinked.cast_mut());
+        entry.record().entries.fetch_sub(1, Ordering::AcqRel);
+        // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
+        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(unlinked.into_inner()))) };
+        true
+    }
+}
