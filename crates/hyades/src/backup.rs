@@ -46,7 +46,9 @@ pub(crate) fn closed(
     options.device = Arc::clone(&device);
     let from = hyades_wal::open(options)?;
     if from.is_fresh() {
-        return Err(Error::Misuse("the directories hold no database: give those that it has".into()));
+        return Err(Error::Misuse(
+            "the directories hold no database: give those that it has".into(),
+        ));
     }
     let mut ends = Vec::new();
     for mut reader in from.readers() {

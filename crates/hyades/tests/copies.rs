@@ -123,7 +123,9 @@ fn a_power_cut_at_any_step_of_a_backup_leaves_no_half_copy() {
             let is_empty = !names.into_iter().any(|name| is_name(&name.unwrap().file_name()));
             match try_open(&copy, c, How::default()) {
                 _ if is_empty => assert!(!through),
-                Ok(copied) => assert_eq!(copied.db.digest(), digest, "{c:?} step {step}: half a copy"),
+                Ok(copied) => {
+                    assert_eq!(copied.db.digest(), digest, "{c:?} step {step}: half a copy")
+                }
                 Err(error) => {
                     assert!(!through, "{c:?} step {step}: {error}");
                     assert!(error.to_string().contains("was not finished"), "{error}");
@@ -193,7 +195,8 @@ fn restored(from: &Path, c: Combination, until: Until) -> Result<u64, hyades::Er
     again.db.close().unwrap();
     let again = open(&new, c, How::default());
     for transfer in more {
-        let found = again.db.transact(|tx| tx.get(common::TRANSFERS, transfer.id).map(|r| r.is_some()));
+        let found =
+            again.db.transact(|tx| tx.get(common::TRANSFERS, transfer.id).map(|r| r.is_some()));
         assert!(found.unwrap().unwrap());
     }
     Ok(digest)
@@ -231,8 +234,12 @@ fn any_moment_since_the_checkpoint_comes_back_as_it_was() {
         assert_eq!(newest, kept.last().unwrap().digest);
         for moment in lost {
             for until in [Until::Transaction(moment.id), Until::Time(moment.at_us)] {
-                let error = refused(restored(dir.path(), c, until), "a moment before the checkpoint");
-                assert!(error.to_string().contains("history begins with its checkpoint"), "{error}");
+                let error =
+                    refused(restored(dir.path(), c, until), "a moment before the checkpoint");
+                assert!(
+                    error.to_string().contains("history begins with its checkpoint"),
+                    "{error}"
+                );
             }
         }
         let absent = TransactionId { lsn: u64::MAX, ..kept[0].id };

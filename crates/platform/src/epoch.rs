@@ -54,7 +54,8 @@ impl Epoch {
             assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
             // Relaxed: the exchange publishes it.
             self.began_us[next as usize % REMEMBERED].fetch_max(now, Ordering::Relaxed);
-            let swap = self.current.compare_exchange(current, next, Ordering::SeqCst, Ordering::SeqCst);
+            let swap =
+                self.current.compare_exchange(current, next, Ordering::SeqCst, Ordering::SeqCst);
             match swap {
                 Ok(_) => return next,
                 Err(found) => current = found,

@@ -54,7 +54,9 @@ impl Log {
         // could have crashed, and the rule decides what of it is live.
         let mut ends = vec![0; self.streams()];
         // The marks first: then the frames that state them lie below the ends.
-        for (lane, dim) in manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate() {
+        for (lane, dim) in
+            manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
+        {
             dim.mark = self.frontier().mark(lane);
         }
         self.frontier().load_into(&mut ends);
@@ -136,11 +138,12 @@ impl Copying<'_> {
             let dir = stream_dir(&self.to.dir, stream.id);
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
-            let mut none = true;
-            for segment in begun {
-                none = false;
-                let length = self.needed(segment, end)?;
+            let begun: Vec<_> = chain.segments.iter().take_while(|s| start_of(s) < end).collect();
+            let none = begun.is_empty();
+            for (at, segment) in begun.iter().enumerate() {
+                // The next segment takes over where it begins.
+                let limit = begun.get(at + 1).map_or(end, |next| start_of(next));
+                let length = self.needed(segment, limit)?;
                 self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
             }
             if none {
@@ -164,8 +167,7 @@ impl Copying<'_> {
         while at + BATCH_HEADER as u64 <= segment.length {
             let n = file.read_at(&mut bytes, at).map_err(Error::io(path, "read"))?;
             let uuid = self.manifest.uuid();
-            let batch =
-                BatchHeader::decode(&bytes[..n], &uuid, header.stream, header.incarnation);
+            let batch = BatchHeader::decode(&bytes[..n], &uuid, header.stream, header.incarnation);
             // What is damaged is found when the copy is read.
             let Some(batch) = batch else { break };
             at = (at + BATCH_HEADER as u64 + u64::from(batch.length)).next_multiple_of(block);

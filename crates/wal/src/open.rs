@@ -173,7 +173,8 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     if lenient.damaged {
         // A directory whose marker is damaged is the one that has its path.
         for (place, path) in places.iter_mut().zip(&manifest.dirs) {
-            let given = || options.dirs.iter().zip(&markers).find(|(d, m)| *d == path && m.is_none());
+            let given =
+                || options.dirs.iter().zip(&markers).find(|(d, m)| *d == path && m.is_none());
             *place = place.take().or_else(|| given().map(|(dir, _)| dir.clone()));
         }
     }
@@ -205,7 +206,17 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
         chains.insert(stream.id, chain);
     }
-    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains, damage, broken: BTreeSet::new(), lenient })
+    Ok(Recovering {
+        options,
+        locks,
+        manifest,
+        manifest_dir,
+        places,
+        chains,
+        damage,
+        broken: BTreeSet::new(),
+        lenient,
+    })
 }
 
 /// Finds the manifest's directories among the given ones, by their markers.
