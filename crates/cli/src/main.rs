@@ -13,6 +13,7 @@ mod existing;
 mod failure;
 mod log;
 mod memory;
+mod paper;
 mod place;
 mod progress;
 mod recover;

@@ -9,14 +9,14 @@ use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId, Record};
 use hyades_platform::device::Device;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How transactions are logged and ordered against the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Protocol {
     /// No log: nothing survives. The yardstick of the others.
     None,
@@ -33,6 +33,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Its name, in manifests and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::None => "none",
+            Protocol::Serial => "serial",
+            Protocol::Taurus => "taurus",
+            Protocol::SiloR => "silo-r",
+            Protocol::Gsn => "gsn",
+        }
+    }
+
     /// The protocol of this name in a manifest.
     pub(crate) fn named(name: &str) -> Option<Protocol> {
         match name {
@@ -46,7 +57,7 @@ impl Protocol {
 }
 
 /// How transactions are kept serializable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,

@@ -242,9 +242,9 @@ fn cut(
         Until::Newest => None,
         Until::Time(asked) => {
             if let Some(checkpoint) = checkpoint.filter(|c| c.taken_at_us > asked) {
-                return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+                return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
-            let held = checkpoint.map_or(0, |c| c.cut);
+            let held = checkpoint.map_or(0, |c| c.reaches_back_to());
             let mut later = known.began_us.iter().filter(|(epoch, _)| **epoch > held);
             if known.began_us.is_empty() && known.first_epoch.is_some_and(|first| first > held) {
                 return Err(Error::Misuse(
@@ -269,9 +269,9 @@ fn cut(
         Until::Before(id) => Some(place(id, &known, from)?.saturating_sub(1)),
     };
     if let (Some(cut), Some(checkpoint)) = (cut, checkpoint)
-        && cut < checkpoint.cut
+        && cut < checkpoint.reaches_back_to()
     {
-        return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+        return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
     }
     if let Some(cut) = cut {
         report.cut_epoch = Some(cut);
@@ -296,9 +296,9 @@ fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Err
         true => Ok(id.epoch),
         false => {
             if let Some(checkpoint) = from.manifest().checkpoint.as_ref()
-                && id.epoch <= checkpoint.cut
+                && id.epoch <= checkpoint.reaches_back_to()
             {
-                return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+                return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
             Err(Error::Misuse(format!(
                 "the log has no transaction {id}: it is another database's, or it was never acknowledged \

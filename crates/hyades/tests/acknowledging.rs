@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 const ROWS: Table = Table::nth(0);
 const NUMBER: Column<i64> = Column::at(1);
@@ -48,7 +49,8 @@ fn open(
             .primary_key(&["id"]),
     );
     // With commands in the log, readers are remembered too.
-    builder.procedure_recorded("touch", 1, Record::Command, |tx, id: i64| {
+    let record = if protocol.takes_commands() { Record::Command } else { Record::Data };
+    builder.procedure_recorded("touch", 1, record, |tx, id: i64| {
         tx.get(ROWS, id)?;
         Ok(())
     });

@@ -3,7 +3,7 @@
 //! Nobody is woken to advance it: in an idle process it stands still.
 
 use crate::clock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, checker_fence};
 use std::time::Duration;
 
 /// An epoch is a number of 34 bits, which is what a version word has room for beside a sequence
@@ -42,6 +42,7 @@ impl Epoch {
     /// to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
     #[inline]
     pub fn current(&self) -> u64 {
+        checker_fence();
         self.current.load(Ordering::SeqCst)
     }
 
@@ -57,7 +58,10 @@ impl Epoch {
             let swap =
                 self.current.compare_exchange(current, next, Ordering::SeqCst, Ordering::SeqCst);
             match swap {
-                Ok(_) => return next,
+                Ok(_) => {
+                    checker_fence();
+                    return next;
+                }
                 Err(found) => current = found,
             }
         }
@@ -96,7 +100,7 @@ impl Epoch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

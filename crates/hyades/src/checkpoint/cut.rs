@@ -19,6 +19,11 @@
 //!    writers (who have seen the cut) have put the earlier version into the side buffer before they
 //!    installed. What lies there when the scan has ended belongs to the checkpoint as well.
 //!
+//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row as it is when it is read, whole,
+//! and nothing is saved. Replay passes over the records up to the cut all the same, and applies the later ones by
+//! version: what the image has already it leaves alone. Such an image shows transactions that came after the
+//! cut, so it counts only once everything that had its place in the log when the scan ended is durable.
+//!
 //! The side buffer is what a checkpoint costs in memory: [`crate::CheckpointSettings::buffer_bytes`],
 //! plus what one transaction of each session overwrites, since sessions wait for it to be drained only
 //! before they begin one.
@@ -28,8 +33,8 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::Table;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::Padded;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{spin_hint, yield_now};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -125,6 +130,9 @@ pub(crate) struct Cut {
     /// The thread that takes checkpoints sleeps until something is committed. Written by it and by who wakes
     /// it; SeqCst, since it looks at the log after it has said so.
     asleep: AtomicBool,
+    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by who makes the cut;
+    /// read by who has seen that (SeqCst).
+    fuzzy: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
     seats: Arc<Seats>,
@@ -139,6 +147,7 @@ impl Default for Cut {
         Cut {
             epoch: AtomicU64::new(NONE),
             asleep: AtomicBool::new(false),
+            fuzzy: AtomicBool::new(false),
             bell: Mutex::default(),
             rung: Condvar::new(),
             seats: Arc::default(),
@@ -193,6 +202,7 @@ impl Cut {
             // Makes it likely that a cut falls between a transaction's epoch and its installing.
             std::thread::sleep(Duration::from_micros(300));
         }
+        checker_fence();
         let cut = self.epoch.load(Ordering::SeqCst);
         (Tid(tid).epoch() > cut).then_some(cut)
     }
@@ -213,6 +223,7 @@ impl Cut {
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
             || Tid(tid).epoch() > cut
+            || self.fuzzy.load(Ordering::SeqCst)
             || mutation::is(Mutation::NoCopyOnWrite)
         {
             return;
@@ -266,7 +277,8 @@ impl Cut {
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again. Returns the
     /// cut once all that it holds is installed. [`Cut::end`] ends it.
-    pub fn begin(&self, epoch: &Epoch, limit: u64, mut note: impl FnMut()) -> u64 {
+    pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
+        self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
@@ -293,8 +305,8 @@ impl Cut {
                 // Commits take microseconds, unless they wait for the device.
                 looks += 1;
                 match looks {
-                    0..64 => std::hint::spin_loop(),
-                    64..128 => std::thread::yield_now(),
+                    0..64 => spin_hint(),
+                    64..128 => yield_now(),
                     _ => std::thread::sleep(Duration::from_micros(50)),
                 }
             }
@@ -332,5 +344,66 @@ impl Cut {
         let _bell = self.bell.lock().expect("no holder panics");
         self.asleep.store(false, Ordering::SeqCst);
         self.rung.notify_all();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// Two sessions commit while a cut is made. Whoever has an epoch of the cut is installed when the cut
+    /// is; whoever comes after it knows of it before it installs, and its frame lies behind the positions
+    /// that were noted.
+    #[test]
+    fn a_transaction_is_in_the_cut_or_knows_of_it() {
+        struct Shared {
+            cut: Cut,
+            epoch: Epoch,
+            /// The end of the log, and what each session has installed.
+            log: AtomicU64,
+            installed: [AtomicU64; 2],
+        }
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new(Shared {
+                cut: Cut::default(),
+                epoch: Epoch::new(5),
+                log: AtomicU64::new(0),
+                installed: [AtomicU64::new(0), AtomicU64::new(0)],
+            });
+            let session = |at: usize| {
+                let (shared, seat) = (Arc::clone(&shared), shared.cut.seat());
+                thread::spawn(move || {
+                    let seated = shared.cut.enter(&seat, &shared.epoch);
+                    let epoch = shared.epoch.current();
+                    let place = shared.log.fetch_add(1, Ordering::SeqCst);
+                    let knows = shared.cut.before(Tid::new(epoch, 0).0);
+                    // Relaxed: it is the seat that must make it visible.
+                    shared.installed[at].store(1, Ordering::Relaxed);
+                    drop(seated);
+                    (epoch, place, knows)
+                })
+            };
+            let sessions = [session(0), session(1)];
+            let mut noted = 0;
+            let cut = shared.cut.begin(&shared.epoch, u64::MAX, false, || {
+                noted = shared.log.load(Ordering::SeqCst);
+            });
+            let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);
+            for (session, seen) in sessions.into_iter().zip(seen) {
+                let (epoch, place, knows) = session.join().unwrap();
+                if epoch <= cut {
+                    assert!(seen, "it is of the cut, and is not installed");
+                } else {
+                    assert_eq!(knows, Some(cut), "it comes after the cut, and does not know");
+                    assert!(
+                        place >= noted,
+                        "it comes after the cut, and lies before the positions"
+                    );
+                }
+            }
+        });
     }
 }

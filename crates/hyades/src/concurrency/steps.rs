@@ -38,9 +38,14 @@ pub(crate) struct Appender<'a> {
     pub replayed_tid: u64,
 }
 
-/// Transactions deeper than this in chains of commands are logged as data under
-/// [`Kind::Adaptive`]: replay can begin there without what came before.
-const ADAPTIVE_DEPTH: u32 = 48;
+/// Transactions whose replay would come so many commands behind that of all else are logged as data
+/// under [`Kind::Adaptive`]: they are in a chain that replay waits for, and a short data record takes
+/// less time in it.
+const ADAPTIVE_LAG: u64 = 48;
+
+/// Data records longer than this take longer to read and apply than a usual command to run: then there
+/// is nothing to win in a chain.
+const ADAPTIVE_DATA_BYTES: usize = 1024;
 
 /// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
 /// command: data needs no execution at replay.
@@ -83,7 +88,8 @@ pub(crate) fn as_command<P: LoggingProtocol>(
                     Pending::Delete => w.record.key().len() + 2,
                 })
                 .sum();
-            engine.protocol.depth(state.stamp) < ADAPTIVE_DEPTH
+            let critical = || engine.protocol.lag(state.stamp) >= ADAPTIVE_LAG;
+            (data > ADAPTIVE_DATA_BYTES || !critical())
                 && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
         }
     }

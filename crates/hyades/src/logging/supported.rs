@@ -40,6 +40,39 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
     }
 }
 
+impl Protocol {
+    /// The one that follows in [`Protocol::all`]. Without a wildcard: whoever adds one adds it here.
+    fn next(self) -> Option<Protocol> {
+        match self {
+            Protocol::None => Some(Protocol::Serial),
+            Protocol::Serial => Some(Protocol::Taurus),
+            Protocol::Taurus => Some(Protocol::SiloR),
+            Protocol::SiloR => Some(Protocol::Gsn),
+            Protocol::Gsn => None,
+        }
+    }
+
+    /// Every protocol there is.
+    pub fn all() -> impl Iterator<Item = Protocol> {
+        std::iter::successors(Some(Protocol::None), |protocol| protocol.next())
+    }
+}
+
+impl Concurrency {
+    /// As for protocols.
+    fn next(self) -> Option<Concurrency> {
+        match self {
+            Concurrency::NoWait => Some(Concurrency::Silo),
+            Concurrency::Silo => None,
+        }
+    }
+
+    /// Every concurrency control there is.
+    pub fn all() -> impl Iterator<Item = Concurrency> {
+        std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
+    }
+}
+
 /// How the stamps in a protocol's records are read, by its name in the manifest; `None` where they are
 /// vectors, or nothing.
 pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
@@ -67,8 +100,9 @@ pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Err
         return Ok(());
     }
     Err(Error::Misuse(format!(
-        "{protocol:?} logging does not order commands for their replay: set record to Data, or protocol to \
-         Taurus or Serial"
+        "{} logging does not order commands for their replay: set record to Data, or protocol to \
+         Taurus or Serial",
+        protocol.name()
     )))
 }
 
