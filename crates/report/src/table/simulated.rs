@@ -38,7 +38,7 @@ fn run(
         series: label.to_string(),
         x: workers,
         words: words.split_whitespace().map(str::to_string).collect(),
-        cost: 0.4,
+        cost: 0.2,
     }
 }
 
