@@ -71,10 +71,33 @@ struct Stream {
 }
 
 struct Waiting {
+    /// The position or number that its stream has to reach first.
+    until: u64,
     need: Need,
     started: Time,
     worker: usize,
 }
+
+/// By what they wait for, the least first.
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.until, other.started, other.worker).cmp(&(self.until, self.started, self.worker))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
 
 struct Model<'a> {
     protocol: Protocol,
@@ -91,7 +114,7 @@ struct Model<'a> {
     devices: Vec<Time>,
     frontier: Frontier,
     epoch: u64,
-    waiting: Vec<Vec<Waiting>>,
+    waiting: Vec<BinaryHeap<Waiting>>,
     in_flight: Vec<usize>,
     /// Workers that have too many in flight.
     full: Vec<bool>,
@@ -130,7 +153,7 @@ pub fn run(
         devices: vec![0; machine.devices.max(1)],
         frontier: Frontier { streams, positions: [0; MAX_STREAMS], marks: [0; MAX_STREAMS] },
         epoch: 1,
-        waiting: (0..streams).map(|_| Vec::new()).collect(),
+        waiting: (0..streams).map(|_| BinaryHeap::new()).collect(),
         in_flight: vec![0; machine.workers],
         full: vec![false; machine.workers],
         begin: measured / 2,
@@ -209,7 +232,7 @@ impl Model<'_> {
             self.log(stream, rows, writes)
         };
         self.in_flight[worker] += 1;
-        self.park(Waiting { need, started: now, worker }, at);
+        self.park(Waiting { until: 0, need, started: now, worker }, at);
         self.events.push(Reverse((at, Event::Worker(worker))));
     }
 
@@ -322,10 +345,11 @@ impl Model<'_> {
     }
 
     /// Answers, or waits under a stream that lacks something, which is then flushed.
-    fn park(&mut self, waiting: Waiting, now: Time) {
+    fn park(&mut self, mut waiting: Waiting, now: Time) {
         match self.frontier.lacking(&waiting.need) {
             None => self.answer(&waiting, now),
-            Some(stream) => {
+            Some((stream, until)) => {
+                waiting.until = until;
                 self.waiting[stream].push(waiting);
                 self.arm(stream, now);
             }
@@ -343,8 +367,27 @@ impl Model<'_> {
         }
     }
 
+    /// Whether a flush would tell anything new.
+    fn has_news(&self, stream: usize) -> bool {
+        let own = &self.streams[stream];
+        let mark = match self.protocol {
+            Protocol::SiloR => self.epoch - 1,
+            Protocol::Poplar | Protocol::Gsn => self.highest(),
+            _ => own.number,
+        };
+        own.end > self.frontier.positions[stream] as f64 || mark > self.frontier.marks[stream]
+    }
+
+    /// The highest number that any stream has given out.
+    fn highest(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.number).max().unwrap_or(0)
+    }
+
     /// Has a stream flushed: now, or when its interval is over.
     fn arm(&mut self, stream: usize, now: Time) {
+        if !self.has_news(stream) {
+            return;
+        }
         let own = &mut self.streams[stream];
         if own.flying.is_none() && !own.armed {
             own.armed = true;
@@ -354,7 +397,7 @@ impl Model<'_> {
     }
 
     fn flush(&mut self, stream: usize, now: Time) {
-        let highest = self.streams.iter().map(|s| s.number).max().unwrap_or(0);
+        let highest = self.highest();
         let durable = self.frontier.positions[stream] as f64;
         let epoch = self.epoch;
         let numbered = matches!(self.protocol, Protocol::Poplar | Protocol::Gsn);
@@ -388,8 +431,19 @@ impl Model<'_> {
         for worker in blocked {
             self.events.push(Reverse((now, Event::Worker(worker))));
         }
-        for waiting in std::mem::take(&mut self.waiting[stream]) {
-            self.park(waiting, now);
+        // A protocol waits for positions or for numbers, never for both.
+        let frontier = &self.frontier;
+        let reached = match self.protocol {
+            Protocol::Serial | Protocol::Taurus | Protocol::None => frontier.positions[stream],
+            _ => frontier.marks[stream],
+        };
+        while self.waiting[stream].peek().is_some_and(|waiting| waiting.until <= reached) {
+            if let Some(waiting) = self.waiting[stream].pop() {
+                self.park(waiting, now);
+            }
+        }
+        if !self.waiting[stream].is_empty() {
+            self.arm(stream, now);
         }
     }
 }

@@ -73,17 +73,20 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// A stream that still lacks something; none if the transaction may be answered. The rule is
-    /// monotone: what is admitted once stays so as the frontier grows.
-    pub fn lacking(&self, need: &Need) -> Option<usize> {
+    /// A stream that still lacks something, and what it has to reach; none if the transaction may be
+    /// answered. The rule is monotone: what is admitted once stays so as the frontier grows.
+    pub fn lacking(&self, need: &Need) -> Option<(usize, u64)> {
+        let short = |have: &Vector, i: usize, want: u64| (want > have[i]).then_some((i, want));
+        let (positions, marks) = (&self.positions, &self.marks);
+        let mut all = 0..self.streams;
         match need {
             Need::Nothing => None,
-            Need::Positions(vector) => (0..self.streams).find(|i| vector[*i] > self.positions[*i]),
-            Need::AllMarks(mark) => (0..self.streams).find(|i| *mark > self.marks[*i]),
+            Need::Positions(vector) => all.find_map(|i| short(positions, i, vector[i])),
+            Need::AllMarks(mark) => all.find_map(|i| short(marks, i, *mark)),
             Need::Marks(set, mark) => {
-                (0..self.streams).find(|i| set & (1 << i) != 0 && *mark > self.marks[*i])
+                all.filter(|i| set & (1 << i) != 0).find_map(|i| short(marks, i, *mark))
             }
-            Need::Position(stream, at) => (*at > self.positions[*stream]).then_some(*stream),
+            Need::Position(stream, at) => short(positions, *stream, *at),
         }
     }
 }
@@ -147,12 +150,12 @@ mod tests {
     fn what_is_lacking_is_named() {
         let f = frontier([3, 5], [10, 20]);
         assert_eq!(f.lacking(&Need::AllMarks(3)), None);
-        assert_eq!(f.lacking(&Need::AllMarks(4)), Some(0));
+        assert_eq!(f.lacking(&Need::AllMarks(4)), Some((0, 4)));
         assert_eq!(f.lacking(&Need::Marks(0b10, 5)), None);
-        assert_eq!(f.lacking(&Need::Position(1, 21)), Some(1));
+        assert_eq!(f.lacking(&Need::Position(1, 21)), Some((1, 21)));
         let mut vector = [0; MAX_STREAMS];
         vector[0] = 11;
-        assert_eq!(f.lacking(&Need::Positions(Box::new(vector))), Some(0));
+        assert_eq!(f.lacking(&Need::Positions(Box::new(vector))), Some((0, 11)));
     }
 
     #[test]

@@ -35,6 +35,9 @@ fn device(table: &Table<'_>, machine: &Machine, load: Load) -> String {
     format!("{},over=memory", machine.device(table.rates, load))
 }
 
+/// Buffers scaled as devices are: what is in one takes a slow device no longer than a real disk.
+const BUFFER: &str = "--buffer 512KiB";
+
 /// All schemes on a machine's devices. Runs are recovered, so that both figures share them.
 fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) -> Vec<Run> {
     let mut out = Vec::new();
@@ -43,12 +46,12 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) 
         for scheme in SCHEMES {
             let command = of(table, group).by(scheme, &device, machine.devices, streams_each);
             let logged = scheme.label != NONE.label;
-            let command = if logged { command.recovered() } else { command };
+            let command = if logged { command.with(BUFFER).recovered() } else { command };
             out.push(command.run(group, scheme.label, 0.0));
         }
         for (label, record) in [(RAID_DATA, "data"), (RAID_COMMAND, "command")] {
             let set = format!(
-                "--protocol serial --record {record} --device striped:over={device} --devices {}",
+                "--protocol serial --record {record} --device striped:over={device} --devices {} {BUFFER}",
                 machine.devices
             );
             out.push(of(table, group).with(&set).recovered().run(group, label, 0.0));
