@@ -14,6 +14,7 @@ mod memory;
 mod paper;
 mod place;
 mod progress;
+mod simulate;
 mod torture;
 mod units;
 mod words;
@@ -43,6 +44,8 @@ enum Command {
     Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
     Checkpoint(checkpoint::Options),
+    /// Compute what a larger machine would do, with the costs of this one
+    Simulate(simulate::Options),
     /// Run random histories on disks that fail, and check what is recovered
     Torture(torture::Options),
     /// Look into a log
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(*options),
         Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
