@@ -8,6 +8,7 @@ mod bench;
 mod checkpoint;
 mod children;
 mod demo;
+mod device;
 mod failure;
 mod log;
 mod memory;
