@@ -18,6 +18,7 @@ mod paper;
 mod place;
 mod progress;
 mod recover;
+mod simulate;
 mod torture;
 mod units;
 mod verify;
@@ -59,6 +60,8 @@ enum Command {
     Recover(recover::Options),
     /// Read all of a database, and say exactly what is whole and what is not
     Verify(log::Dirs),
+    /// Compute what a larger machine would do, with the costs of this one
+    Simulate(simulate::Options),
     /// Run random histories on disks that fail, and check what is recovered
     Torture(torture::Options),
     /// Look into a log
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Backup(options) => backup::backup(&options),
         Command::Recover(options) => recover::recover(&options),
         Command::Verify(dirs) => log::log(log::Log::Verify(dirs)),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),
