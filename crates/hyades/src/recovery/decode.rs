@@ -1,14 +1,15 @@
 //! From frames to transactions: vectors decompressed against the anchor in effect, long bodies put
 //! together from their parts.
 
+use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::StampReader;
 use crate::logging::record::{Head, Tid};
+use crate::logging::row_frame::RowFrames;
 use crate::logging::supported;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// What an incarnation's records look like.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Shape {
     /// Reads the stamps of records that have numbers.
     stamp: Option<StampReader>,
     pub data_only: bool,
+    /// Whether changed rows have frames of their own.
+    pub rows: RowFrames,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
     /// Whether the ends of its streams have been recorded.
@@ -37,10 +40,12 @@ impl Shape {
         let stamp = supported::stamp_reader(&incarnation.protocol);
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
-        Shape { lanes, need_lanes, stamp, data_only, cut, ended }
+        let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
+        Shape { lanes, need_lanes, stamp, data_only, rows, cut, ended }
     }
 
-    fn holds(&self, tid: u64) -> bool {
+    /// Whether the checkpoint holds a transaction of this version.
+    pub fn holds(&self, tid: u64) -> bool {
         self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
             && !mutation::is(Mutation::ReplayBelowCut)
     }
@@ -65,7 +70,7 @@ pub(crate) struct Decoder {
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
     /// Bodies begun in Part frames, by the start of the first.
-    parts: HashMap<Lsn, Vec<u8>>,
+    parts: Parts,
 }
 
 impl Decoder {
@@ -76,7 +81,7 @@ impl Decoder {
             anchor: vec![0; shape.lanes],
             validity: vec![0; shape.need_lanes],
             order: vec![0; shape.lanes],
-            parts: HashMap::new(),
+            parts: Parts::new(),
         }
     }
 
@@ -88,12 +93,13 @@ impl Decoder {
     }
 
     /// Continues from what another decoder of the stream left: its anchor.
-    pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: HashMap<Lsn, Vec<u8>>) {
+    pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: Parts) {
         self.enter(chunk);
         self.parts = parts;
     }
 
-    fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
+    /// The error that this frame is not what it should be.
+    pub fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
         Error::Recovery(format!(
             "the record at Lsn {} of log stream {} is not one of this format ({what}), though its checksum \
              is right: it was written by another version of Hyades",
@@ -114,13 +120,11 @@ impl Decoder {
                 return Ok(None);
             }
             FrameKind::Part => {
-                let (first, part) = frame
-                    .payload
-                    .split_first_chunk::<8>()
-                    .ok_or_else(|| self.broken(frame, "a part without its beginning"))?;
-                let first = u64::from_le_bytes(*first);
-                self.parts.entry(first).or_default().extend_from_slice(part);
-                return Ok(None);
+                let rows = self.shape.rows;
+                return match parts::add(&mut self.parts, rows, frame.payload) {
+                    Some(()) => Ok(None),
+                    None => Err(self.broken(frame, "a part without its beginning")),
+                };
             }
             _ => return Ok(None),
         }
@@ -153,7 +157,7 @@ impl Decoder {
         let body = match head.continued {
             None => Cow::Borrowed(rest),
             Some(first) => {
-                let Some(mut body) = self.parts.get(&first).cloned() else {
+                let Some(mut body) = self.parts.get(&first).map(|group| group.body.clone()) else {
                     return Err(self.broken(frame, "its parts are missing"));
                 };
                 body.extend_from_slice(rest);

@@ -14,6 +14,7 @@ pub(crate) mod finish;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
+pub(crate) mod parts;
 pub(crate) mod pools;
 mod seats;
 pub(crate) mod wavefront;
