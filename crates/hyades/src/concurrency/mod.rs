@@ -15,6 +15,7 @@
 
 pub(crate) mod no_wait;
 pub(crate) mod replaying;
+mod row_frames;
 pub(crate) mod silo;
 pub(crate) mod steps;
 
