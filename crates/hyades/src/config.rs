@@ -29,6 +29,9 @@ pub enum Protocol {
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
     Gsn,
+    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
+    /// only.
+    Plover,
 }
 
 impl Protocol {
@@ -40,6 +43,7 @@ impl Protocol {
             Protocol::Taurus => "taurus",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
+            Protocol::Plover => "plover",
         }
     }
 
@@ -50,6 +54,7 @@ impl Protocol {
             "taurus" => Some(Protocol::Taurus),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
+            "plover" => Some(Protocol::Plover),
             _ => None,
         }
     }
