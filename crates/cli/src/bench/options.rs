@@ -20,6 +20,8 @@ words! {
         Serial = "serial",
         /// Parallel streams with vectors.
         Taurus = "taurus",
+        /// Parallel streams with lists of predecessors.
+        Taurus2016 = "taurus-2016",
         /// Parallel streams, by epochs.
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
@@ -58,6 +60,7 @@ impl Protocol {
             Protocol::None => hyades::Protocol::None,
             Protocol::Serial => hyades::Protocol::Serial,
             Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
             Protocol::Plover => hyades::Protocol::Plover,
@@ -82,7 +85,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, silo-r, gsn or plover
+    /// Logging protocol: none, serial, taurus, taurus-2016, silo-r, gsn or plover
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive
@@ -225,6 +228,8 @@ pub enum Bench {
     Tpcc(With<Tpcc>),
     /// Transfers between accounts, each written down
     Bank(With<Bank>),
+    /// The papers' experiments, and a page with their figures beside ours
+    Paper(crate::paper::Options),
 }
 
 /// Everything that is fixed before a run begins; also what its child processes are told.
@@ -293,6 +298,7 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+            Bench::Paper(_) => return usage("bench paper has no settings of one run"),
         };
         workload.check()?;
         common.check()?;

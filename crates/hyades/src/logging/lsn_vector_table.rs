@@ -22,9 +22,11 @@
 //! the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, checker_fence, fence};
+use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::{covers, join};
 
 /// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
@@ -34,8 +36,9 @@ pub(crate) type Reference = AtomicU64;
 /// The slot stands for several rows.
 const SHARED: u64 = 1 << 31;
 
-const CHUNK_SLOTS: usize = 1024;
-const CHUNKS: usize = 1 << 14;
+// The schedule checker keeps a history of every atomic.
+const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
+const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
 
 /// Head of a slot: generation << 1 | whether the owner is at work on it.
 const MARKED: u64 = 1;
@@ -122,9 +125,9 @@ impl<'a> Slot<'a> {
             looks += 1;
             if looks.is_multiple_of(64) {
                 // The owner may have lost its processor.
-                std::thread::yield_now();
+                yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_hint();
             }
         }
     }
@@ -161,7 +164,7 @@ impl LsnVectorTable {
     }
 
     /// How many slots exist, used or not.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn slots(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
@@ -202,6 +205,7 @@ impl LsnVectorTable {
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
+        checker_fence();
         let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
         // The usual numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
@@ -370,6 +374,7 @@ impl LsnVectorTable {
             }
             // SeqCst, like the raises: the owner marks, then looks; here it is the other way round.
             // If the owner did not see the raise, its mark is seen here.
+            checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
                 return true;
             }
@@ -419,7 +424,9 @@ impl LsnVectorTable {
             let generation = slot.head().load(Ordering::Relaxed) >> 1;
             // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
-            if self.is_cold(slot.write()) && self.is_cold(slot.read()) {
+            checker_fence();
+            let warm = mutation::is(Mutation::EvictWarm);
+            if self.is_cold(slot.write()) && (warm || self.is_cold(slot.read())) {
                 let next = (generation + 1) & u64::from(u32::MAX);
                 taken = Some((number, slot, next));
                 break;
@@ -544,13 +551,19 @@ fn store(lanes: &[AtomicU64], vector: &[u64]) {
 #[inline]
 fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
     for (lane, lsn) in lanes.iter().zip(vector) {
-        if lane.load(Ordering::Relaxed) < *lsn {
+        // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
+        // of an owner whose look came before the raise.
+        if lane.load(Ordering::Acquire) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+#[path = "lsn_vector_table_loom.rs"]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

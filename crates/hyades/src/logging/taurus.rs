@@ -75,7 +75,7 @@ struct Pace {
 /// What the replay of a command takes, by definition.
 const COMMAND_TICKS: u64 = 8;
 /// What it takes to apply a data record, once all that precedes it has been replayed.
-const DATA_TICKS: u64 = 2;
+const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
