@@ -136,7 +136,7 @@ impl StreamInspector<'_> {
     /// # Errors
     /// The record is not of this format.
     pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
-        let Some(Decoded { head, body }) = self.decoder.decode(frame)? else { return Ok(None) };
+        let Some(Decoded { head, body, .. }) = self.decoder.decode(frame)? else { return Ok(None) };
         self.decoder.forget_parts(head.continued);
         Ok(Some(Inspected {
             head,

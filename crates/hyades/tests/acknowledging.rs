@@ -97,7 +97,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 7] = [
+const LAYOUTS: [(Protocol, usize); 8] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
@@ -105,6 +105,7 @@ const LAYOUTS: [(Protocol, usize); 7] = [
     (Protocol::Taurus2016, 4),
     (Protocol::SiloR, 3),
     (Protocol::Gsn, 3),
+    (Protocol::Plover, 3),
 ];
 
 #[test]

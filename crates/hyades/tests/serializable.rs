@@ -215,6 +215,7 @@ fn under_everything(which: &[&str]) {
                 (Protocol::Taurus2016, 4),
                 (Protocol::SiloR, 3),
                 (Protocol::Gsn, 3),
+                (Protocol::Plover, 3),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

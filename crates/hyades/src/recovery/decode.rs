@@ -74,6 +74,8 @@ impl Shape {
 pub(crate) struct Decoded<'a> {
     pub head: Head,
     pub body: Cow<'a, [u8]>,
+    /// False for all but one of a transaction that has several records.
+    pub counts: bool,
 }
 
 /// Reads one stream's frames in order.
@@ -167,9 +169,10 @@ impl Decoder {
             self.forget_parts(head.continued);
             return Ok(None);
         }
+        let mut counts = true;
         if let Some(read) = self.shape.stamp {
             self.validity.fill(0);
-            read(head.tid, &mut rest, &mut self.validity)
+            counts = read(head.tid, &mut rest, &mut self.validity)
                 .ok_or_else(|| self.broken(frame, "its number"))?;
         }
         if self.shape.has_vectors() {
@@ -198,7 +201,7 @@ impl Decoder {
                 Cow::Owned(body)
             }
         };
-        Ok(Some(Decoded { head, body }))
+        Ok(Some(Decoded { head, body, counts }))
     }
 
     /// The record whose body began with these parts has been taken.
