@@ -29,6 +29,10 @@ pub enum Protocol {
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
     Gsn,
+    /// Parallel streams with scalable sequence numbers: transactions that only put rows down
+    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou et
+    /// al., 2019). Data records only.
+    Poplar,
 }
 
 impl Protocol {
@@ -40,6 +44,7 @@ impl Protocol {
             Protocol::Taurus => "taurus",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
+            Protocol::Poplar => "poplar",
         }
     }
 
@@ -50,6 +55,7 @@ impl Protocol {
             "taurus" => Some(Protocol::Taurus),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
+            "poplar" => Some(Protocol::Poplar),
             _ => None,
         }
     }

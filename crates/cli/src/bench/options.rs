@@ -24,6 +24,8 @@ words! {
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
         Gsn = "gsn",
+        /// Parallel streams with scalable sequence numbers.
+        Poplar = "poplar",
     }
 }
 
@@ -58,6 +60,7 @@ impl Protocol {
             Protocol::Taurus => hyades::Protocol::Taurus,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
+            Protocol::Poplar => hyades::Protocol::Poplar,
         }
     }
 }
@@ -79,7 +82,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, silo-r or gsn
+    /// Logging protocol: none, serial, taurus, silo-r, gsn or poplar
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive

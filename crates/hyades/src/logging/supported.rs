@@ -1,7 +1,7 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, serial::Serial, silo_r::SiloR, taurus::Taurus};
+use super::{gsn::Gsn, none::NoLog, poplar::Poplar, serial::Serial, silo_r::SiloR, taurus::Taurus};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -23,6 +23,8 @@ impl RunsUnder<SiloR> for NoWait {}
 impl RunsUnder<SiloR> for Silo {}
 impl RunsUnder<Gsn> for NoWait {}
 impl RunsUnder<Gsn> for Silo {}
+impl RunsUnder<Poplar> for NoWait {}
+impl RunsUnder<Poplar> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
@@ -37,6 +39,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
         (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
         (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
+        (Protocol::Poplar, Concurrency::NoWait) => opening.with_log::<NoWait, Poplar>(),
+        (Protocol::Poplar, Concurrency::Silo) => opening.with_log::<Silo, Poplar>(),
     }
 }
 
@@ -46,6 +50,7 @@ pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
     match name {
         SiloR::NAME => Some(super::silo_r::read_stamp),
         Gsn::NAME => Some(super::gsn::read_stamp),
+        Poplar::NAME => Some(super::poplar::read_stamp),
         _ => None,
     }
 }
@@ -56,7 +61,7 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus => true,
-            Protocol::SiloR | Protocol::Gsn => false,
+            Protocol::SiloR | Protocol::Gsn | Protocol::Poplar => false,
         }
     }
 }
