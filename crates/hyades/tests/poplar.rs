@@ -42,6 +42,10 @@ fn builder(concurrency: Concurrency, streams: usize) -> hyades::Builder {
     builder
 }
 
+/// A transaction of a [`World`].
+#[derive(Clone, Copy)]
+struct Txn(usize);
+
 /// A database whose streams are flushed by hand, and a session on each.
 struct World {
     dir: tempfile::TempDir,
@@ -49,6 +53,8 @@ struct World {
     concurrency: Concurrency,
     db: Database,
     sessions: Vec<Session>,
+    /// Dropped with the database, whose log they keep open.
+    tickets: Vec<Ticket>,
 }
 
 fn put(tx: &Transaction<'_>, id: i64, n: i64) -> Result<(), Abort> {
@@ -71,7 +77,8 @@ impl World {
             })
             .open(dir.path())
             .unwrap();
-        let mut world = World { dir, device, concurrency, db, sessions: Vec::new() };
+        let mut world =
+            World { dir, device, concurrency, db, sessions: Vec::new(), tickets: Vec::new() };
         // A session takes the stream with the least to flush: each finds those before it busy.
         for stream in 0..streams {
             let mut session = world.db.session().unwrap();
@@ -84,26 +91,31 @@ impl World {
         world
     }
 
-    fn run(
-        &mut self,
-        stream: usize,
-        body: impl Fn(&Transaction<'_>) -> Result<(), Abort>,
-    ) -> Ticket {
+    fn run(&mut self, stream: usize, body: impl Fn(&Transaction<'_>) -> Result<(), Abort>) -> Txn {
         let before = self.db.log().unwrap().next_lsn(stream);
         let (result, ticket) = self.sessions[stream].submit(|tx| body(tx)).unwrap();
         result.unwrap();
         let moved = self.db.log().unwrap().next_lsn(stream) > before;
         assert!(moved, "it wrote to another stream");
-        ticket
+        self.keep(ticket)
+    }
+
+    fn keep(&mut self, ticket: Ticket) -> Txn {
+        self.tickets.push(ticket);
+        Txn(self.tickets.len() - 1)
+    }
+
+    fn is_answered(&self, txn: Txn) -> bool {
+        self.tickets[txn.0].is_acknowledged().unwrap()
     }
 
     /// T1: W1(x).
-    fn t1(&mut self, stream: usize) -> Ticket {
+    fn t1(&mut self, stream: usize) -> Txn {
         self.run(stream, |tx| put(tx, X, 1))
     }
 
     /// T2: R2(x), W2(y).
-    fn t2(&mut self, stream: usize) -> Ticket {
+    fn t2(&mut self, stream: usize) -> Txn {
         self.run(stream, |tx| {
             let x = read(tx, X)?;
             put(tx, Y, 20 + x)
@@ -111,12 +123,12 @@ impl World {
     }
 
     /// T3: W3(y).
-    fn t3(&mut self, stream: usize) -> Ticket {
+    fn t3(&mut self, stream: usize) -> Txn {
         self.run(stream, |tx| put(tx, Y, 3))
     }
 
     /// T4: W4(x).
-    fn t4(&mut self, stream: usize) -> Ticket {
+    fn t4(&mut self, stream: usize) -> Txn {
         self.run(stream, |tx| put(tx, X, 4))
     }
 
@@ -132,19 +144,19 @@ impl World {
         while self.db.log().unwrap().step(stream) {}
     }
 
-    /// What others are asked to state for the ticket is stated, by these streams.
-    fn answered(&self, ticket: &Ticket, flushed: &[usize]) -> bool {
-        let _ = ticket.is_acknowledged().unwrap();
+    /// What streams are asked to state for the transaction is stated, by these streams.
+    fn answered(&self, txn: Txn, flushed: &[usize]) -> bool {
+        let _ = self.is_answered(txn);
         flushed.iter().for_each(|&stream| self.flush(stream));
-        ticket.is_acknowledged().unwrap()
+        self.is_answered(txn)
     }
 
     /// The power fails.
     fn crash(self) -> Crashed {
         self.device.cut();
-        let World { dir, concurrency, db, sessions, .. } = self;
+        let World { dir, concurrency, db, sessions, tickets, .. } = self;
         let streams = db.streams();
-        drop(sessions);
+        drop((sessions, tickets));
         drop(db);
         Crashed { dir, concurrency, streams }
     }
@@ -217,9 +229,9 @@ fn scenario_a_the_reader_follows_its_writer() {
             let mut world = World::new(concurrency, 2);
             let (t1, t2) = (world.t1(0), world.t2(1));
             world.flush(0);
-            assert!(t1.is_acknowledged().unwrap() && !t2.is_acknowledged().unwrap());
+            assert!(world.is_answered(t1) && !world.is_answered(t2));
             if both {
-                assert!(world.answered(&t2, &[1, 0]));
+                assert!(world.answered(t2, &[1, 0]));
             }
             let crashed = world.crash();
             if both {
@@ -239,8 +251,8 @@ fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
         let mut world = World::new(concurrency, 2);
         world.make_high(0);
         let (t1, t2) = (world.t1(0), world.t2(1));
-        assert!(world.answered(&t1, &[0]) && !t2.is_acknowledged().unwrap());
-        assert!(world.answered(&t2, &[1, 0]));
+        assert!(world.answered(t1, &[0]) && !world.is_answered(t2));
+        assert!(world.answered(t2, &[1, 0]));
         let crashed = world.crash();
         let [l1, l2] = last_two(&crashed, [52, 2]);
         assert!(l1 > 50 && l2 > l1);
@@ -254,8 +266,8 @@ fn scenario_c_a_reader_without_its_writer_is_dead() {
     for concurrency in BOTH {
         let mut world = World::new(concurrency, 2);
         let (t1, t2) = (world.t1(0), world.t2(1));
-        assert!(!world.answered(&t2, &[1]));
-        assert!(!t1.is_acknowledged().unwrap());
+        assert!(!world.answered(t2, &[1]));
+        assert!(!world.is_answered(t1));
         assert_eq!(world.crash().recovered(), (0, 0, 1));
     }
 }
@@ -267,11 +279,11 @@ fn scenario_d_the_later_writer_wins() {
         for both in [false, true] {
             let mut world = World::new(concurrency, 2);
             let t2 = world.t2(0);
-            assert!(world.answered(&t2, &[0, 1]));
+            assert!(world.answered(t2, &[0, 1]));
             let t3 = world.t3(1);
-            assert!(!t3.is_acknowledged().unwrap());
+            assert!(!world.is_answered(t3));
             if both {
-                assert!(world.answered(&t3, &[1]));
+                assert!(world.answered(t3, &[1]));
             }
             assert_eq!(world.crash().recovered(), if both { (0, 3, 0) } else { (0, 20, 0) });
         }
@@ -285,7 +297,7 @@ fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
         let mut world = World::new(concurrency, 2);
         world.make_high(0);
         let (t2, t3) = (world.t2(0), world.t3(1));
-        assert!(world.answered(&t2, &[0, 1]) && world.answered(&t3, &[1]));
+        assert!(world.answered(t2, &[0, 1]) && world.answered(t3, &[1]));
         let crashed = world.crash();
         let [l2, l3] = last_two(&crashed, [52, 2]);
         assert!(l2 > 50 && l3 > l2);
@@ -300,9 +312,9 @@ fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
         for both in [false, true] {
             let mut world = World::new(concurrency, 2);
             let (t2, t3) = (world.t2(0), world.t3(1));
-            assert!(world.answered(&t3, &[1]) && !t2.is_acknowledged().unwrap());
+            assert!(world.answered(t3, &[1]) && !world.is_answered(t2));
             if both {
-                assert!(world.answered(&t2, &[0, 1]));
+                assert!(world.answered(t2, &[0, 1]));
             }
             assert_eq!(world.crash().recovered(), (0, 3, 0));
         }
@@ -316,11 +328,11 @@ fn scenario_g_the_overwriter_follows_the_reader() {
         for both in [false, true] {
             let mut world = World::new(concurrency, 2);
             let t2 = world.t2(0);
-            assert!(world.answered(&t2, &[0, 1]));
+            assert!(world.answered(t2, &[0, 1]));
             let t4 = world.t4(1);
-            assert!(!t4.is_acknowledged().unwrap());
+            assert!(!world.is_answered(t4));
             if both {
-                assert!(world.answered(&t4, &[1]));
+                assert!(world.answered(t4, &[1]));
             }
             assert_eq!(world.crash().recovered(), if both { (4, 20, 0) } else { (0, 20, 0) });
         }
@@ -335,9 +347,9 @@ fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
             let mut world = World::new(concurrency, 2);
             world.make_high(0);
             let (t2, t4) = (world.t2(0), world.t4(1));
-            assert!(world.answered(&t4, &[1]) && !t2.is_acknowledged().unwrap());
+            assert!(world.answered(t4, &[1]) && !world.is_answered(t2));
             if both {
-                assert!(world.answered(&t2, &[0, 1]));
+                assert!(world.answered(t2, &[0, 1]));
             }
             let crashed = world.crash();
             if both {
@@ -356,13 +368,13 @@ fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     for concurrency in BOTH {
         let mut world = World::new(concurrency, 3);
         let t1 = world.t1(0);
-        assert!(world.answered(&t1, &[0]));
+        assert!(world.answered(t1, &[0]));
         let change = |n: i64| move |tx: &Transaction<'_>| tx.update(ROWS, X, &[N.set(n)]).map(drop);
         let middle = world.run(0, change(2));
         let blind = world.run(1, |tx| put(tx, X, 3));
         let after = world.run(0, change(5));
-        assert!(!world.answered(&middle, &[0, 1]) && !world.answered(&after, &[0, 1]));
-        assert!(blind.is_acknowledged().unwrap());
+        assert!(!world.answered(middle, &[0, 1]) && !world.answered(after, &[0, 1]));
+        assert!(world.is_answered(blind));
         assert_eq!(world.crash().recovered(), (3, 0, 2));
     }
 }
@@ -386,10 +398,11 @@ fn a_deleted_row_keeps_its_number() {
         let (result, reader) =
             world.sessions[1].submit(|tx| Ok::<_, Abort>(tx.get(ROWS, X)?.is_some())).unwrap();
         assert!(!result.unwrap());
-        assert!(!world.answered(&reader, &[1]), "nobody else knows yet that the row is gone");
+        let reader = world.keep(reader);
+        assert!(!world.answered(reader, &[1]), "nobody else knows yet that the row is gone");
         let again = world.run(1, |tx| put(tx, X, 7));
-        assert!(world.answered(&again, &[1]) && !deleted.is_acknowledged().unwrap());
-        assert!(world.answered(&reader, &[0, 1]));
+        assert!(world.answered(again, &[1]) && !world.is_answered(deleted));
+        assert!(world.answered(reader, &[0, 1]));
         assert_eq!(world.crash().recovered(), (7, 0, 0));
     }
 }
@@ -413,7 +426,7 @@ fn everything_but_a_blind_put_counts_as_having_read() {
     let reads: [Body; 9] = [
         |tx| tx.upsert(ROWS, &[X.into(), 1i64.into()]).map(drop),
         |tx| tx.insert(ROWS, &[60i64.into(), 1i64.into()]).map(drop),
-        |tx| tx.update(ROWS, Y, &[N.set(5)]).map(drop),
+        |tx| tx.update(ROWS, Y, &[N.set(5i64)]).map(drop),
         |tx| tx.delete(ROWS, Y).map(drop),
         |tx| tx.put(INDEXED, &[X.into(), 1i64.into()]),
         |tx| read(tx, X).and_then(|_| put(tx, X, 1)),
@@ -427,9 +440,9 @@ fn everything_but_a_blind_put_counts_as_having_read() {
                 let mut world = World::new(concurrency, 2);
                 let prepared = world.run(0, |tx| put(tx, X, 1).and_then(|()| put(tx, Y, 1)));
                 world.db.log().unwrap().flush().unwrap();
-                assert!(prepared.is_acknowledged().unwrap());
+                assert!(world.is_answered(prepared));
                 let ticket = world.run(0, body);
-                assert_eq!(!world.answered(&ticket, &[0]), expected, "{expected} {at}");
+                assert_eq!(!world.answered(ticket, &[0]), expected, "{expected} {at}");
                 let crashed = world.crash();
                 assert_eq!(crashed.numbers()[2].1, expected, "{expected} {at}");
                 assert_eq!(crashed.recovered().2, u64::from(expected), "{expected} {at}");
