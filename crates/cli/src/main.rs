@@ -11,6 +11,7 @@ mod demo;
 mod failure;
 mod log;
 mod memory;
+mod paper;
 mod place;
 mod progress;
 mod torture;

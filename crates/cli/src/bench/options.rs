@@ -173,6 +173,9 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
+    /// Share of transactions that also write one and the same row, 0 to 1
+    #[arg(long, default_value_t = 0.0, conflicts_with = "standard")]
+    hot_share: f64,
     /// Columns that a write sets: 1 or all
     #[arg(long, default_value = "1", value_parser = ["1", "all"])]
     write_columns: String,
@@ -222,6 +225,8 @@ pub enum Bench {
     Tpcc(With<Tpcc>),
     /// Transfers between accounts, each written down
     Bank(With<Bank>),
+    /// The papers' experiments, and a page with their figures beside ours
+    Paper(crate::paper::Options),
 }
 
 /// Everything that is fixed before a run begins; also what its child processes are told.
@@ -290,6 +295,7 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+            Bench::Paper(_) => return usage("bench paper has no settings of one run"),
         };
         workload.check()?;
         common.check()?;
@@ -410,6 +416,9 @@ impl Ycsb {
         if !(0.0..=1.0).contains(&self.write_share) {
             return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
         }
+        if !(0.0..=1.0).contains(&self.hot_share) {
+            return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
+        }
         let most = self.rows.div_ceil(2);
         // A standard mix has accesses of its own.
         if self.standard.is_some() {
@@ -434,6 +443,7 @@ impl Ycsb {
                 rows: self.rows,
                 accesses: self.accesses,
                 write_share: self.write_share,
+                hot_share: self.hot_share,
                 ..ycsb::Config::default()
             },
         };

@@ -89,8 +89,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
 
-    /// How long a chain of commands would be replayed before this transaction could be.
-    fn depth(&self, txn: &Self::TxnStamp) -> u32 {
+    /// How far replay of this transaction as a command would come behind the replay of everything else,
+    /// in commands: how much it is on the critical path.
+    fn lag(&self, txn: &Self::TxnStamp) -> u64 {
         let _ = txn;
         0
     }

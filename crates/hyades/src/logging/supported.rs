@@ -27,7 +27,7 @@ impl RunsUnder<Poplar> for NoWait {}
 impl RunsUnder<Poplar> for Silo {}
 
 /// Opens a database of the pair that was asked for.
-pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
+pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair {
         (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait, _>(NoLog),
         (Protocol::None, Concurrency::Silo) => opening.without_log::<Silo, _>(NoLog),
@@ -41,6 +41,39 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
         (Protocol::Poplar, Concurrency::NoWait) => opening.with_log::<NoWait, Poplar>(),
         (Protocol::Poplar, Concurrency::Silo) => opening.with_log::<Silo, Poplar>(),
+    }
+}
+
+impl Protocol {
+    /// The one that follows in [`Protocol::all`]. Without a wildcard: whoever adds one adds it here.
+    fn next(self) -> Option<Protocol> {
+        match self {
+            Protocol::None => Some(Protocol::Serial),
+            Protocol::Serial => Some(Protocol::Taurus),
+            Protocol::Taurus => Some(Protocol::SiloR),
+            Protocol::SiloR => Some(Protocol::Gsn),
+            Protocol::Gsn => None,
+        }
+    }
+
+    /// Every protocol there is.
+    pub fn all() -> impl Iterator<Item = Protocol> {
+        std::iter::successors(Some(Protocol::None), |protocol| protocol.next())
+    }
+}
+
+impl Concurrency {
+    /// As for protocols.
+    fn next(self) -> Option<Concurrency> {
+        match self {
+            Concurrency::NoWait => Some(Concurrency::Silo),
+            Concurrency::Silo => None,
+        }
+    }
+
+    /// Every concurrency control there is.
+    pub fn all() -> impl Iterator<Item = Concurrency> {
+        std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
     }
 }
 

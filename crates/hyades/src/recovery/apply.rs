@@ -15,6 +15,7 @@ use crate::storage::row::Assignments;
 use crate::storage::table::{Lookup, Placed, Table};
 use crate::transaction::state::install_delta;
 use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
 /// One thread's means of applying data records.
@@ -114,7 +115,7 @@ impl Applier {
         };
         let current = word::tid(version);
         let now = match change {
-            _ if tid <= current => version,
+            _ if tid <= current && !mutation::is(Mutation::ApplyOlder) => version,
             Change::Delta { base, delta } if base != current => {
                 let row = (at, KeyBytes::from_slice(key));
                 replay.held.hold(record, row, base, tid, delta);

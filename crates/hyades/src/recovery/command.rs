@@ -93,6 +93,8 @@ impl CommandRunner {
             call: None,
             payload: &mut self.payload,
             appended: 0,
+            stated_epoch: 0,
+            placed: None,
             replayed_tid: head.tid,
         };
         if Replaying::commit(&replay.engine, &mut state, &mut appender).is_err() {

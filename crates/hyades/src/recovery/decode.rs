@@ -23,6 +23,8 @@ pub(crate) struct Shape {
     pub data_only: bool,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
+    /// Records of epochs above this one are passed over.
+    until: u64,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
 }
@@ -37,10 +39,19 @@ impl Shape {
         let stamp = supported::stamp_reader(&incarnation.protocol);
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
-        Shape { lanes, need_lanes, stamp, data_only, cut, ended }
+        Shape { lanes, need_lanes, stamp, data_only, cut, until: u64::MAX, ended }
     }
 
-    fn holds(&self, tid: u64) -> bool {
+    /// Passes over what comes after this epoch.
+    pub fn until(self, epoch: u64) -> Shape {
+        Shape { until: epoch, ..self }
+    }
+
+    /// Whether the transaction is in the checkpoint, or comes after what is wanted.
+    fn passes_over(&self, tid: u64) -> bool {
+        if Tid(tid).epoch() > self.until {
+            return true;
+        }
         self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
             && !mutation::is(Mutation::ReplayBelowCut)
     }
@@ -128,7 +139,7 @@ impl Decoder {
         let Some(head) = Head::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
-        if self.shape.holds(head.tid) {
+        if self.shape.passes_over(head.tid) {
             // Its first parts may lie where the log has been given up.
             self.forget_parts(head.continued);
             return Ok(None);

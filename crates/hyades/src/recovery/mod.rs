@@ -95,6 +95,42 @@ pub struct RecoveryReport {
     pub replay_seconds: f64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
+    /// What could not be read, where a damaged log was recovered all the same.
+    pub losses: Vec<Loss>,
+}
+
+/// What could not be read of a damaged log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Something is missing or damaged as a whole.
+    File(String),
+    /// A stream breaks off.
+    Stream {
+        /// The incarnation of the log.
+        incarnation: u32,
+        /// The stream.
+        stream: u32,
+        /// Everything below this position is there.
+        valid_to: u64,
+        /// From there to here something was durable; how much there was behind it is not known.
+        durable_to: u64,
+        /// The file and the byte, and what is wrong.
+        message: String,
+    },
+    /// A whole incarnation: one before it is damaged, and what it built on is not known.
+    Incarnation(u32),
+}
+
+impl From<hyades_wal::Damage> for Loss {
+    fn from(damage: hyades_wal::Damage) -> Self {
+        Loss::Stream {
+            incarnation: damage.incarnation,
+            stream: damage.stream,
+            valid_to: damage.valid_to,
+            durable_to: damage.durable_to,
+            message: damage.error.to_string(),
+        }
+    }
 }
 
 /// What the threads of a replay share.
@@ -147,6 +183,10 @@ pub(crate) struct Plan<'p> {
     pub kind: ReplayKind,
     pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
     pub started_ns: u64,
+    /// What comes after this epoch is left out.
+    pub until: u64,
+    /// Goes as far as a damaged log allows.
+    pub salvage: bool,
 }
 
 /// Replays everything that `recovering` holds into `tables`.
@@ -168,11 +208,14 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
         failed: false.into(),
         absent: Mutex::new(Vec::new()),
     };
+    let damage = recovering.damage().iter();
+    let losses = damage.map(|error| Loss::File(error.to_string())).collect();
     let mut readers = recovering.readers();
     let bytes_total: u64 = readers.iter().map(StreamReader::bytes_total).sum();
     let mut report = RecoveryReport {
         found: !recovering.is_fresh(),
         threads: plan.threads,
+        losses,
         ..RecoveryReport::default()
     };
     if let Some(checkpoint) = &recovering.manifest().checkpoint {
@@ -198,7 +241,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
                 });
             }
             let checkpoint = recovering.manifest().checkpoint.as_ref();
-            let shape = decode::Shape::of(incarnation, streams, checkpoint);
+            let shape = decode::Shape::of(incarnation, streams, checkpoint).until(plan.until);
             let result = if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
@@ -216,8 +259,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             return Err(error);
         }
         ends.extend(result?);
-        // Damage is named as such, before what it took away lets the next incarnation's commands fail.
-        recovering.judge_incarnation(incarnation, &ends)?;
+        if plan.salvage {
+            let damaged = recovering.damaged_streams(incarnation, &ends)?;
+            report.losses.extend(damaged.into_iter().map(Loss::from));
+        } else {
+            // Damage is named as such, before what it took away lets the next incarnation's commands fail.
+            recovering.judge_incarnation(incarnation, &ends)?;
+        }
         finish::finish_incarnation(&replay)?;
         let counts = &replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
@@ -231,6 +279,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
             streams,
         });
+        if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
+            // The next incarnation built on what is lost here, and its vectors do not tell.
+            let later = recovering.manifest().incarnations.iter().map(|i| i.number);
+            let later = later.filter(|&number| number > incarnation.number);
+            report.losses.extend(later.map(Loss::Incarnation));
+            break;
+        }
     }
     report.replay_seconds = (clock::monotonic_ns() - replay_began) as f64 / 1e9;
     finish::finish(&replay)?;
