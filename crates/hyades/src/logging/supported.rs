@@ -52,7 +52,8 @@ impl Protocol {
             Protocol::Serial => Some(Protocol::Taurus),
             Protocol::Taurus => Some(Protocol::SiloR),
             Protocol::SiloR => Some(Protocol::Gsn),
-            Protocol::Gsn => None,
+            Protocol::Gsn => Some(Protocol::Poplar),
+            Protocol::Poplar => None,
         }
     }
 
