@@ -113,6 +113,7 @@ fn every_combination_recovers_to_the_same_state() {
         "silo-r --epoch 3ms",
         "gsn",
         "plover",
+        "poplar",
     ];
     for workload in workloads {
         for log in logs {

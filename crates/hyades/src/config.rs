@@ -39,6 +39,10 @@ pub enum Protocol {
     /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
     /// only.
     Plover,
+    /// Parallel streams with scalable sequence numbers: transactions that only put rows down
+    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou et
+    /// al., 2019). Data records only.
+    Poplar,
 }
 
 impl Protocol {
@@ -53,6 +57,7 @@ impl Protocol {
             Protocol::Gsn => "gsn",
             Protocol::Physiological => "physiological",
             Protocol::Plover => "plover",
+            Protocol::Poplar => "poplar",
         }
     }
 
@@ -66,6 +71,7 @@ impl Protocol {
             "gsn" => Some(Protocol::Gsn),
             "physiological" => Some(Protocol::Physiological),
             "plover" => Some(Protocol::Plover),
+            "poplar" => Some(Protocol::Poplar),
             _ => None,
         }
     }

@@ -97,7 +97,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 8] = [
+const LAYOUTS: [(Protocol, usize); 9] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
@@ -106,6 +106,7 @@ const LAYOUTS: [(Protocol, usize); 8] = [
     (Protocol::SiloR, 3),
     (Protocol::Gsn, 3),
     (Protocol::Plover, 3),
+    (Protocol::Poplar, 3),
 ];
 
 #[test]

@@ -216,6 +216,7 @@ fn under_everything(which: &[&str]) {
                 (Protocol::SiloR, 3),
                 (Protocol::Gsn, 3),
                 (Protocol::Plover, 3),
+                (Protocol::Poplar, 3),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

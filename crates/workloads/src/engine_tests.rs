@@ -45,7 +45,7 @@ fn forms() -> Vec<Form> {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
-        for protocol in [Protocol::SiloR, Protocol::Gsn, Protocol::Plover] {
+        for protocol in [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar] {
             forms.push(Form { protocol, record: Record::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });

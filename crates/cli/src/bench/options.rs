@@ -32,6 +32,8 @@ words! {
         Physiological = "physiological",
         /// Parallel streams, a record for each partition.
         Plover = "plover",
+        /// Parallel streams with scalable sequence numbers.
+        Poplar = "poplar",
     }
 }
 
@@ -69,6 +71,7 @@ impl Protocol {
             Protocol::Gsn => hyades::Protocol::Gsn,
             Protocol::Physiological => hyades::Protocol::Physiological,
             Protocol::Plover => hyades::Protocol::Plover,
+            Protocol::Poplar => hyades::Protocol::Poplar,
         }
     }
 }
@@ -90,7 +93,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, taurus-2016, silo-r, gsn or plover
+    /// Logging protocol: none, serial, taurus, taurus-2016, poplar, silo-r, gsn, plover or physiological
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive

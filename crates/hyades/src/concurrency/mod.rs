@@ -49,6 +49,15 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
 
+    /// Intends to write a row whatever is there: nothing is learnt of it.
+    fn intend_blindly<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Self::intend(engine, state, record).map(drop)
+    }
+
     /// A record that this transaction placed has inherited its gap's stamp.
     fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>);
 

@@ -13,6 +13,7 @@ pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod physiological;
 pub(crate) mod plover;
+pub(crate) mod poplar;
 pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
@@ -82,6 +83,11 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn keep_house(&self) {}
     /// A transaction begins.
     fn begin(&self, txn: &mut Self::TxnStamp) {
+        let _ = txn;
+    }
+    /// The transaction is about to be told something about rows: by every operation but one that puts a row
+    /// down whatever was there, and says nothing.
+    fn learns(&self, txn: &mut Self::TxnStamp) {
         let _ = txn;
     }
 

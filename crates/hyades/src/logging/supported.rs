@@ -1,8 +1,8 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, serial::Serial};
-use super::{silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
+use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, poplar::Poplar};
+use super::{serial::Serial, silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -30,6 +30,8 @@ impl RunsUnder<Physiological> for NoWait {}
 impl RunsUnder<Physiological> for Silo {}
 impl RunsUnder<Plover> for NoWait {}
 impl RunsUnder<Plover> for Silo {}
+impl RunsUnder<Poplar> for NoWait {}
+impl RunsUnder<Poplar> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
@@ -52,6 +54,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
         (Protocol::Physiological, Concurrency::Silo) => opening.with_log::<Silo, Physiological>(),
         (Protocol::Plover, Concurrency::NoWait) => opening.with_log::<NoWait, Plover>(),
         (Protocol::Plover, Concurrency::Silo) => opening.with_log::<Silo, Plover>(),
+        (Protocol::Poplar, Concurrency::NoWait) => opening.with_log::<NoWait, Poplar>(),
+        (Protocol::Poplar, Concurrency::Silo) => opening.with_log::<Silo, Poplar>(),
     }
 }
 
@@ -65,7 +69,8 @@ impl Protocol {
             Protocol::Taurus2016 => Some(Protocol::SiloR),
             Protocol::SiloR => Some(Protocol::Gsn),
             Protocol::Gsn => Some(Protocol::Plover),
-            Protocol::Plover => Some(Protocol::Physiological),
+            Protocol::Plover => Some(Protocol::Poplar),
+            Protocol::Poplar => Some(Protocol::Physiological),
             Protocol::Physiological => None,
         }
     }
@@ -98,6 +103,7 @@ pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
         SiloR::NAME => Some(super::silo_r::read_stamp),
         Gsn::NAME => Some(super::gsn::read_stamp),
         Plover::NAME => Some(super::plover::read_stamp),
+        Poplar::NAME => Some(super::poplar::read_stamp),
         _ => None,
     }
 }
@@ -108,7 +114,7 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
-            Protocol::SiloR | Protocol::Gsn | Protocol::Plover => false,
+            Protocol::SiloR | Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
             Protocol::Physiological => false,
         }
     }

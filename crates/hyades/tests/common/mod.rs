@@ -34,7 +34,8 @@ pub struct Combination {
 }
 
 /// Protocols that cannot log commands.
-pub const DATA_ONLY: [Protocol; 3] = [Protocol::SiloR, Protocol::Gsn, Protocol::Plover];
+pub const DATA_ONLY: [Protocol; 4] =
+    [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar];
 
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
