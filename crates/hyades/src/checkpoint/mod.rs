@@ -94,7 +94,8 @@ pub(crate) fn write<P: LoggingProtocol>(
         out.extend((0..log.streams()).map(|stream| log.next_lsn(stream)));
     };
     let (mut from, mut up_to) = (Vec::new(), Vec::new());
-    let epoch = engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || positions(&mut from));
+    let epoch =
+        engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || positions(&mut from));
     let _ended = Ended(engine);
     // Everything of the cut has its place in the log, and its row ids.
     positions(&mut up_to);
