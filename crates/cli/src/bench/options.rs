@@ -149,6 +149,10 @@ pub struct Common {
     /// The share of all processors' time that writing a checkpoint may take, above 0, up to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = units::positive)]
     checkpoint_share: f64,
+    /// Write the run over time to this file, as CSV, and a drawing beside it, as SVG: throughput, latency, what is
+    /// on disk, and when checkpoints are written
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Crash at the end, recover in a fresh process, and compare
     #[arg(long)]
     recover: bool,
@@ -254,6 +258,8 @@ pub struct Settings {
     pub checkpoint_interval: Option<f64>,
     /// What writing them may take.
     pub checkpoint_share: f64,
+    /// Where the run over time goes.
+    pub timeline: Option<PathBuf>,
     /// Whether to crash and recover.
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
@@ -312,6 +318,7 @@ impl Bench {
             max_recovery: common.max_recovery,
             checkpoint_interval: common.checkpoint_interval,
             checkpoint_share: common.checkpoint_share,
+            timeline: common.timeline,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
             knobs: common.knobs,
