@@ -272,8 +272,9 @@ impl Opening<'_> {
             Concurrency::Silo => "silo",
         };
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
-        let settings =
-            [("vectors", vectors), ("concurrency", concurrency)].into_iter().chain(marks);
+        let rows = P::rows(&self.builder.log).setting();
+        let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
+        let settings = settings.chain(marks).chain(rows);
         let settings = IncarnationSettings {
             catalogue: catalogue.to_bytes(),
             data_only,

@@ -19,6 +19,8 @@ pub enum Mutation {
     SkipReadFold,
     /// A reader is acknowledged without what it read.
     AckReadersAtOnce,
+    /// What was lost half-way is not undone.
+    SkipUndo,
     /// Files are given up before the manifest says so.
     TruncateBeforeManifest,
     /// A checkpoint counts although the log is not yet durable up to its cut.
@@ -63,13 +65,14 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 26] = [
+    pub const ALL: [Mutation; 27] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
         Mutation::DeadByNewestEnd,
         Mutation::SkipReadFold,
         Mutation::AckReadersAtOnce,
+        Mutation::SkipUndo,
         Mutation::TruncateBeforeManifest,
         Mutation::ValidBeforeFrontier,
         Mutation::NoCopyOnWrite,
@@ -108,6 +111,7 @@ impl Mutation {
             Mutation::DeadByNewestEnd => "dead-by-newest-end",
             Mutation::SkipReadFold => "skip-read-fold",
             Mutation::AckReadersAtOnce => "ack-readers-at-once",
+            Mutation::SkipUndo => "skip-undo",
             Mutation::TruncateBeforeManifest => "truncate-before-manifest",
             Mutation::ValidBeforeFrontier => "valid-before-frontier",
             Mutation::NoCopyOnWrite => "no-copy-on-write",

@@ -28,6 +28,10 @@ words! {
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
         Gsn = "gsn",
+        /// One stream, row by row, with before-images.
+        Physiological = "physiological",
+        /// Parallel streams, a record for each partition.
+        Plover = "plover",
     }
 }
 
@@ -63,6 +67,8 @@ impl Protocol {
             Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
+            Protocol::Physiological => hyades::Protocol::Physiological,
+            Protocol::Plover => hyades::Protocol::Plover,
         }
     }
 }
@@ -84,7 +90,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, silo-r or gsn
+    /// Logging protocol: none, serial, taurus, taurus-2016, silo-r, gsn or plover
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive
@@ -281,7 +287,7 @@ impl Bench {
         common.check()?;
         let streams = match common.protocol {
             Protocol::None => 0,
-            Protocol::Serial => 1,
+            Protocol::Serial | Protocol::Physiological => 1,
             _ => common.streams.unwrap_or(4),
         };
         Ok(Settings {
@@ -314,10 +320,11 @@ impl Bench {
 impl Common {
     fn check(&self) -> Result<(), Failure> {
         let streams = self.streams.unwrap_or(1);
-        if self.protocol == Protocol::Serial && streams != 1 {
+        if matches!(self.protocol, Protocol::Serial | Protocol::Physiological) && streams != 1 {
             return usage(format!(
-                "serial logging has one stream, not {streams}: leave --streams out, or choose \
-                 --protocol taurus"
+                "{} logging has one stream, not {streams}: leave --streams out, or choose \
+                 --protocol taurus",
+                self.protocol.word()
             ));
         }
         if !(1..=hyades_wal::MAX_LANES).contains(&streams) {
@@ -356,6 +363,12 @@ impl Common {
         }
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
+        }
+        if self.knobs.no_undo && self.protocol != Protocol::Physiological {
+            return usage(format!(
+                "{} logging has nothing to undo: --no-undo is for --protocol physiological",
+                self.protocol.word()
+            ));
         }
         self.knobs.check(&self.device, &self.log_dir)
     }

@@ -137,7 +137,7 @@ impl StartsOnLog for Gsn {
 }
 
 /// The number, 8 bytes.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
     *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
-    Some(())
+    Some(true)
 }

@@ -126,7 +126,7 @@ impl StartsOnLog for SiloR {
 }
 
 /// The version has the epoch: nothing else stands in the record.
-pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<()> {
+pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
     *needs.last_mut()? = Tid(tid).epoch();
-    Some(())
+    Some(true)
 }
