@@ -2,6 +2,7 @@
 
 use crate::case::Outcome;
 use crate::guard;
+use crate::kept::Kept;
 use crate::plan::{Combination, Plan};
 use crate::report::Report;
 use hyades::Protocol;
@@ -171,14 +172,25 @@ fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
     if let Some(image) = &outcome.image {
         image.save(&place.join("disk"))?;
     }
+    if let Some(kept) = &outcome.kept {
+        kept.save(place)?;
+    }
     Ok(())
 }
 
-/// Runs a kept plan again, up to `times` times, until it fails.
+/// Judges a kept disk by its history again; and if that shows nothing runs the kept plan again, up to
+/// `times` times, until it fails.
 ///
 /// # Errors
-/// The plan cannot be read.
+/// What was kept cannot be read.
 pub fn again(place: &Path, times: u32) -> io::Result<Option<Vec<String>>> {
+    if place.join("history.bin").exists() {
+        let (kept, disk) = Kept::load(place)?;
+        let wrong = kept.judge(&disk);
+        if !wrong.is_empty() {
+            return Ok(Some(wrong));
+        }
+    }
     let plan: Plan = serde_json::from_slice(&std::fs::read(place.join("plan.json"))?)?;
     let mut outcomes = (0..times).map(|_| guard::run(&plan, guard::HANGS_AFTER));
     Ok(outcomes.find(|outcome| !outcome.is_sound()).map(|outcome| outcome.sentences()))

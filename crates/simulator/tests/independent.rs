@@ -72,12 +72,12 @@ fn history(rng: &mut Rng) -> Vec<Observed> {
                 Op::List { key, saw: own.get(&key).cloned().unwrap_or_default() }
             });
         }
-        // What an aborted transaction saw is not looked at by everybody.
+        // What somebody saw who was not answered, or gave up, is not looked at by everybody.
         let reads = ops.iter().any(|op| matches!(op, Op::List { .. }));
         let (began, told) = (n * 10 - rng.u64(0..25).min(n * 10), n * 10 + 5 + rng.u64(0..25));
         let end = match rng.u32(0..8) {
             0 if !reads => End::Aborted(told),
-            1 => End::Unknown,
+            1 if !reads => End::Unknown,
             _ => End::Acknowledged(told),
         };
         if !matches!(end, End::Aborted(_)) {
@@ -85,14 +85,10 @@ fn history(rng: &mut Rng) -> Vec<Observed> {
         }
         history.push(Observed { invoked: began, end, ops });
     }
-    for _ in 0..rng.usize(0..3) {
+    for _ in 0..rng.usize(0..6) {
         let at = rng.usize(0..history.len());
         let at_op = rng.usize(0..history[at].ops.len());
-        // Jepsen's form does not say what one saw that was never answered.
-        let answered = history[at].end != End::Unknown;
-        if let Op::List { saw, .. } = &mut history[at].ops[at_op]
-            && answered
-        {
+        if let Op::List { saw, .. } = &mut history[at].ops[at_op] {
             saw.pop();
         }
     }
@@ -121,7 +117,7 @@ fn three_checkers_agree_about_lists() {
         }
         if theirs.valid == Valid::False { broken += 1 } else { sound += 1 }
     }
-    assert!(sound > 500 && broken > 500, "{sound} {broken}");
+    assert!(sound > 300 && broken > 300, "{sound} {broken}");
 }
 
 /// What the database did, over crashes: large histories by adya, small ones of every combination by the

@@ -21,7 +21,11 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
         Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
             Some(Protocol::Gsn)
         }
-        Mutation::SkipReadFold | Mutation::EvictWarm => Some(Protocol::Taurus),
+        Mutation::SkipReadFold
+        | Mutation::EvictWarm
+        | Mutation::StopAtFirstDead
+        | Mutation::DeadByNewestEnd
+        | Mutation::PassParked => Some(Protocol::Taurus),
         _ => None,
     }
 }
