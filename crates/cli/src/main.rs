@@ -12,6 +12,7 @@ mod device;
 mod failure;
 mod log;
 mod memory;
+mod paper;
 mod place;
 mod progress;
 mod torture;

@@ -30,6 +30,11 @@ impl Bar {
         self.bar.set_message(text);
     }
 
+    /// A line that stays, above the bar.
+    pub fn note(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("  {line}"));
+    }
+
     /// Ends with a line that stays.
     pub fn finish(&self, line: &str) {
         self.bar.finish_and_clear();

@@ -19,6 +19,9 @@ pub struct Options {
     /// Seed of the first history; the next ones have the next numbers [default: random]
     #[arg(long)]
     seed: Option<u64>,
+    /// Report a history that takes longer than this as hung
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::some_seconds)]
+    hangs_after: f64,
     /// What decides the order of events: "threads", real ones; "stepped", the seed, and a history
     /// repeats exactly; or "both", in turn
     #[arg(long, default_value = "both")]
@@ -71,6 +74,7 @@ pub fn torture(options: &Options) -> Result<bool, Failure> {
             Word::Threads => Scheduler::Threads,
             Word::Stepped => Scheduler::Stepped,
         },
+        hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
     eprintln!("torture with seed {}, scheduler {}", settings.seed, options.scheduler.word());
@@ -99,6 +103,7 @@ fn print(options: &Options, found: &Torture) -> Result<(), Failure> {
     println!("resurrected        {}", report.resurrected);
     println!("diverged           {}", report.diverged);
     println!("refused wrongly    {}", report.refused_wrongly);
+    println!("hung               {}", report.hung);
     println!("seconds            {:.1}", report.seconds);
     if let Some(kept) = &found.kept {
         println!("kept in            {}", kept.display());

@@ -4,18 +4,19 @@ use crate::checkpoint::CheckpointSettings;
 use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::recovery::Progress;
+use crate::restore::{self, Restore, RestoreReport};
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId, Record};
 use hyades_platform::device::Device;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How transactions are logged and ordered against the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Protocol {
     /// No log: nothing survives. The yardstick of the others.
     None,
@@ -25,6 +26,9 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
+    /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
+    /// 2016), as corrected in docs/protocols.md.
+    Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
@@ -41,6 +45,7 @@ impl Protocol {
             Protocol::None => "none",
             Protocol::Serial => "serial",
             Protocol::Taurus => "taurus",
+            Protocol::Taurus2016 => "taurus-2016",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
             Protocol::Physiological => "physiological",
@@ -52,6 +57,7 @@ impl Protocol {
         match name {
             "serial" => Some(Protocol::Serial),
             "taurus" => Some(Protocol::Taurus),
+            "taurus-2016" => Some(Protocol::Taurus2016),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
             "physiological" => Some(Protocol::Physiological),
@@ -61,7 +67,7 @@ impl Protocol {
 }
 
 /// How transactions are kept serializable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,
@@ -80,6 +86,13 @@ pub enum Replay {
     Pools,
     /// One thread, in an order that the vectors allow.
     Serial,
+}
+
+impl Replay {
+    /// Whether no other thread is to take part.
+    pub(crate) fn is_on_one_thread(self) -> bool {
+        self == Replay::Serial
+    }
 }
 
 /// Everything that can be set about the log.
@@ -319,5 +332,40 @@ impl Builder {
     pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
         self.log.dirs.insert(0, dir.as_ref().to_path_buf());
         Database::open(self)
+    }
+
+    /// Recovers a database as of some moment, or what is left of a damaged one, into a new directory. The
+    /// original's directories are read and not changed; further directories of this builder are not used. What
+    /// is declared has to be what the original declares.
+    ///
+    /// ```
+    /// use hyades::{Database, Restore, Schema, Type, Until};
+    /// # let temporary = tempfile::tempdir()?;
+    /// # let (dir, new) = (temporary.path().join("a"), temporary.path().join("b"));
+    /// let describe = || {
+    ///     let mut builder = Database::builder();
+    ///     let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    ///     (builder, words)
+    /// };
+    /// let (builder, words) = describe();
+    /// let db = builder.open(&dir)?;
+    /// let (_, ticket) = db.session()?.submit(|tx| tx.insert(words, &["kept".into()]))?;
+    /// let id = ticket.transaction_id().expect("it wrote something");
+    /// ticket.wait()?;
+    /// # std::thread::sleep(std::time::Duration::from_millis(20));
+    /// db.transact(|tx| tx.insert(words, &["a mistake".into()]))??;
+    /// db.close()?;
+    ///
+    /// let report = describe().0.restore(&Restore::new(vec![dir], &new).until(Until::Transaction(id)))?;
+    /// assert_eq!((report.rows, report.cut_epoch), (1, Some(id.epoch)));
+    /// assert_eq!(describe().0.open(&new)?.rows(), 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The moment lies before what the log still knows; the new directory is not empty; the original is in use
+    /// or, unless it is to be salvaged, damaged.
+    pub fn restore(self, how: &Restore) -> Result<RestoreReport, Error> {
+        restore::restore(self, how)
     }
 }

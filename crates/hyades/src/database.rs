@@ -1,5 +1,6 @@
 //! The public face: a database, its sessions, and how they are opened and closed.
 
+use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;
 use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
@@ -14,6 +15,7 @@ use crate::transaction::procedure::{Procedure, ProcedureId, Record, decode_resul
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -243,6 +245,37 @@ impl Database {
         }
     }
 
+    /// Copies the database to a new directory while transactions go on: its checkpoint and its log, as far as
+    /// they are durable when this is called. Whatever was acknowledged before is in it. The copy, read back and
+    /// checked before this returns, opens like the database itself, and [`Builder::restore`] can take it back to
+    /// any moment since its checkpoint. Checkpoints, and the giving up of log, wait until the copy is made.
+    ///
+    /// ```
+    /// # use hyades::{Database, Schema, Type};
+    /// # let temporary = tempfile::tempdir()?;
+    /// # let (dir, copy) = (temporary.path().join("a"), temporary.path().join("b"));
+    /// # let mut builder = Database::builder();
+    /// # let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    /// # let db = builder.open(dir)?;
+    /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
+    /// let report = db.backup(&copy)?;
+    /// assert!(report.files > 0);
+    /// # let mut builder = Database::builder();
+    /// # builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    /// assert_eq!(builder.open(&copy)?.rows(), 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no log, or it has failed; the directory is not empty; a file could not be copied or is damaged.
+    /// The database is untouched, and what was made of the copy cannot be opened.
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport, Error> {
+        match &self.shared.log {
+            Some(log) => backup::running(log, dir.as_ref()),
+            None => Err(Error::Misuse("without a log there is nothing to back up".to_string())),
+        }
+    }
+
     /// How checkpoints go, and how long replay would take now.
     pub fn checkpoints(&self) -> CheckpointStats {
         self.shared.keeper.as_ref().map(|keeper| keeper.stats()).unwrap_or_default()
@@ -323,7 +356,8 @@ impl Session {
             result = Some(value);
             verdict
         })?;
-        let ticket = Ticket::new(self.log.clone(), needs);
+        let placed = self.inner().last_placed();
+        let ticket = Ticket::new(self.log.clone(), needs, placed);
         Ok((result.expect("the body ran"), ticket))
     }
 
@@ -415,7 +449,9 @@ impl Session {
         });
         self.result = value;
         self.arguments = bytes;
-        Ok((outcome, Ticket::new(self.log.clone(), needs?)))
+        let needs = needs?;
+        let placed = self.inner().last_placed();
+        Ok((outcome, Ticket::new(self.log.clone(), needs, placed)))
     }
 
     /// What the last procedure returned.

@@ -12,7 +12,7 @@ use crate::logging::record::Tid;
 use crate::storage::gap::Inherit;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
-use crate::storage::record::word;
+use crate::storage::record::{Record, word};
 use crate::storage::table::{Lookup, Table};
 use crate::transaction::state::{Pending, State};
 use crossbeam_epoch::Guard;
@@ -117,6 +117,40 @@ impl Garbage {
                 keep(table, key);
             }
         }
+    }
+
+    /// As [`Garbage::sweep_all`], but only what is of rows that are `ready`; the rest stays.
+    pub fn sweep_ready<C: ConcurrencyControl, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        ready: impl Fn(&Record<P::RowStamp>) -> bool,
+    ) {
+        let guard = crossbeam_epoch::pin();
+        self.items.retain(|item| {
+            let record = match item {
+                Item::Row { table, key } => {
+                    match engine.tables[*table as usize].find(key, &guard) {
+                        Lookup::Found(record) => record,
+                        Lookup::Missing(_) => return false,
+                    }
+                }
+                Item::Entry { table, index, key } => {
+                    let secondaries = &engine.tables[*table as usize].secondaries;
+                    match secondaries[*index as usize].tree.find(key, &guard) {
+                        Some(entry) => entry.record(),
+                        None => return false,
+                    }
+                }
+            };
+            !ready(record)
+                || matches!(sweep_item::<C, P>(engine, stamp, item, &guard), Swept::NotYet)
+        });
+    }
+
+    /// Notes an entry that may be stale.
+    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes) {
+        self.items.push_back(Item::Entry { table, index, key });
     }
 
     /// Clears away some of what is ripe. The session is between transactions.

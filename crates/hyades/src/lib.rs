@@ -20,6 +20,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod backup;
 mod checkpoint;
 mod concurrency;
 mod config;
@@ -34,18 +35,22 @@ pub mod inspect;
 mod logging;
 mod opening;
 mod recovery;
+mod restore;
 mod session;
 mod storage;
 mod ticket;
 mod transaction;
+mod transaction_id;
 
+pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, LogSettings, Protocol, Replay};
 pub use database::{Database, Session, Stats};
 
 pub use error::{Abort, Error};
-pub use recovery::{IncarnationReport, Progress, RecoveryReport};
+pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
+pub use restore::{Restore, RestoreReport, Until};
 pub use storage::row::Row;
 pub use storage::schema::{Column, Columns, MAX_COLUMNS, MAX_ROW_BYTES, PrimaryKind, Schema, Set};
 pub use storage::value::{ColumnType, Type, Value};
@@ -54,6 +59,7 @@ pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
 pub use transaction::procedure::{ProcedureId, Record};
+pub use transaction_id::TransactionId;
 
 /// The program in README.md compiles and runs.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use crate::checkpoint::cut::{Cut, Seats};
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
-use crate::config::{Builder, Concurrency, Replay};
+use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared, Stats};
 use crate::digest;
 use crate::engine::Engine;
@@ -18,7 +18,7 @@ use crate::transaction::procedure::{Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
-use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering};
+use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,23 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.concurrency);
-    supported::open(pair, Opening { builder, started_ns })
+    supported::open(pair, Opening { builder, started_ns, source: None })
+}
+
+/// Where the state comes from, if not from where the log will be written.
+pub(crate) struct Source<'s> {
+    pub from: Recovering,
+    pub until: u64,
+    pub salvage: bool,
+    pub to: &'s Unfinished,
+}
+
+/// Opens what the builder describes in a new place, with the state that `source` has.
+pub(crate) fn open_from(builder: Builder, source: Source<'_>) -> Result<Database, Error> {
+    let started_ns = clock::monotonic_ns();
+    check(&builder)?;
+    let pair = (builder.protocol, builder.concurrency);
+    supported::open(pair, Opening { builder, started_ns, source: Some(source) })
 }
 
 /// An engine of some sound pair.
@@ -114,12 +130,13 @@ fn check(builder: &Builder) -> Result<(), Error> {
 }
 
 /// A database being opened.
-pub(crate) struct Opening {
+pub(crate) struct Opening<'s> {
     builder: Builder,
     started_ns: u64,
+    source: Option<Source<'s>>,
 }
 
-impl Opening {
+impl Opening<'_> {
     /// Opens without a log.
     pub fn without_log<C, P>(self, protocol: P) -> Result<Database, Error>
     where
@@ -161,19 +178,24 @@ impl Opening {
     }
 
     /// Recovers what the log holds and opens on it.
-    pub fn with_log<C, P>(self) -> Result<Database, Error>
+    pub fn with_log<C, P>(mut self) -> Result<Database, Error>
     where
         C: RunsUnder<P>,
         P: StartsOnLog,
     {
+        let source = self.source.take();
+        let (until, salvage) = source.as_ref().map_or((u64::MAX, false), |s| (s.until, s.salvage));
+        let (mut recovering, to) = match source {
+            Some(source) => (source.from, Some(source.to)),
+            None => (hyades_wal::open(self.log_options())?, None),
+        };
         let builder = &self.builder;
-        let mut recovering = hyades_wal::open(self.log_options())?;
         let stored = &recovering.manifest().catalogue;
         let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
         let threads = match builder.recovery_threads {
-            _ if builder.replay == Replay::Serial => 1,
+            _ if builder.replay.is_on_one_thread() => 1,
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         };
@@ -182,15 +204,24 @@ impl Opening {
             kind: builder.replay,
             progress: builder.progress.as_deref(),
             started_ns: self.started_ns,
+            until,
+            salvage,
         };
         let recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
-        let verdict = recovering.verdict(&recovered.ends)?;
+        let floor = recovering.manifest().epoch_floor;
+        let mut ends = recovered.ends;
+        if let Some(to) = to {
+            // The state goes on in a new log; the old one is only let go of.
+            recovering = to.open(self.log_options())?;
+            ends.clear();
+        }
+        let verdict = recovering.verdict(&ends)?;
         if recovered.report.bytes >= MEASURABLE_BYTES {
             let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
             recovering.set_replay_speed(speed as u64);
         }
-        let first_epoch = recovered.max_epoch.max(recovering.manifest().epoch_floor) + 1;
+        let first_epoch = recovered.max_epoch.max(floor) + 1;
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));
@@ -227,7 +258,11 @@ impl Opening {
         first_epoch: u64,
         data_only: bool,
     ) -> Result<Log, Error> {
-        let vectors = if P::VECTORS { "yes" } else { "no" };
+        let vectors = match (P::PREDECESSORS, P::VECTORS) {
+            (true, _) => "predecessors",
+            (false, true) => "yes",
+            (false, false) => "no",
+        };
         let concurrency = match self.builder.concurrency {
             Concurrency::NoWait => "no-wait",
             Concurrency::Silo => "silo",

@@ -12,7 +12,7 @@ use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
-use hyades_wal::{Log, Writer};
+use hyades_wal::{Log, Lsn, Writer};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
     ) -> Result<Needs, Error>;
     fn counters(&self) -> Counters;
+    /// The epoch of the last transaction, and the stream and the end of its record, if it left one.
+    fn last_placed(&self) -> Option<(u64, usize, Lsn)>;
 }
 
 pub(crate) struct Session<C, P: LoggingProtocol> {
@@ -57,6 +59,9 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     garbage: Garbage,
     counters: Counters,
     stream: usize,
+    /// The epoch whose beginning this session's records have stated.
+    stated_epoch: u64,
+    placed: Option<(u64, usize, Lsn)>,
     /// Bytes appended since the stream was chosen.
     streak_bytes: u64,
     rng: fastrand::Rng,
@@ -87,6 +92,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             garbage: Garbage::default(),
             counters: Counters::default(),
             stream,
+            stated_epoch: 0,
+            placed: None,
             streak_bytes: 0,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
@@ -130,11 +137,20 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             call: call.map(|(call, _)| call),
             payload: &mut self.payload,
             appended: 0,
+            stated_epoch: self.stated_epoch,
+            placed: None,
             replayed_tid: 0,
         };
         let result = if state.conflict {
             Err(Abort::Conflict)
         } else if verdict == Verdict::Commit {
+            // Where little goes on nobody else sees to it that an epoch, which is what a database can be
+            // brought back to, is not old.
+            if self.log.as_ref().is_some_and(|log| log.backlog(self.stream) == 0)
+                && !state.writes.is_empty()
+            {
+                engine.epoch.advance_if_older_than(engine.epoch_interval);
+            }
             let _seated =
                 (!state.writes.is_empty()).then(|| engine.cut.enter(&self.seat, &engine.epoch));
             C::commit(engine, &mut state, &mut appender)
@@ -144,6 +160,11 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         self.streak_bytes += appender.appended;
         C::abort(&mut state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
+        self.placed = None;
+        if committed && let Some((epoch, end)) = appender.placed {
+            self.placed = Some((epoch, self.stream, end));
+            self.stated_epoch = appender.stated_epoch;
+        }
         self.garbage.collect_from(&engine.tables, &state, committed);
         result
     }
@@ -213,6 +234,10 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
 
     fn counters(&self) -> Counters {
         self.counters
+    }
+
+    fn last_placed(&self) -> Option<(u64, usize, Lsn)> {
+        self.placed
     }
 }
 

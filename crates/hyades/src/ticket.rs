@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::logging::{Needs, admits};
+use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -38,6 +39,8 @@ pub struct Ticket {
     /// The session's own reference to the log: counting it up and down stays on the session's core.
     log: Option<Arc<Log>>,
     needs: Needs,
+    /// The transaction's epoch, and the stream and the end of its record.
+    placed: Option<(u64, usize, Lsn)>,
 }
 
 fn reached(log: &Log, needs: &Needs) -> bool {
@@ -46,8 +49,20 @@ fn reached(log: &Log, needs: &Needs) -> bool {
 }
 
 impl Ticket {
-    pub(crate) fn new(log: Option<Arc<Log>>, needs: Needs) -> Self {
-        Ticket { log, needs }
+    pub(crate) fn new(
+        log: Option<Arc<Log>>,
+        needs: Needs,
+        placed: Option<(u64, usize, Lsn)>,
+    ) -> Self {
+        Ticket { log, needs, placed }
+    }
+
+    /// What the transaction is called, for [`Until`](crate::Until) and `hyades recover --until`; None if it
+    /// wrote nothing, or there is no log. Until it is acknowledged nothing is sure to have this name.
+    pub fn transaction_id(&self) -> Option<TransactionId> {
+        let (epoch, stream, lsn) = self.placed?;
+        let stream = self.log.as_ref()?.stream_id(stream);
+        Some(TransactionId { epoch, stream, lsn })
     }
 
     /// Whether the transaction is acknowledged.

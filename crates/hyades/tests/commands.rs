@@ -349,7 +349,11 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
         db.close().unwrap();
         let (data, commands) = kinds(dir.path());
         assert_eq!(data + commands, 201 + 600);
-        assert!(data > 201 + 2 && commands > 300, "{data} data records, {commands} commands");
+        // All are in one chain. On one thread nothing waits for a chain; on more replay would, and soon
+        // the rows are logged instead.
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        assert!(commands >= 48, "{data} data records, {commands} commands");
+        assert_eq!(data > 201 + 300, threads > 1, "{data} data records, {commands} commands");
         same_after_reopening(dir.path(), layout, concurrency, Record::Adaptive, digest);
     }
 }

@@ -101,10 +101,8 @@ fn who_polls_is_answered() {
     }
 }
 
-/// Stream 1 has stated a high mark where the checkpoint gives the log up; stream 0 goes on with low
-/// numbers, which that mark has admitted. Recovery must know the mark although its frame is gone.
 #[test]
-fn a_mark_outlives_the_heartbeat_that_stated_it() {
+fn what_is_answered_after_a_checkpoint_is_recovered() {
     for protocol in DATA_ONLY {
         for clean in [false, true] {
             let dir = directory();

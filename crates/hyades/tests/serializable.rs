@@ -214,6 +214,7 @@ fn under_everything(which: &[&str]) {
                 (Protocol::Taurus, 4),
                 (Protocol::SiloR, 3),
                 (Protocol::Gsn, 3),
+                (Protocol::Physiological, 1),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

@@ -3,7 +3,7 @@
 //! Nobody is woken to advance it: in an idle process it stands still.
 
 use crate::clock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, checker_fence};
 use std::time::Duration;
 
 /// An epoch is a number of 34 bits, which is what a version word has room for beside a sequence
@@ -17,15 +17,24 @@ pub struct Epoch {
     current: AtomicU64,
     /// [`clock::monotonic_ns`] of the last advance.
     advanced_at_ns: AtomicU64,
+    /// When the latest epochs began, by the wall clock: epoch e at e % [`REMEMBERED`]. Raised by who advances,
+    /// before the epoch is current (SeqCst); never lowered, so that a later epoch never began earlier.
+    began_us: [AtomicU64; REMEMBERED],
 }
+
+/// The beginnings of so many epochs are known.
+const REMEMBERED: usize = 64;
 
 impl Epoch {
     /// A counter that starts at `first`.
     pub fn new(first: u64) -> Self {
         assert!(first <= MAX_EPOCH, "epoch {first} has more than 34 bits");
+        let began_us = [const { AtomicU64::new(0) }; REMEMBERED];
+        began_us[first as usize % REMEMBERED].store(clock::wall_us(), Ordering::Relaxed);
         Self {
             current: AtomicU64::new(first),
             advanced_at_ns: AtomicU64::new(clock::monotonic_ns()),
+            began_us,
         }
     }
 
@@ -33,14 +42,38 @@ impl Epoch {
     /// to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
     #[inline]
     pub fn current(&self) -> u64 {
+        checker_fence();
         self.current.load(Ordering::SeqCst)
     }
 
     /// Advances by one and returns the new epoch.
     pub fn advance(&self) -> u64 {
-        let next = self.current.fetch_add(1, Ordering::SeqCst) + 1;
-        assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
-        next
+        let now = clock::wall_us();
+        let mut current = self.current();
+        loop {
+            let next = current + 1;
+            assert!(next <= MAX_EPOCH, "the epochs of 34 bits are used up");
+            // Relaxed: the exchange publishes it.
+            self.began_us[next as usize % REMEMBERED].fetch_max(now, Ordering::Relaxed);
+            let swap =
+                self.current.compare_exchange(current, next, Ordering::SeqCst, Ordering::SeqCst);
+            match swap {
+                Ok(_) => {
+                    checker_fence();
+                    return next;
+                }
+                Err(found) => current = found,
+            }
+        }
+    }
+
+    /// When the epoch began, in microseconds since 1970 by the machine's clock; None if that was too many
+    /// epochs ago, or if it has not begun. Possibly a little late, if another thread was held up while it advanced.
+    pub fn began_us(&self, epoch: u64) -> Option<u64> {
+        let began = self.began_us[epoch as usize % REMEMBERED].load(Ordering::Relaxed);
+        // Looked at afterwards: then the time is not that of an epoch which came later in its place.
+        let age = self.current().checked_sub(epoch)?;
+        (age + 1 < REMEMBERED as u64 && began > 0).then_some(began)
     }
 
     /// Advances if the current epoch is older than `interval`; one of several callers wins. Returns
@@ -67,7 +100,7 @@ impl Epoch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -77,5 +110,20 @@ mod tests {
         assert_eq!(epoch.advance_if_older_than(Duration::from_secs(3600)), 5);
         assert_eq!(epoch.advance_if_older_than(Duration::ZERO), 6);
         assert_eq!(epoch.current(), 6);
+    }
+
+    #[test]
+    fn an_epoch_knows_when_it_began_until_many_have_come_after_it() {
+        clock::simulate(Some(5_000_000));
+        let epoch = Epoch::new(100);
+        for step in 1..=70u64 {
+            clock::simulate(Some(5_000_000 + step * 1_000_000));
+            assert_eq!(epoch.advance(), 100 + step);
+        }
+        clock::simulate(None);
+        assert_eq!(epoch.began_us(170), Some(75_000));
+        assert_eq!(epoch.began_us(120), Some(25_000));
+        assert_eq!(epoch.began_us(105), None);
+        assert_eq!(epoch.began_us(171), None);
     }
 }

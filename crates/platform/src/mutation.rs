@@ -31,11 +31,31 @@ pub enum Mutation {
     NoWaitForCommits,
     /// A record that is in the checkpoint is replayed all the same.
     ReplayBelowCut,
+    /// The frontier is raised before a batch is written and synced.
+    AckBeforeSync,
+    /// A sync that failed is tried again, and believed when it succeeds.
+    RetryFailedSync,
+    /// An optimistic transaction does not look whether what it read has changed.
+    SkipValidation,
+    /// An optimistic transaction does not look whether the gaps that it scanned are as they were.
+    SkipGaps,
+    /// Replay installs an image although the row has a later version.
+    ApplyOlder,
+    /// A watermark of replay passes a record that waits.
+    PassParked,
+    /// A slot of the hot-row table is given out again though readers in it are not yet durable.
+    EvictWarm,
+    /// What recovery read beyond the proven end of a stream is not made durable again.
+    BelieveTail,
+    /// Names that are seen are relied on without a sync of their directory.
+    BelieveNames,
+    /// A sleeper reads the sequence of an event after it has announced itself.
+    LateSequence,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 12] = [
+    pub const ALL: [Mutation; 22] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
@@ -48,11 +68,23 @@ impl Mutation {
         Mutation::NoCopyOnWrite,
         Mutation::NoWaitForCommits,
         Mutation::ReplayBelowCut,
+        Mutation::AckBeforeSync,
+        Mutation::RetryFailedSync,
+        Mutation::SkipValidation,
+        Mutation::SkipGaps,
+        Mutation::ApplyOlder,
+        Mutation::PassParked,
+        Mutation::EvictWarm,
+        Mutation::BelieveTail,
+        Mutation::BelieveNames,
+        Mutation::LateSequence,
     ];
 
     /// Whether it is a rule of checkpoints, which have tests of their own that break it.
     pub fn is_of_checkpoints(self) -> bool {
-        self as u8 >= Mutation::TruncateBeforeManifest as u8
+        let of_checkpoints =
+            Mutation::TruncateBeforeManifest as u8..=Mutation::ReplayBelowCut as u8;
+        of_checkpoints.contains(&(self as u8))
     }
 
     /// Its name on a command line.
@@ -70,6 +102,16 @@ impl Mutation {
             Mutation::NoCopyOnWrite => "no-copy-on-write",
             Mutation::NoWaitForCommits => "no-wait-for-commits",
             Mutation::ReplayBelowCut => "replay-below-cut",
+            Mutation::AckBeforeSync => "ack-before-sync",
+            Mutation::RetryFailedSync => "retry-failed-sync",
+            Mutation::SkipValidation => "skip-validation",
+            Mutation::SkipGaps => "skip-gaps",
+            Mutation::ApplyOlder => "apply-older",
+            Mutation::PassParked => "pass-parked",
+            Mutation::EvictWarm => "evict-warm",
+            Mutation::BelieveTail => "believe-tail",
+            Mutation::BelieveNames => "believe-names",
+            Mutation::LateSequence => "late-sequence",
         }
     }
 }

@@ -1,14 +1,17 @@
 //! One history: a database that lives several times, and what is checked between its lives.
 
+use crate::checkpoints::Taken;
 use crate::history::{History, Ran, Verdict};
 use crate::isolation::workload::{self, Load};
 use crate::life::{Counters, Runner, Work};
 use crate::plan::{Combination, Plan};
-use crate::{database, stepped};
+use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
 use hyades::{Database, ProcedureId, Record, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// What came out of a history.
@@ -24,6 +27,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Openings that were refused though nothing was damaged.
     pub refused_wrongly: Vec<String>,
+    /// The history did not end, and how it stood then.
+    pub hung: Option<String>,
     /// The disk as it was before the opening that showed the failure, or before the last.
     pub image: Option<SimulatedDisk>,
     /// The life that came before, for people.
@@ -33,13 +38,14 @@ pub struct Outcome {
 impl Outcome {
     /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
-        self.verdict.is_sound() && self.refused_wrongly.is_empty()
+        self.verdict.is_sound() && self.refused_wrongly.is_empty() && self.hung.is_none()
     }
 
     /// Everything that is wrong.
     pub fn sentences(&self) -> Vec<String> {
         let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
-        self.verdict.sentences().chain(refused).collect()
+        let hung = self.hung.iter().map(|how| format!("hung: {how}"));
+        self.verdict.sentences().chain(refused).chain(hung).collect()
     }
 }
 
@@ -48,6 +54,8 @@ impl Outcome {
 pub(crate) enum Ending {
     /// All is answered, and the database is closed.
     Close,
+    /// All is answered, and the process dies while the database is being closed.
+    StopsClosing,
     /// All is durable, then the power goes.
     Quiet,
     /// The power goes.
@@ -64,8 +72,9 @@ pub(crate) enum Ending {
     Full,
 }
 
-const ENDINGS: [(Ending, &str); 8] = [
+const ENDINGS: [(Ending, &str); 9] = [
     (Ending::Close, "closed in good order"),
+    (Ending::StopsClosing, "killed while closing"),
     (Ending::Quiet, "power cut when all is durable"),
     (Ending::PowerCut, "power cut at work"),
     (Ending::Kill, "killed at work"),
@@ -74,6 +83,13 @@ const ENDINGS: [(Ending, &str); 8] = [
     (Ending::WriteFails, "a write fails half-way"),
     (Ending::Full, "disk full"),
 ];
+
+impl Ending {
+    /// Whether nothing goes wrong before all has run.
+    pub(crate) fn is_quiet(self) -> bool {
+        matches!(self, Ending::Close | Ending::StopsClosing | Ending::Quiet)
+    }
+}
 
 pub(crate) struct Case {
     pub(crate) plan: Plan,
@@ -92,7 +108,7 @@ pub(crate) struct Opened {
     pub(crate) procedure: ProcedureId,
     pub(crate) combination: Combination,
     /// A fault was armed while it was opened, and may have struck a thread that began there.
-    faulty: bool,
+    pub(crate) faulty: bool,
 }
 
 impl Opened {
@@ -110,6 +126,8 @@ impl Opened {
 
 /// Runs a history.
 pub fn run(plan: &Plan) -> Outcome {
+    // The engine is asked what it can do before a history's own chance and time begin.
+    Combination::all();
     if plan.isolation {
         return run_for_isolation(plan);
     }
@@ -163,6 +181,11 @@ fn run_lives(plan: &Plan) -> Outcome {
         }
     }
     case.outcome
+}
+
+/// A thread's panic is the history's.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Case {
@@ -272,16 +295,24 @@ impl Case {
         if !self.plan.stepped && self.rng.u32(0..3) == 0 {
             self.slow_a_stream(&device, ending);
         }
+        if self.rng.u32(0..4) == 0 {
+            self.note("short and interrupted transfers");
+            device.arm(SimulatedFault::Short);
+        }
         let sound = if self.plan.stepped {
             stepped::work(self, &opened, ending)
         } else {
             self.work(&opened, ending)
         };
         let Opened { db, faulty, .. } = opened;
-        if ending == Ending::Close && sound {
+        if matches!(ending, Ending::Close | Ending::StopsClosing) && sound {
+            let stops = ending == Ending::StopsClosing;
+            if stops {
+                device.arm(SimulatedFault::Stop(self.rng.u64(0..12)));
+            }
             match db.close() {
                 Ok(()) => self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true),
-                Err(_) if faulty => {}
+                Err(_) if faulty || stops => {}
                 Err(error) => {
                     let image = self.disk.fork();
                     self.fail(image, |outcome| {
@@ -306,7 +337,7 @@ impl Case {
 
     fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
         let dir = format!("stream-{:04}", self.rng.u32(0..4));
-        let stopped = !matches!(ending, Ending::Close | Ending::Quiet) && self.rng.bool();
+        let stopped = !ending.is_quiet() && self.rng.bool();
         let pace = (!stopped).then(|| Duration::from_micros(self.rng.u64(100..3000)));
         self.note(if stopped { "a stream stopped" } else { "a stream far slower" });
         device.slow(&dir, pace);
@@ -320,28 +351,33 @@ impl Case {
         let time = Duration::from_micros(self.rng.u64(200..12_000));
         let power_seed = self.rng.u64(..);
         let disk = &self.disk;
-        let ran: Vec<Ran> = std::thread::scope(|scope| {
+        let (over, seed) = (AtomicBool::new(false), self.rng.u64(..));
+        let takes = self.takes_checkpoints();
+        let (ran, taken): (Vec<Ran>, Taken) = std::thread::scope(|scope| {
+            let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
             let start = |seed| {
                 let work = &work;
                 scope.spawn(move || Runner::new(work, seed).map(Runner::run).unwrap_or_default())
             };
             let threads: Vec<_> = seeds.into_iter().map(start).collect();
             let began = std::time::Instant::now();
-            while !matches!(ending, Ending::Close | Ending::Quiet)
+            while !ending.is_quiet()
                 && began.elapsed() < time
                 && !threads.iter().all(|t| t.is_finished())
             {
                 std::thread::sleep(Duration::from_micros(100));
             }
             match ending {
-                Ending::Close | Ending::Quiet => {}
+                Ending::Close | Ending::StopsClosing | Ending::Quiet => {}
                 Ending::PowerCut => disk.power_cut(power_seed),
                 _ => disk.kill(),
             }
-            let ended = threads.into_iter().map(|t| t.join());
-            ended.flat_map(|t| t.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            let ran = threads.into_iter().flat_map(joined).collect();
+            over.store(true, Ordering::Release);
+            (ran, taker.map(joined).unwrap_or_default())
         });
         self.history.life = ran;
+        self.note_checkpoints(taken, ending.is_quiet() && !opened.faulty);
         if ending == Ending::Quiet {
             if opened.db.log().is_some_and(|log| log.flush().is_err()) {
                 return false;

@@ -2,7 +2,7 @@
 
 use crate::plan::{Combination, Plan};
 use crate::program::{self, Program};
-use crate::schema;
+use crate::{checkpoints, schema};
 use fastrand::Rng;
 use hyades::{Builder, Database, ProcedureId, Transaction};
 use hyades_platform::device::SimulatedDevice;
@@ -20,8 +20,8 @@ pub(crate) fn builder(
 ) -> (Builder, ProcedureId) {
     let mut rng = Rng::with_seed(settings);
     let mut builder = Database::builder()
-        .protocol(combination.protocol())
-        .concurrency(combination.concurrency())
+        .protocol(combination.protocol)
+        .concurrency(combination.concurrency)
         .record(combination.record)
         .streams(combination.streams)
         .log_settings(|log| {
@@ -35,6 +35,9 @@ pub(crate) fn builder(
                 (rng.u32(0..4) == 0 && !plan.stepped).then(|| Duration::from_micros(interval));
             log.stepped = plan.stepped;
             log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
+        })
+        .checkpoint_settings(|checkpoints| {
+            checkpoints::settings(plan, &mut Rng::with_seed(settings ^ 0xC4EC), checkpoints);
         });
     let tables = plan.tables;
     schema::declare(&mut builder, tables);

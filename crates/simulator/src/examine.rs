@@ -60,11 +60,14 @@ impl Case {
         if self.rng.u32(0..16) == 0 {
             self.crash_at_each_step(opened, &image);
         }
+        if self.rng.u32(0..16) == 0 {
+            self.checkpoint_stopped_at_each_step(opened, &image);
+        }
         self.history.advance(state, &verdict);
     }
 
     /// Recovers a copy of the disk.
-    fn recover_copy(
+    pub(crate) fn recover_copy(
         &mut self,
         opened: &Opened,
         copy: &SimulatedDisk,
@@ -126,24 +129,7 @@ impl Case {
             }
             let before = copy.fork();
             let what = format!("opened after an opening that stopped at step {step}");
-            let (threads, replay) = self.way_to_replay();
-            match self.recover_copy(opened, &copy, threads, replay) {
-                Ok(db) => {
-                    let state = schema::dump(&db, self.plan.tables, self.counters.programs());
-                    let wrong = match state {
-                        Ok(state) => self.history.judge(&state).sentences().collect(),
-                        Err(complaint) => vec![complaint],
-                    };
-                    for sentence in wrong {
-                        self.fail(before.fork(), |outcome| {
-                            outcome.verdict.diverged.push(format!("{what}: {sentence}"));
-                        });
-                    }
-                }
-                Err(error) => self.fail(before, |outcome| {
-                    outcome.refused_wrongly.push(format!("{what}: {error}"));
-                }),
-            }
+            self.is_still_sound(opened, &copy, &before, &what);
             if !self.outcome.is_sound() {
                 break;
             }

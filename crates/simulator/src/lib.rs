@@ -11,8 +11,10 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
+mod checkpoints;
 mod database;
 mod examine;
+mod guard;
 pub mod history;
 pub mod isolation;
 pub mod life;
@@ -23,5 +25,6 @@ pub mod schema;
 mod stepped;
 pub mod torture;
 
+pub use guard::HANGS_AFTER;
 pub use report::Report;
 pub use torture::{Options, Scheduler, Torture, torture};

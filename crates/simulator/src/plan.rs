@@ -2,51 +2,73 @@
 
 use crate::schema::Tables;
 use fastrand::Rng;
-use hyades::{Concurrency, Protocol, Record};
+use hyades::{Concurrency, Database, Error, Protocol, Record};
+use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
 
 /// How an incarnation of the database works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Combination {
-    /// Serial logging; Taurus otherwise.
-    pub serial: bool,
-    /// Silo; no-wait otherwise.
-    pub silo: bool,
+    /// The logging protocol.
+    pub protocol: Protocol,
+    /// The concurrency control.
+    pub concurrency: Concurrency,
     /// How procedures are logged.
     pub record: Record,
     /// Log streams.
     pub streams: usize,
 }
 
+/// The most streams of a combination.
+const STREAMS: usize = 4;
+
 impl Combination {
-    /// Every combination, with few streams and with more.
-    pub fn all() -> Vec<Combination> {
-        let mut all = Vec::new();
-        for streams in [0, 1, 2, 3, 4] {
-            for silo in [false, true] {
-                for record in [Record::Data, Record::Command, Record::Adaptive] {
-                    let serial = streams == 0;
-                    all.push(Combination { serial, silo, record, streams: streams.max(1) });
+    /// Every combination that the engine opens with a log: its own table of sound pairs decides, and what
+    /// it refuses as misuse is left out.
+    pub fn all() -> &'static [Combination] {
+        // Written once, by whoever asks first.
+        static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let mut all = Vec::new();
+            for protocol in Protocol::all().filter(|p| *p != Protocol::None) {
+                for streams in 1..=STREAMS {
+                    for concurrency in Concurrency::all() {
+                        for record in [Record::Data, Record::Command, Record::Adaptive] {
+                            all.push(Combination { protocol, concurrency, record, streams });
+                        }
+                    }
                 }
             }
+            all.retain(|combination| combination.is_sound());
+            all
+        })
+    }
+
+    /// Asks the engine.
+    fn is_sound(&self) -> bool {
+        let builder = Database::builder()
+            .protocol(self.protocol)
+            .concurrency(self.concurrency)
+            .record(self.record)
+            .streams(self.streams)
+            .log_settings(|log| {
+                log.device = Some(Arc::new(SimulatedDisk::new().process(0)));
+                log.stepped = true;
+                log.buffer_bytes = 1 << 13;
+                log.segment_bytes = 1 << 16;
+            });
+        match builder.open("/db") {
+            Ok(_) => true,
+            Err(Error::Misuse(_)) => false,
+            Err(error) => panic!("{self:?} cannot be opened, and not for misuse: {error}"),
         }
-        all
     }
 
     /// Any of them.
     pub fn random(rng: &mut Rng) -> Combination {
         let all = Self::all();
         all[rng.usize(0..all.len())]
-    }
-
-    /// The protocol.
-    pub fn protocol(self) -> Protocol {
-        if self.serial { Protocol::Serial } else { Protocol::Taurus }
-    }
-
-    /// The concurrency control.
-    pub fn concurrency(self) -> Concurrency {
-        if self.silo { Concurrency::Silo } else { Concurrency::NoWait }
     }
 }
 
@@ -67,6 +89,8 @@ pub struct Plan {
     pub transactions: usize,
     /// The tables.
     pub tables: Tables,
+    /// Whether checkpoints are taken while transactions run.
+    pub checkpoints: bool,
     /// Whether syncs lie: a mutation of the world.
     pub lying_sync: bool,
     /// One thread does everything, in an order that follows from the seed.
@@ -92,6 +116,7 @@ impl Plan {
                 indexed: rng.bool(),
                 hashed_marks: rng.bool(),
             },
+            checkpoints: rng.u32(0..3) != 0,
             lying_sync: false,
             stepped: false,
             isolation: false,
@@ -121,6 +146,9 @@ impl Plan {
         }
         if self.tables.indexed {
             push(&|p| p.tables.indexed = false);
+        }
+        if self.checkpoints {
+            push(&|p| p.checkpoints = false);
         }
         if self.varies {
             push(&|p| p.varies = false);

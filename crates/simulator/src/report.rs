@@ -20,10 +20,13 @@ pub struct Report {
     /// Dead after one crash, and there after a later one.
     pub resurrected: u64,
     /// States that no replay of a dependency-closed set of the history gives; two recoveries of the same
-    /// disk that differ; damage that was not noticed; panics and hangs.
+    /// disk that differ; damage that was not noticed; panics.
     pub diverged: u64,
     /// Openings of undamaged databases that were refused.
     pub refused_wrongly: u64,
+    /// Histories that did not end in time.
+    #[serde(default)]
+    pub hung: u64,
     /// How long it took.
     pub seconds: f64,
 }
@@ -31,6 +34,7 @@ pub struct Report {
 impl Report {
     /// Whether every column of faults is 0.
     pub fn is_sound(&self) -> bool {
-        [self.lost, self.partial, self.resurrected, self.diverged, self.refused_wrongly] == [0; 5]
+        let histories = [self.lost, self.partial, self.resurrected, self.diverged];
+        histories == [0; 4] && [self.refused_wrongly, self.hung] == [0; 2]
     }
 }

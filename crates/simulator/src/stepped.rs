@@ -7,9 +7,11 @@
 //! nothing is shown here: that is for the histories with threads.
 
 use crate::case::{Case, Ending, Opened};
+use crate::checkpoints::Taken;
 use crate::history::Ran;
 use crate::life::Runner;
 use fastrand::Rng;
+use hyades::Concurrency;
 use hyades_platform::clock;
 use hyades_platform::device::SimulatedFault;
 use std::cell::RefCell;
@@ -42,17 +44,18 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let seeds: Vec<u64> = (0..case.plan.sessions).map(|_| rng.u64(..)).collect();
     let runners = seeds.into_iter().map(|seed| Runner::new(&work, seed).ok().map(RefCell::new));
     let Some(runners) = runners.collect::<Option<Vec<_>>>() else { return false };
-    let quiet = matches!(ending, Ending::Close | Ending::Quiet);
+    let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
-    let interleaves = opened.combination.silo;
-    let failed = run(&mut rng, opened, &runners, enough, interleaves).is_none();
+    let interleaves = opened.combination.concurrency == Concurrency::Silo;
+    let mut taken = case.takes_checkpoints().then(Taken::default);
+    let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();
     match ending {
         Ending::PowerCut => {
             die_while_flushing(&mut rng, opened);
             case.disk.power_cut(rng.u64(..));
         }
-        Ending::Close | Ending::Quiet => {}
+        Ending::Close | Ending::StopsClosing | Ending::Quiet => {}
         _ => case.disk.kill(),
     }
     let flushed = quiet && !failed && opened.db.log().is_some_and(|log| log.flush().is_ok());
@@ -67,6 +70,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
         ran.iter_mut().for_each(|ran| ran.acknowledged = true);
     }
     case.history.life = ran;
+    case.note_checkpoints(taken.unwrap_or_default(), flushed && !opened.faulty);
     flushed
 }
 
@@ -88,10 +92,13 @@ fn run(
     runners: &[RefCell<Runner<'_>>],
     enough: usize,
     interleaves: bool,
+    taken: &mut Option<Taken>,
 ) -> Option<()> {
     let log = opened.db.log()?;
     // How seldom each stream is flushed.
     let lazy: Vec<u32> = (0..log.streams()).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
+    // How seldom a checkpoint is taken, if at all.
+    let seldom = [10, 60, 300][rng.usize(0..3)];
     let mut begun = 0;
     while begun < enough {
         pass_time(rng);
@@ -103,6 +110,9 @@ fn run(
             continue;
         }
         begun += 1;
+        if let Some(taken) = taken.as_mut().filter(|_| rng.u32(0..seldom) == 0) {
+            taken.take_stepped(&opened.db);
+        }
         let at = rng.usize(0..runners.len());
         let mut runner = runners[at].borrow_mut();
         let mut depth = 0;

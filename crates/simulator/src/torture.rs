@@ -1,16 +1,13 @@
 //! History after history, until the time is over or one fails.
 
-use crate::case::{self, Outcome};
+use crate::case::Outcome;
+use crate::guard;
 use crate::plan::{Combination, Plan};
 use crate::report::Report;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
-
-/// A history that takes longer than this hangs: the longest take well under a second.
-const HANGS_AFTER: Duration = Duration::from_secs(180);
 
 /// Who decides what happens when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +32,9 @@ pub struct Options {
     pub lying_sync: bool,
     /// Who decides what happens when.
     pub scheduler: Scheduler,
+    /// A history that takes longer than this is reported as hung: [`HANGS_AFTER`](crate::HANGS_AFTER) is
+    /// long enough.
+    pub hangs_after: Duration,
     /// Where failing histories are kept.
     pub keep: PathBuf,
 }
@@ -95,7 +95,7 @@ fn torture_plans(
             ));
         }
         let plan = plan(n);
-        let outcome = run_guarded(&plan);
+        let outcome = guard::run(&plan, options.hangs_after);
         report.histories += 1;
         report.crashes += outcome.crashes;
         report.acknowledged += outcome.acknowledged;
@@ -110,8 +110,9 @@ fn torture_plans(
         report.resurrected += outcome.verdict.resurrected.len() as u64;
         report.diverged += outcome.verdict.diverged.len() as u64;
         report.refused_wrongly += outcome.refused_wrongly.len() as u64;
+        report.hung += u64::from(outcome.hung.is_some());
         say(&format!("seed {} fails: {}", plan.seed, outcome.sentences().join("; ")));
-        let (plan, outcome) = shrink(plan, outcome, &mut say);
+        let (plan, outcome) = shrink(plan, outcome, options.hangs_after, &mut say);
         let place = options.keep.join(format!("hyades-torture-{}", plan.seed));
         keep(&place, &plan, &outcome)?;
         say(&format!("the failing history is kept in {}", place.display()));
@@ -122,38 +123,20 @@ fn torture_plans(
     Ok(Torture { report, faults, kept })
 }
 
-/// Runs a history on a thread of its own: a panic or a hang is an outcome.
-fn run_guarded(plan: &Plan) -> Outcome {
-    let (sender, receiver) = mpsc::channel();
-    let own = plan.clone();
-    let spawned = std::thread::Builder::new().name("history".into()).spawn(move || {
-        // Nobody listens after a hang.
-        let _ = sender.send(case::run(&own));
-    });
-    let failed = |what: &str| {
-        let mut outcome = Outcome::default();
-        outcome.verdict.diverged.push(what.to_string());
-        outcome
-    };
-    match receiver.recv_timeout(HANGS_AFTER) {
-        Ok(outcome) => {
-            drop(spawned.map(|thread| thread.join()));
-            outcome
-        }
-        Err(mpsc::RecvTimeoutError::Disconnected) => failed("the engine panicked"),
-        Err(mpsc::RecvTimeoutError::Timeout) => failed("the history hangs"),
-    }
-}
-
 /// Looks for a smaller plan that fails. Threads run as they like, so each is tried a few times.
-fn shrink(mut plan: Plan, mut outcome: Outcome, say: &mut impl FnMut(&str)) -> (Plan, Outcome) {
+fn shrink(
+    mut plan: Plan,
+    mut outcome: Outcome,
+    hangs_after: Duration,
+    say: &mut impl FnMut(&str),
+) -> (Plan, Outcome) {
     let began = Instant::now();
-    let hangs = outcome.verdict.diverged.iter().any(|s| s.ends_with("hangs"));
-    'smaller: while !hangs && began.elapsed() < Duration::from_secs(20) {
+    // Each try would take as long as the bound, and leave its threads behind.
+    'smaller: while outcome.hung.is_none() && began.elapsed() < Duration::from_secs(20) {
         for smaller in plan.smaller() {
             let tries = if smaller.stepped { 1 } else { 4 };
             for _ in 0..tries {
-                let again = run_guarded(&smaller);
+                let again = guard::run(&smaller, hangs_after);
                 if !again.is_sound() {
                     say(&format!(
                         "it fails with {} lives, {} sessions of {} transactions as well",
@@ -187,6 +170,6 @@ fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
 /// The plan cannot be read.
 pub fn again(place: &Path, times: u32) -> io::Result<Option<Vec<String>>> {
     let plan: Plan = serde_json::from_slice(&std::fs::read(place.join("plan.json"))?)?;
-    let mut outcomes = (0..times).map(|_| run_guarded(&plan));
+    let mut outcomes = (0..times).map(|_| guard::run(&plan, guard::HANGS_AFTER));
     Ok(outcomes.find(|outcome| !outcome.is_sound()).map(|outcome| outcome.sentences()))
 }

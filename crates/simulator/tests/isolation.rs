@@ -207,7 +207,7 @@ fn the_graph_and_the_search_agree() {
 #[test]
 fn every_combination_is_strictly_serializable_also_over_crashes() {
     let mut answered = 0;
-    for (seed, combination) in Combination::all().into_iter().enumerate() {
+    for (seed, combination) in Combination::all().iter().copied().enumerate() {
         let load = Load::random(seed as u64, combination);
         answered += run_and_check(&load).unwrap_or_else(|anomaly| panic!("{anomaly}"));
     }

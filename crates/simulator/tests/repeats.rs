@@ -6,7 +6,7 @@ use hyades_simulator::plan::{Combination, Plan};
 
 #[test]
 fn a_seed_gives_the_same_history_and_the_same_bytes_on_the_disk() {
-    for (seed, combination) in Combination::all().into_iter().enumerate() {
+    for (seed, combination) in Combination::all().iter().copied().enumerate() {
         let mut plan = Plan::random(seed as u64, combination);
         plan.stepped = true;
         let run = || {

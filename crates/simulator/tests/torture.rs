@@ -1,7 +1,7 @@
 //! Torture as people run it, shortly.
 #![allow(missing_docs)]
 
-use hyades_simulator::{Options, Scheduler, torture};
+use hyades_simulator::{HANGS_AFTER, Options, Scheduler, torture};
 
 fn options(seconds: f64) -> Options {
     let seed = std::env::var("HYADES_SEED").map_or(1, |seed| seed.parse().unwrap());
@@ -11,6 +11,7 @@ fn options(seconds: f64) -> Options {
         seed,
         lying_sync: false,
         scheduler: Scheduler::Both,
+        hangs_after: HANGS_AFTER,
         keep: std::env::temp_dir(),
     }
 }

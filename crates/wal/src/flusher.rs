@@ -7,6 +7,7 @@ use crate::frame::{self, FrameKind, MAX_HEAD};
 use crate::log::Shared;
 use crate::segment::{Prepared, Preparer, Request};
 use crate::stream::{FLUSHER_SLOT, Stream};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::{clock, sync};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -319,9 +320,16 @@ impl Flusher {
     fn flush(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
         let to = self.fitting(durable, cut)?;
         let started = clock::monotonic_ns();
+        if mutation::is(Mutation::AckBeforeSync) {
+            self.shared.frontier.raise(self.lane, to, None);
+        }
         let written = self.write(durable, to)?;
         let path = &self.current.segment.path;
-        self.current.segment.file.sync_data().map_err(Error::io(path, "sync"))?;
+        let mut synced = self.current.segment.file.sync_data();
+        if mutation::is(Mutation::RetryFailedSync) {
+            synced = synced.or_else(|_| self.current.segment.file.sync_data());
+        }
+        synced.map_err(Error::io(path, "sync"))?;
         // A writer leaves a place unfilled only once it saw that the log is stopped. If the cut
         // went past such a place, it saw what the writer did after that; so the stop is visible
         // here, and a batch with a hole never counts.

@@ -40,6 +40,7 @@
 //! # Ok(()) }
 //! ```
 
+mod backup;
 mod checksum;
 pub mod compress;
 mod error;
@@ -61,9 +62,11 @@ mod ring;
 mod segment;
 mod start;
 mod stream;
+mod unfinished;
 mod varint;
 mod writer;
 
+pub use backup::Copied;
 pub use error::{Error, Poisoned};
 pub use frame::{Frame, FrameKind, MAX_PAYLOAD, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
@@ -74,10 +77,11 @@ pub use manifest::{
     Manifest, StreamEntry,
 };
 pub use marks::Marks;
-pub use open::{IncarnationEnd, Recovering, Verdict, open};
+pub use open::{Damage, IncarnationEnd, Recovering, Verdict, open, open_damaged};
 pub use options::LogOptions;
 pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;
+pub use unfinished::Unfinished;
 pub use writer::{Reservation, Writer};
 
 /// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is

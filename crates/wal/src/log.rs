@@ -153,6 +153,8 @@ struct Handle {
     manifest: Mutex<Manifest>,
     manifest_dir: PathBuf,
     running: Mutex<Running>,
+    /// Held by whoever gives up files, and by whoever needs them all to stay; before `manifest`.
+    files: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -210,7 +212,8 @@ impl Log {
         let running = Mutex::new(Running { locks, ..Running::default() });
         let manifest = Mutex::new(manifest);
         // From here on, dropping the handle ends whatever was started.
-        let handle = Handle { shared, manifest, manifest_dir, running };
+        let files = Mutex::default();
+        let handle = Handle { shared, manifest, manifest_dir, running, files };
         handle.spawn(lanes)?;
         Ok(Self { handle: Arc::new(handle) })
     }
@@ -223,6 +226,11 @@ impl Log {
     /// The number of this incarnation.
     pub fn incarnation(&self) -> u32 {
         self.handle.shared.incarnation
+    }
+
+    /// The stream's id, which no other stream of the database ever has.
+    pub fn stream_id(&self, stream: usize) -> u32 {
+        self.handle.shared.streams[stream].id
     }
 
     /// How far each stream is durable.
@@ -419,6 +427,11 @@ impl Log {
         self.handle.adopt(checkpoint)
     }
 
+    /// Until this is dropped no file is given up; whoever wants to give up some waits.
+    pub(crate) fn keep_files(&self) -> MutexGuard<'_, ()> {
+        locked(&self.handle.files)
+    }
+
     /// Makes everything reserved so far durable, records the clean end, and releases the
     /// directories. All other handles and writers are useless from then on. A reservation that is
     /// never filled holds this up.
@@ -516,6 +529,7 @@ impl Handle {
         up_to: &[(usize, Lsn)],
         change: impl FnOnce(&mut Manifest),
     ) -> Result<Manifest, Error> {
+        let _files = locked(&self.files);
         let mut manifest = locked(&self.manifest);
         let before = manifest.clone();
         let mut next = before.clone();

@@ -11,10 +11,11 @@ use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, part_name};
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
+use crate::unfinished;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,6 +30,35 @@ pub struct Recovering {
     /// Where each of the manifest's directories is now.
     pub(crate) places: Vec<Option<PathBuf>>,
     pub(crate) chains: BTreeMap<u32, Chain>,
+    /// What was found to be damaged or missing, where that was asked for.
+    damage: Vec<Error>,
+    /// Streams that are known to be damaged: (incarnation, lane).
+    broken: BTreeSet<(u32, usize)>,
+    lenient: Leniency,
+}
+
+/// How much is asked of what is found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leniency {
+    /// Damage is noted, and what is there is read.
+    pub(crate) damaged: bool,
+    /// It may be a copy that is being made.
+    pub(crate) unfinished: bool,
+}
+
+/// A stream is damaged: something durable says that it was durable beyond the end of its valid prefix.
+#[derive(Debug)]
+pub struct Damage {
+    /// The incarnation.
+    pub incarnation: u32,
+    /// The stream's id.
+    pub stream: u32,
+    /// The end of the valid prefix.
+    pub valid_to: Lsn,
+    /// Up to where the stream is known to have been durable.
+    pub durable_to: Lsn,
+    /// The file and the byte at which it shows, and why.
+    pub error: Error,
 }
 
 /// Where every stream of every incarnation ends; proof that nothing durable is missing.
@@ -69,7 +99,29 @@ impl Verdict {
 /// A directory is in use, missing, or another database's; the manifest or a segment is missing,
 /// damaged or of another version; the options are not valid.
 pub fn open(options: LogOptions) -> Result<Recovering, Error> {
+    open_as(options, Leniency::default())
+}
+
+/// As [`open`], but what is missing or damaged is noted, in [`Recovering::damage`], and taken to be not there:
+/// for tools that look at a damaged log, or save what is left of it.
+///
+/// # Errors
+/// A directory is in use or another database's; the manifest is missing, damaged or of another version.
+pub fn open_damaged(options: LogOptions) -> Result<Recovering, Error> {
+    open_as(options, Leniency { damaged: true, ..Leniency::default() })
+}
+
+pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recovering, Error> {
     options.check()?;
+    let mut damage = Vec::new();
+    // What is wrong stops the opening, or is noted.
+    let mut wrong = |error: Error| {
+        if !lenient.damaged {
+            return Err(error);
+        }
+        damage.push(error);
+        Ok(())
+    };
     let device = Arc::clone(&options.device);
     let mut locks = Vec::new();
     for dir in &options.dirs {
@@ -82,7 +134,16 @@ pub fn open(options: LogOptions) -> Result<Recovering, Error> {
     let mut found: Option<(PathBuf, Manifest)> = None;
     let mut markers = Vec::new();
     for dir in &options.dirs {
-        markers.push(Marker::read(&*device, dir)?);
+        if !lenient.unfinished {
+            unfinished::refuse(&*device, dir)?;
+        }
+        markers.push(match Marker::read(&*device, dir) {
+            Ok(marker) => marker,
+            Err(error) => {
+                wrong(error)?;
+                None
+            }
+        });
         if let Some(manifest) = Manifest::read(&*device, dir)? {
             if let Some((other, _)) = &found {
                 return Err(Error::Invalid(format!(
@@ -108,33 +169,54 @@ pub fn open(options: LogOptions) -> Result<Recovering, Error> {
             (options.dirs[0].clone(), manifest)
         }
     };
-    let places = places(&options, &manifest, &markers)?;
+    let mut places = places(&options, &manifest, &markers)?;
+    if lenient.damaged {
+        // A directory whose marker is damaged is the one that has its path.
+        for (place, path) in places.iter_mut().zip(&manifest.dirs) {
+            let given =
+                || options.dirs.iter().zip(&markers).find(|(d, m)| *d == path && m.is_none());
+            *place = place.take().or_else(|| given().map(|(dir, _)| dir.clone()));
+        }
+    }
     for part in manifest.checkpoint.iter().flat_map(|c| &c.parts) {
         if places[part.dir].is_none() {
-            return Err(Error::Invalid(format!(
+            wrong(Error::Invalid(format!(
                 "the directory of a part of the checkpoint is missing: it was last seen as {}, give it \
                  among the log directories",
                 manifest.dirs[part.dir].display()
-            )));
+            )))?;
         }
     }
     let mut chains = BTreeMap::new();
     for stream in &manifest.streams {
         let Some(place) = &places[stream.dir] else {
-            return Err(Error::Invalid(format!(
+            wrong(Error::Invalid(format!(
                 "the directory of log stream {} is missing: it was last seen as {}, give it among \
                  the log directories",
                 stream.id,
                 manifest.dirs[stream.dir].display()
-            )));
+            )))?;
+            chains.insert(stream.id, Chain { broken: true, ..Chain::default() });
+            continue;
         };
         let dir = stream_dir(place, stream.id);
         let first = stream.first_sequence;
-        let chain = Chain::read(&*device, &dir, stream.id, &manifest.uuid(), first)?;
-        check_incarnations(&manifest, &chain)?;
+        let (chain, error) = Chain::read(&*device, &dir, stream.id, &manifest.uuid(), first);
+        error.map_or(Ok(()), &mut wrong)?;
+        check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
         chains.insert(stream.id, chain);
     }
-    Ok(Recovering { options, locks, manifest, manifest_dir, places, chains })
+    Ok(Recovering {
+        options,
+        locks,
+        manifest,
+        manifest_dir,
+        places,
+        chains,
+        damage,
+        broken: BTreeSet::new(),
+        lenient,
+    })
 }
 
 /// Finds the manifest's directories among the given ones, by their markers.
@@ -190,6 +272,11 @@ impl Recovering {
         &self.manifest
     }
 
+    /// What [`open_damaged`] found to be damaged or missing. Nothing in a log that was opened otherwise.
+    pub fn damage(&self) -> &[Error] {
+        &self.damage
+    }
+
     /// Whether there was no log: nothing to recover.
     pub fn is_fresh(&self) -> bool {
         self.manifest.incarnations.is_empty()
@@ -213,6 +300,12 @@ impl Recovering {
             && !mutation::is(Mutation::ReplayBelowCut)
         {
             reader.skip_to(from);
+        }
+        if self.lenient.damaged {
+            reader.be_lenient();
+        }
+        if self.broken.contains(&(incarnation.number, dimension)) {
+            reader.forget_mark();
         }
         reader
     }
@@ -272,6 +365,64 @@ impl Recovering {
         ends: &[ReaderEnd],
     ) -> Result<IncarnationEnd, Error> {
         let number = incarnation.number;
+        let mut proven = Vec::new();
+        for judged in self.judge_lanes(incarnation, ends)? {
+            proven.push(judged.map_err(|damage| damage.error)?);
+        }
+        let of = ends.iter().filter(|end| end.incarnation == number);
+        let (mut valid_to, mut marks) = (vec![0; proven.len()], vec![0; proven.len()]);
+        for end in of {
+            valid_to[end.dimension] = end.valid_to;
+            marks[end.dimension] = end.mark;
+        }
+        let ends = LsnVector::from_slice(&valid_to);
+        Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
+    }
+
+    /// Reads everything to find the streams that are damaged. Readers that are made afterwards take no
+    /// manifest's word for what such a stream holds: its mark is what is stated before the damage.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn find_damage(&mut self) -> Result<(), Error> {
+        let mut ends = Vec::new();
+        for mut reader in self.readers() {
+            while reader.next_chunk()?.is_some() {}
+            ends.push(reader.end());
+        }
+        let mut broken = BTreeSet::new();
+        for incarnation in &self.manifest.incarnations {
+            for (lane, judged) in self.judge_lanes(incarnation, &ends)?.into_iter().enumerate() {
+                let chain = &self.chains[&incarnation.dims[lane].stream];
+                if judged.is_err() || chain.broken {
+                    broken.insert((incarnation.number, lane));
+                }
+            }
+        }
+        self.broken = broken;
+        Ok(())
+    }
+
+    /// Which streams of an incarnation are damaged, for whoever goes on all the same.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a reader is missing or was not read to its end.
+    pub fn damaged_streams(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<Vec<Damage>, Error> {
+        let judged = self.judge_lanes(incarnation, ends)?;
+        Ok(judged.into_iter().filter_map(Result::err).collect())
+    }
+
+    /// By lane: how far it is proven durable, or how it is damaged.
+    fn judge_lanes(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<Vec<Result<Lsn, Damage>>, Error> {
+        let number = incarnation.number;
         let mut lanes = Vec::new();
         for dimension in 0..incarnation.dims.len() {
             let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
@@ -281,20 +432,12 @@ impl Recovering {
                 ))
             })?);
         }
-        let mut proven = Vec::new();
-        for (dimension, lane) in lanes.iter().enumerate() {
+        let judge = |(dimension, lane): (usize, &&ReaderEnd)| {
             let recorded = incarnation.dims[dimension].end;
             let covered = self.manifest.covered(number, incarnation.dims[dimension].stream);
-            proven.push(judge(&lanes, lane, recorded, covered, &self.manifest_dir)?);
-        }
-        let ends: Vec<Lsn> = lanes.iter().map(|l| l.valid_to).collect();
-        let marks = lanes.iter().map(|l| l.mark).collect();
-        Ok(IncarnationEnd {
-            incarnation: number,
-            ends: LsnVector::from_slice(&ends),
-            proven,
-            marks,
-        })
+            judge(&lanes, lane, recorded, covered, &self.manifest_dir)
+        };
+        Ok(lanes.iter().enumerate().map(judge).collect())
     }
 }
 
@@ -305,7 +448,7 @@ fn judge(
     recorded: Option<Lsn>,
     covered: Option<Lsn>,
     manifest_dir: &std::path::Path,
-) -> Result<Lsn, Error> {
+) -> Result<Lsn, Damage> {
     let stated = lanes.iter().filter_map(|l| l.statements.get(lane.dimension));
     let mut best = stated.max_by_key(|s| s.lsn).cloned().unwrap_or_default();
     if let Some(from) = covered.filter(|from| *from > best.lsn) {
@@ -319,21 +462,24 @@ fn judge(
         best.path = manifest_dir.join(MANIFEST);
         best.offset = 0;
     }
-    if best.lsn <= lane.valid_to {
+    if best.lsn <= lane.valid_to && !lane.unreadable {
         return Ok(best.lsn);
     }
     let (path, offset, why) = &lane.stopped_at;
-    Err(Error::corrupt(
+    let error = Error::corrupt(
         path,
         *offset,
         format!(
             "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that it \
-             was durable up to Lsn {}; restore the files from a copy",
+             was durable up to Lsn {}; restore the files from a copy, or save what is whole into a new \
+             directory (`hyades recover --salvage`)",
             lane.stream,
             lane.valid_to,
             best.path.display(),
             best.offset,
             best.lsn
         ),
-    ))
+    );
+    let (incarnation, stream, valid_to) = (lane.incarnation, lane.stream, lane.valid_to);
+    Err(Damage { incarnation, stream, valid_to, durable_to: best.lsn, error })
 }

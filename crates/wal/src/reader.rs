@@ -106,6 +106,8 @@ pub struct ReaderEnd {
     /// The file and byte after the valid prefix, and what is wrong there.
     pub stopped_at: (PathBuf, u64, String),
     pub(crate) finished: bool,
+    /// The device gave out nothing there.
+    pub(crate) unreadable: bool,
 }
 
 /// Bytes of the file around where the reader is.
@@ -179,6 +181,9 @@ pub struct StreamReader {
     stopped_at: (PathBuf, u64, String),
     finished: bool,
     bytes_read: u64,
+    /// What the device cannot read ends the valid prefix, like damage.
+    lenient: bool,
+    unreadable: bool,
 }
 
 impl StreamReader {
@@ -228,6 +233,8 @@ impl StreamReader {
             stopped_at: (stream_dir, 0, "the stream has no segment here".into()),
             finished: start == dim.end.unwrap_or(Lsn::MAX),
             bytes_read: 0,
+            lenient: false,
+            unreadable: false,
         };
         for segment in &reader.segments {
             let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
@@ -290,7 +297,18 @@ impl StreamReader {
             statements: self.statements.clone(),
             stopped_at: self.stopped_at.clone(),
             finished: self.finished,
+            unreadable: self.unreadable,
         }
+    }
+
+    /// From now on what the device cannot read ends the valid prefix, like damage.
+    pub(crate) fn be_lenient(&mut self) {
+        self.lenient = true;
+    }
+
+    /// The manifest's mark counts no more: part of what lies behind it is lost.
+    pub(crate) fn forget_mark(&mut self) {
+        self.mark = 0;
     }
 
     /// The next frames, all validated; None at the end of the valid prefix.
@@ -301,22 +319,32 @@ impl StreamReader {
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         let mut chunk = Chunk { start: 0, bytes: Vec::new(), anchor: Vec::new() };
         while !self.finished && chunk.bytes.len() < CHUNK_BYTES {
-            match self.open.take() {
-                None => self.open_next()?,
-                Some(open) if self.position >= open.limit => {}
-                Some(mut open) => {
-                    let mut window = std::mem::take(&mut self.window);
-                    let read_on = self.read_batch(&mut open, &mut window, &mut chunk);
-                    self.window = window;
-                    let read_on = read_on?;
-                    self.open = Some(open);
-                    if !read_on {
-                        self.finish()?;
-                    }
+            match self.read_some(&mut chunk) {
+                Err(Error::Io { path, action, source }) if self.lenient => {
+                    self.finished = true;
+                    self.unreadable = true;
+                    let offset = self.window.at;
+                    self.stopped_at = (path, offset, format!("could not {action} it: {source}"));
                 }
+                result => result?,
             }
         }
         Ok((!chunk.bytes.is_empty()).then_some(chunk))
+    }
+
+    fn read_some(&mut self, chunk: &mut Chunk) -> Result<(), Error> {
+        match self.open.take() {
+            None => self.open_next(),
+            Some(open) if self.position >= open.limit => Ok(()),
+            Some(mut open) => {
+                let mut window = std::mem::take(&mut self.window);
+                let read_on = self.read_batch(&mut open, &mut window, chunk);
+                self.window = window;
+                let read_on = read_on?;
+                self.open = Some(open);
+                if read_on { Ok(()) } else { self.finish() }
+            }
+        }
     }
 
     fn open_next(&mut self) -> Result<(), Error> {

@@ -40,30 +40,46 @@ pub(crate) struct Segment {
 pub(crate) struct Chain {
     pub(crate) segments: Vec<Segment>,
     pub(crate) leftovers: Vec<PathBuf>,
+    /// It ends where something is missing.
+    pub(crate) broken: bool,
 }
 
 impl Chain {
-    /// Looks at a stream's directory. `first` is the first sequence number that must be there.
+    /// Looks at a stream's directory. `first` is the first sequence number that must be there. What is
+    /// missing or not readable is an error, and ends the chain.
     pub(crate) fn read(
         device: &dyn Device,
         dir: &Path,
         stream: u32,
         uuid: &[u8; 16],
         first: u64,
-    ) -> Result<Self, Error> {
+    ) -> (Self, Option<Error>) {
+        let mut chain = Self::default();
+        let error = chain.fill(device, dir, stream, uuid, first).err();
+        chain.broken = error.is_some();
+        (chain, error)
+    }
+
+    fn fill(
+        &mut self,
+        device: &dyn Device,
+        dir: &Path,
+        stream: u32,
+        uuid: &[u8; 16],
+        first: u64,
+    ) -> Result<(), Error> {
         let missing = |what: String| {
             Err(Error::corrupt(dir, 0, format!("{what} missing; restore it from a copy")))
         };
         if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
             return missing(format!("the directory of log stream {stream} is"));
         }
-        let mut chain = Self::default();
         let mut sequences = Vec::new();
         for name in device.list(dir).map_err(Error::io(dir, "list"))? {
             match sequence_of(&name) {
                 Some(sequence) if sequence >= first => sequences.push(sequence),
-                Some(_) => chain.leftovers.push(dir.join(name)),
-                None if name.ends_with(TEMPORARY) => chain.leftovers.push(dir.join(name)),
+                Some(_) => self.leftovers.push(dir.join(name)),
+                None if name.ends_with(TEMPORARY) => self.leftovers.push(dir.join(name)),
                 None => {}
             }
         }
@@ -73,12 +89,12 @@ impl Chain {
                 return missing(format!("segment {expected} of log stream {stream} is"));
             }
             let path = segment_path(dir, *sequence);
-            chain.segments.push(read_header(device, path, stream, uuid, *sequence)?);
+            self.segments.push(read_header(device, path, stream, uuid, *sequence)?);
         }
         if sequences.is_empty() {
             return missing(format!("segment {first} of log stream {stream} is"));
         }
-        Ok(chain)
+        Ok(())
     }
 
     pub(crate) fn last_begun(&self) -> Option<&Segment> {

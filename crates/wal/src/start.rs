@@ -12,6 +12,7 @@ use crate::manifest::{
 use crate::open::{Recovering, Verdict};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
 use hyades_platform::device::Device;
+use hyades_platform::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -119,6 +120,9 @@ impl Recovering {
     /// Makes every name durable that the log relies on. Those that are seen may be in the page cache only:
     /// a process that was killed had renamed a file, or made a directory, and not come to the sync.
     fn sync_names(&self) -> Result<(), Error> {
+        if mutation::is(Mutation::BelieveNames) {
+            return Ok(());
+        }
         let device = &*self.options.device;
         let mut dirs: Vec<PathBuf> = self.options.dirs.clone();
         for stream in &self.manifest.streams {
@@ -153,7 +157,7 @@ impl Recovering {
             if dim.end.is_some() {
                 continue;
             }
-            if valid_to > proven.max(dim.start) {
+            if valid_to > proven.max(dim.start) && !mutation::is(Mutation::BelieveTail) {
                 let start = self.copy_tail(number, dimension, dim.stream, proven, valid_to)?;
                 tails.insert(dim.stream, start);
             }

@@ -39,6 +39,9 @@ pub struct Recovered {
 /// # Errors
 /// Wrong usage, or something went wrong.
 pub fn bench(options: Bench) -> Result<bool, Failure> {
+    if let Bench::Paper(options) = &options {
+        return crate::paper::paper(options);
+    }
     let mut settings = options.settings()?;
     let place = match settings.protocol {
         Protocol::None => None,

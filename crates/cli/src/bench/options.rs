@@ -22,6 +22,8 @@ words! {
         Serial = "serial",
         /// Parallel streams with vectors.
         Taurus = "taurus",
+        /// Parallel streams with lists of predecessors.
+        Taurus2016 = "taurus-2016",
         /// Parallel streams, by epochs.
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
@@ -60,6 +62,7 @@ impl Protocol {
             Protocol::None => hyades::Protocol::None,
             Protocol::Serial => hyades::Protocol::Serial,
             Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
             Protocol::Physiological => hyades::Protocol::Physiological,
@@ -202,6 +205,8 @@ pub enum Bench {
     Tpcc(With<Tpcc>),
     /// Transfers between accounts, each written down
     Bank(With<Bank>),
+    /// The papers' experiments, and a page with their figures beside ours
+    Paper(crate::paper::Options),
 }
 
 /// Everything that is fixed before a run begins; also what its child processes are told.
@@ -273,6 +278,7 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+            Bench::Paper(_) => return usage("bench paper has no settings of one run"),
         };
         workload.check()?;
         common.check()?;

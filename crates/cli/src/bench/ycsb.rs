@@ -21,6 +21,9 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
+    /// Share of transactions that also write one and the same row, 0 to 1
+    #[arg(long, default_value_t = 0.0, conflicts_with_all = ["standard", "scan_length"])]
+    hot_share: f64,
     /// Read each row that is accessed, then write it
     #[arg(long, conflicts_with_all = ["standard", "write_share"])]
     read_and_write: bool,
@@ -54,6 +57,9 @@ impl Ycsb {
         if !(0.0..=1.0).contains(&self.write_share) {
             return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
         }
+        if !(0.0..=1.0).contains(&self.hot_share) {
+            return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
+        }
         let most = self.rows.div_ceil(2);
         // These have accesses of their own.
         if self.standard.is_some() || self.scan_length.is_some() {
@@ -78,6 +84,7 @@ impl Ycsb {
                 rows: self.rows,
                 accesses: self.accesses,
                 write_share: if self.read_and_write { 1.0 } else { self.write_share },
+                hot_share: self.hot_share,
                 reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
                 scan_length: self.scan_length,
                 distinct: self.scan_length.is_none(),

@@ -144,7 +144,7 @@ fn walk(
     ends: &[u64],
 ) -> Result<IncarnationStat, Trouble> {
     let starts: Vec<u64> = readers.iter().map(StreamReader::start).collect();
-    let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
+    let vectors = incarnation.settings.get("vectors").is_some_and(|v| v != "no");
     let mut depths = Depths::new(&starts, !vectors && !incarnation.data_only);
     let mut walks: Vec<Walk<'_>> = readers
         .into_iter()

@@ -28,8 +28,8 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::Table;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::Padded;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{spin_hint, yield_now};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -193,6 +193,7 @@ impl Cut {
             // Makes it likely that a cut falls between a transaction's epoch and its installing.
             std::thread::sleep(Duration::from_micros(300));
         }
+        checker_fence();
         let cut = self.epoch.load(Ordering::SeqCst);
         (Tid(tid).epoch() > cut).then_some(cut)
     }
@@ -293,8 +294,8 @@ impl Cut {
                 // Commits take microseconds, unless they wait for the device.
                 looks += 1;
                 match looks {
-                    0..64 => std::hint::spin_loop(),
-                    64..128 => std::thread::yield_now(),
+                    0..64 => spin_hint(),
+                    64..128 => yield_now(),
                     _ => std::thread::sleep(Duration::from_micros(50)),
                 }
             }
@@ -332,5 +333,66 @@ impl Cut {
         let _bell = self.bell.lock().expect("no holder panics");
         self.asleep.store(false, Ordering::SeqCst);
         self.rung.notify_all();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// Two sessions commit while a cut is made. Whoever has an epoch of the cut is installed when the cut
+    /// is; whoever comes after it knows of it before it installs, and its frame lies behind the positions
+    /// that were noted.
+    #[test]
+    fn a_transaction_is_in_the_cut_or_knows_of_it() {
+        struct Shared {
+            cut: Cut,
+            epoch: Epoch,
+            /// The end of the log, and what each session has installed.
+            log: AtomicU64,
+            installed: [AtomicU64; 2],
+        }
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new(Shared {
+                cut: Cut::default(),
+                epoch: Epoch::new(5),
+                log: AtomicU64::new(0),
+                installed: [AtomicU64::new(0), AtomicU64::new(0)],
+            });
+            let session = |at: usize| {
+                let (shared, seat) = (Arc::clone(&shared), shared.cut.seat());
+                thread::spawn(move || {
+                    let seated = shared.cut.enter(&seat, &shared.epoch);
+                    let epoch = shared.epoch.current();
+                    let place = shared.log.fetch_add(1, Ordering::SeqCst);
+                    let knows = shared.cut.before(Tid::new(epoch, 0).0);
+                    // Relaxed: it is the seat that must make it visible.
+                    shared.installed[at].store(1, Ordering::Relaxed);
+                    drop(seated);
+                    (epoch, place, knows)
+                })
+            };
+            let sessions = [session(0), session(1)];
+            let mut noted = 0;
+            let cut = shared.cut.begin(&shared.epoch, u64::MAX, || {
+                noted = shared.log.load(Ordering::SeqCst);
+            });
+            let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);
+            for (session, seen) in sessions.into_iter().zip(seen) {
+                let (epoch, place, knows) = session.join().unwrap();
+                if epoch <= cut {
+                    assert!(seen, "it is of the cut, and is not installed");
+                } else {
+                    assert_eq!(knows, Some(cut), "it comes after the cut, and does not know");
+                    assert!(
+                        place >= noted,
+                        "it comes after the cut, and lies before the positions"
+                    );
+                }
+            }
+        });
     }
 }

@@ -1,4 +1,5 @@
-//! No concurrency control: for replay, where the order of the log keeps transactions apart.
+//! No concurrency control: for replay, where the order of the log keeps transactions apart. Where it
+//! keeps only writers apart, readers see versions.
 
 use super::ConcurrencyControl;
 use super::steps::{self, Appender};
@@ -6,7 +7,8 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
-use crate::transaction::state::State;
+use crate::storage::row::apply_delta;
+use crate::transaction::state::{Pending, State};
 use std::sync::atomic::Ordering;
 
 pub(crate) struct Replaying;
@@ -28,10 +30,13 @@ impl ConcurrencyControl for Replaying {
 
     #[inline]
     fn intend<'s, P: LoggingProtocol>(
-        _: &Engine<P>,
-        _: &mut State<'s, P>,
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
+        if let Some((versions, view)) = engine.protocol.versions(state.stamp) {
+            return Ok(versions.is_there(record, view));
+        }
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
@@ -42,6 +47,9 @@ impl ConcurrencyControl for Replaying {
         state: &mut State<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<Needs, Abort> {
+        if engine.protocol.versions(state.stamp).is_some() {
+            return install_versions(engine, state, appender.replayed_tid);
+        }
         steps::install(engine, state, appender.replayed_tid, |record, version| {
             record.word.store(version, Ordering::Release)
         });
@@ -87,4 +95,37 @@ impl ConcurrencyControl for Replaying {
     fn revive_alone<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
     }
+}
+
+/// Installs the writes of a replayed command as new versions of their rows.
+fn install_versions<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    tid: u64,
+) -> Result<Needs, Abort> {
+    let (versions, view) = engine.protocol.versions(state.stamp).expect("the caller has asked");
+    for write in state.writes.iter().filter(|write| !write.superseded) {
+        let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
+        // Rows that die do so while no command runs.
+        let version = Replaying::try_lock_alone(record).ok_or(Abort::Conflict)?;
+        if tid > word::tid(version) {
+            versions.supersede(record, version, view.own);
+            let there = write.install(layout, state.guard, state.scratch);
+            let absent = if there { 0 } else { word::ABSENT };
+            record.word.store(tid << word::TID_SHIFT | absent, Ordering::Release);
+            continue;
+        }
+        record.word.store(version, Ordering::Release);
+        match write.pending {
+            Pending::Put(row) => versions.slip_in(record, tid, view.own, Some(row)),
+            Pending::Delete => versions.slip_in(record, tid, view.own, None),
+            Pending::Delta(_, delta) => {
+                let mut row = Vec::new();
+                versions.read(record, view, &mut row);
+                apply_delta(layout, &mut row, delta)?;
+                versions.slip_in(record, tid, view.own, Some(&row));
+            }
+        }
+    }
+    Ok(Needs::new())
 }

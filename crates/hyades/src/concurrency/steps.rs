@@ -32,13 +32,22 @@ pub(crate) struct Appender<'a> {
     pub payload: &'a mut Vec<u8>,
     /// Bytes of frames appended by the transaction.
     pub appended: u64,
+    /// The epoch whose beginning the session has stated last.
+    pub stated_epoch: u64,
+    /// The transaction's epoch and the end of its record, once that has its place.
+    pub placed: Option<(u64, Lsn)>,
     /// The version that a replayed transaction installs.
     pub replayed_tid: u64,
 }
 
-/// Transactions deeper than this in chains of commands are logged as data under
-/// [`Kind::Adaptive`]: replay can begin there without what came before.
-const ADAPTIVE_DEPTH: u32 = 48;
+/// Transactions whose replay would come so many commands behind that of all else are logged as data
+/// under [`Kind::Adaptive`]: they are in a chain that replay waits for, and a short data record takes
+/// less time in it.
+const ADAPTIVE_LAG: u64 = 48;
+
+/// Data records longer than this take longer to read and apply than a usual command to run: then there
+/// is nothing to win in a chain.
+const ADAPTIVE_DATA_BYTES: usize = 1024;
 
 /// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
 /// command: data needs no execution at replay.
@@ -81,7 +90,8 @@ pub(crate) fn as_command<P: LoggingProtocol>(
                     Pending::Delete => w.record.key().len() + 2,
                 })
                 .sum();
-            engine.protocol.depth(state.stamp) < ADAPTIVE_DEPTH
+            let critical = || engine.protocol.lag(state.stamp) >= ADAPTIVE_LAG;
+            (data > ADAPTIVE_DATA_BYTES || !critical())
                 && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
         }
     }
@@ -99,6 +109,11 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let Some(writer) = appender.writer.as_deref_mut() else { return Reserved { frame: None } };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let mut head = Head { command, tid, ..Head::default() };
+    let epoch = Tid(tid).epoch();
+    if epoch != appender.stated_epoch {
+        head.epoch_us = engine.epoch.began_us(epoch);
+        appender.stated_epoch = epoch;
+    }
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;
@@ -136,6 +151,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp]);
     appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
+    appender.placed = Some((epoch, reservation.end()));
     let own = (stream, reservation.end());
     Reserved { frame: Some((reservation, own, payload)) }
 }

@@ -22,9 +22,11 @@
 //! the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, checker_fence, fence};
+use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::{covers, join};
 
 /// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
@@ -34,8 +36,9 @@ pub(crate) type Reference = AtomicU64;
 /// The slot stands for several rows.
 const SHARED: u64 = 1 << 31;
 
-const CHUNK_SLOTS: usize = 1024;
-const CHUNKS: usize = 1 << 14;
+// The schedule checker keeps a history of every atomic.
+const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
+const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
 
 /// Head of a slot: generation << 1 | whether the owner is at work on it.
 const MARKED: u64 = 1;
@@ -43,7 +46,7 @@ const MARKED: u64 = 1;
 /// Lanes are copied in groups of this many, so that copies stay in registers.
 const GROUP: usize = 8;
 
-/// Slots side by side, each on cache lines of its own: head, depth, write vector, read vector.
+/// Slots side by side, each on cache lines of its own: head, replay time, write vector, read vector.
 struct Chunk {
     words: Box<[AtomicU64]>,
     /// Where the first slot begins, so that slots begin on cache lines.
@@ -93,7 +96,7 @@ impl<'a> Slot<'a> {
         &self.words[0]
     }
     #[inline]
-    fn depth(self) -> &'a AtomicU64 {
+    fn replayed(self) -> &'a AtomicU64 {
         &self.words[1]
     }
     #[inline]
@@ -122,9 +125,9 @@ impl<'a> Slot<'a> {
             looks += 1;
             if looks.is_multiple_of(64) {
                 // The owner may have lost its processor.
-                std::thread::yield_now();
+                yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_hint();
             }
         }
     }
@@ -161,7 +164,7 @@ impl LsnVectorTable {
     }
 
     /// How many slots exist, used or not.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn slots(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
@@ -190,18 +193,19 @@ impl LsnVectorTable {
     }
 
     /// Joins the row's write vector into `write` and, where wanted, its write and read vectors into
-    /// `both`. Returns the row's depth, or `None` for a cold row, which stands for the cold vector.
+    /// `both`. Returns when replay is through with the row's last users, or `None` for a cold row, which stands for the cold vector.
     #[inline]
     pub fn fold(
         &self,
         row: &Reference,
         write: &mut [u64],
         both: Option<&mut [u64]>,
-    ) -> Option<u32> {
+    ) -> Option<u64> {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
+        checker_fence();
         let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
         // The usual numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
@@ -220,12 +224,12 @@ impl LsnVectorTable {
         generation: u64,
         write: &mut [u64],
         mut both: Option<&mut [u64]>,
-    ) -> Option<u32> {
+    ) -> Option<u64> {
         'again: loop {
             if !slot.is_of(generation) {
                 return None;
             }
-            let depth = slot.depth().load(Ordering::Relaxed) as u32;
+            let replayed = slot.replayed().load(Ordering::Relaxed);
             for from in (0..self.lanes).step_by(GROUP) {
                 let lanes = from..self.lanes.min(from + GROUP);
                 let (mut written, mut read) = ([0; GROUP], [0; GROUP]);
@@ -246,16 +250,16 @@ impl LsnVectorTable {
                     join(&mut both[lanes], read);
                 }
             }
-            return Some(depth);
+            return Some(replayed);
         }
     }
 
     /// The row's write vector becomes `vector`, which is not below what it was: the final vector of
     /// the ring's transaction. The caller holds the row's write protection.
     #[inline]
-    pub fn set_write(&self, row: &Reference, vector: &[u64], depth: u32, ring: &mut Ring) {
+    pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         if ring.written == 0 {
-            let slot = self.take(ring, depth, |slot| {
+            let slot = self.take(ring, replayed, |slot| {
                 store(slot.write(), vector);
                 // Readers of before, whom the writer need not have folded into this vector.
                 self.load_cold_into(slot.read());
@@ -269,22 +273,22 @@ impl LsnVectorTable {
     /// The row's read vector is raised to at least `vector`, the final vector of the ring's
     /// transaction. Many readers may do this at once.
     #[inline]
-    pub fn raise_read(&self, row: &Reference, vector: &[u64], depth: u32, ring: &mut Ring) {
+    pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
             if seen != 0 && seen == ring.read {
                 // It reads the row a second time.
                 return;
             }
-            if self.raise_in_place(seen, None, vector, depth) {
+            if self.raise_in_place(seen, None, vector, replayed) {
                 return;
             }
-            let fresh = match self.own_copy(seen, None, vector, depth, ring) {
+            let fresh = match self.own_copy(seen, None, vector, replayed, ring) {
                 Some(copy) => copy,
                 // Cold.
                 None => {
                     if ring.read == 0 {
-                        let slot = self.take(ring, depth, |slot| {
+                        let slot = self.take(ring, replayed, |slot| {
                             self.load_cold_into(slot.write());
                             store(slot.read(), vector);
                         });
@@ -306,7 +310,7 @@ impl LsnVectorTable {
         }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
-        let Some(depth) = self.fold(from, write, Some(both)) else {
+        let Some(replayed) = self.fold(from, write, Some(both)) else {
             // A cold source stands for the cold vector. A target that is cold too stands for it as
             // well; a hot one must be raised to it.
             self.load_cold(both);
@@ -317,22 +321,23 @@ impl LsnVectorTable {
             }
             return;
         };
-        self.raise(to, write, both, depth, ring);
+        self.raise(to, write, both, replayed, ring);
     }
 
-    fn raise(&self, row: &Reference, write: &[u64], read: &[u64], depth: u32, ring: &mut Ring) {
+    fn raise(&self, row: &Reference, write: &[u64], read: &[u64], replayed: u64, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
-            if self.raise_in_place(seen, Some(write), read, depth) {
+            if self.raise_in_place(seen, Some(write), read, replayed) {
                 return;
             }
-            let fresh = self.own_copy(seen, Some(write), read, depth, ring).unwrap_or_else(|| {
-                self.take(ring, depth, |slot| {
-                    self.load_cold_into(slot.write());
-                    raise_lanes(slot.write(), write);
-                    store(slot.read(), read);
-                })
-            });
+            let fresh =
+                self.own_copy(seen, Some(write), read, replayed, ring).unwrap_or_else(|| {
+                    self.take(ring, replayed, |slot| {
+                        self.load_cold_into(slot.write());
+                        raise_lanes(slot.write(), write);
+                        store(slot.read(), read);
+                    })
+                });
             if publish(row, seen, fresh) {
                 return;
             }
@@ -342,7 +347,13 @@ impl LsnVectorTable {
     /// Raises the vectors of a row that has a slot of its own, or whose shared slot has all of it
     /// already. False if the row is cold, or needs a slot of its own.
     #[inline]
-    fn raise_in_place(&self, seen: u64, write: Option<&[u64]>, read: &[u64], depth: u32) -> bool {
+    fn raise_in_place(
+        &self,
+        seen: u64,
+        write: Option<&[u64]>,
+        read: &[u64],
+        replayed: u64,
+    ) -> bool {
         let Some((slot, generation)) = self.find(seen) else { return false };
         while slot.is_of(generation) {
             if seen & SHARED != 0 {
@@ -351,18 +362,19 @@ impl LsnVectorTable {
                 };
                 return has(slot.read(), read)
                     && write.is_none_or(|write| has(slot.write(), write))
-                    && slot.depth().load(Ordering::Relaxed) >= u64::from(depth)
+                    && slot.replayed().load(Ordering::Relaxed) >= replayed
                     && slot.is_still(generation);
             }
             raise_lanes(slot.read(), read);
             if let Some(write) = write {
                 raise_lanes(slot.write(), write);
             }
-            if slot.depth().load(Ordering::Relaxed) < u64::from(depth) {
-                slot.depth().fetch_max(u64::from(depth), Ordering::Relaxed);
+            if slot.replayed().load(Ordering::Relaxed) < replayed {
+                slot.replayed().fetch_max(replayed, Ordering::Relaxed);
             }
             // SeqCst, like the raises: the owner marks, then looks; here it is the other way round.
             // If the owner did not see the raise, its mark is seen here.
+            checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
                 return true;
             }
@@ -377,15 +389,15 @@ impl LsnVectorTable {
         seen: u64,
         write: Option<&[u64]>,
         read: &[u64],
-        depth: u32,
+        replayed: u64,
         ring: &mut Ring,
     ) -> Option<u64> {
         let (shared, generation) = self.find(seen)?;
         if !shared.is_of(generation) {
             return None;
         }
-        let before = shared.depth().load(Ordering::Relaxed) as u32;
-        let fresh = self.take(ring, depth.max(before), |slot| {
+        let before = shared.replayed().load(Ordering::Relaxed);
+        let fresh = self.take(ring, replayed.max(before), |slot| {
             for (to, from) in slot.write().iter().zip(shared.write()) {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -402,7 +414,7 @@ impl LsnVectorTable {
     }
 
     /// Takes a slot, filled by `fill`, and returns a reference to it.
-    fn take(&self, ring: &mut Ring, depth: u32, fill: impl FnOnce(Slot<'_>)) -> u64 {
+    fn take(&self, ring: &mut Ring, replayed: u64, fill: impl FnOnce(Slot<'_>)) -> u64 {
         let mut taken = None;
         // A hot row keeps its slot for long and would stand in the way of those behind it.
         for _ in 0..ring.slots.len().min(4) {
@@ -412,7 +424,9 @@ impl LsnVectorTable {
             let generation = slot.head().load(Ordering::Relaxed) >> 1;
             // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
-            if self.is_cold(slot.write()) && self.is_cold(slot.read()) {
+            checker_fence();
+            let warm = mutation::is(Mutation::EvictWarm);
+            if self.is_cold(slot.write()) && (warm || self.is_cold(slot.read())) {
                 let next = (generation + 1) & u64::from(u32::MAX);
                 taken = Some((number, slot, next));
                 break;
@@ -428,7 +442,7 @@ impl LsnVectorTable {
         // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
         fence(Ordering::Release);
         fill(slot);
-        slot.depth().store(u64::from(depth), Ordering::Relaxed);
+        slot.replayed().store(replayed, Ordering::Relaxed);
         // Release: who finds this generation finds the slot filled.
         slot.head().store(generation << 1, Ordering::Release);
         generation << 32 | (u64::from(number) + 1)
@@ -486,7 +500,7 @@ fn fold_fixed<const N: usize>(
     generation: u64,
     write: &mut [u64],
     both: Option<&mut [u64]>,
-) -> Option<u32> {
+) -> Option<u64> {
     let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
         let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
         std::array::from_fn(|at| lanes[at].load(ordering))
@@ -495,7 +509,7 @@ fn fold_fixed<const N: usize>(
         if !slot.is_of(generation) {
             return None;
         }
-        let depth = slot.depth().load(Ordering::Relaxed) as u32;
+        let replayed = slot.replayed().load(Ordering::Relaxed);
         let written = lanes(slot.write(), Ordering::Relaxed);
         // SeqCst: as in `fold_any`.
         let read = if both.is_some() { lanes(slot.read(), Ordering::SeqCst) } else { [0; N] };
@@ -505,7 +519,7 @@ fn fold_fixed<const N: usize>(
                 join(both, &written);
                 join(both, &read);
             }
-            return Some(depth);
+            return Some(replayed);
         }
     }
 }
@@ -537,13 +551,19 @@ fn store(lanes: &[AtomicU64], vector: &[u64]) {
 #[inline]
 fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
     for (lane, lsn) in lanes.iter().zip(vector) {
-        if lane.load(Ordering::Relaxed) < *lsn {
+        // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
+        // of an owner whose look came before the raise.
+        if lane.load(Ordering::Acquire) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+#[path = "lsn_vector_table_loom.rs"]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -6,18 +6,22 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
+pub(crate) mod anchoring;
 pub(crate) mod counters;
 pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod physiological;
+pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
 pub(crate) mod serial;
 pub(crate) mod silo_r;
 pub(crate) mod supported;
 pub(crate) mod taurus;
+pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
+pub(crate) mod versions;
 
 use crate::checkpoint::cut::Seats;
 use crate::config::LogSettings;
@@ -28,6 +32,7 @@ use row_frame::RowFrames;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
+use versions::{Versions, View};
 
 /// What the frontier has to reach before a transaction may be answered: positions, or marks, by lane,
 /// each lane at most once.
@@ -90,8 +95,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn row_frames(&self) -> RowFrames {
         RowFrames::None
     }
-    /// How long a chain of commands would be replayed before this transaction could be.
-    fn depth(&self, txn: &Self::TxnStamp) -> u32 {
+    /// How far replay of this transaction as a command would come behind the replay of everything else,
+    /// in commands: how much it is on the critical path.
+    fn lag(&self, txn: &Self::TxnStamp) -> u64 {
         let _ = txn;
         0
     }
@@ -134,6 +140,13 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (to, from, txn);
     }
 
+    /// Where rows have several versions, and which of them the transaction sees: some replays.
+    #[inline]
+    fn versions<'t>(&'t self, txn: &'t Self::TxnStamp) -> Option<(&'t Versions, &'t View)> {
+        let _ = txn;
+        None
+    }
+
     /// What must be durable before the transaction is answered: its own frame, if it has one, and
     /// all that it depends on.
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>) -> Needs;
@@ -145,6 +158,8 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const NAME: &'static str;
     /// Whether its records carry vectors.
     const VECTORS: bool;
+    /// Whether they carry lists of predecessors beside these.
+    const PREDECESSORS: bool = false;
     /// Whether its records have numbers, and its streams state marks.
     const MARKS: bool = false;
     /// How long an epoch is unless [`LogSettings::epoch`] says otherwise.

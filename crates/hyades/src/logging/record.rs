@@ -38,7 +38,9 @@ mod flag {
     pub const ROW_IDS: u8 = 8;
     /// The body began in Part frames; the first one's start follows.
     pub const CONTINUED: u8 = 16;
-    pub const ALL: u8 = 31;
+    /// When the transaction's epoch began follows.
+    pub const EPOCH: u8 = 32;
+    pub const ALL: u8 = 63;
 }
 
 /// What a record says of its transaction before its vectors and its body.
@@ -48,6 +50,8 @@ pub(crate) struct Head {
     pub tid: u64,
     pub time_us: Option<i64>,
     pub seed: Option<u64>,
+    /// When its epoch began, microseconds since 1970; in a session's first record of the epoch.
+    pub epoch_us: Option<u64>,
     pub row_ids: Vec<u64>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
@@ -58,6 +62,7 @@ impl Head {
         let mut flags = if self.command { flag::COMMAND } else { 0 };
         flags |= if self.time_us.is_some() { flag::TIME } else { 0 };
         flags |= if self.seed.is_some() { flag::SEED } else { 0 };
+        flags |= if self.epoch_us.is_some() { flag::EPOCH } else { 0 };
         flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
         flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
         out.push(flags);
@@ -67,6 +72,9 @@ impl Head {
         }
         if let Some(seed) = self.seed {
             out.extend_from_slice(&seed.to_le_bytes());
+        }
+        if let Some(began) = self.epoch_us {
+            out.extend_from_slice(&began.to_le_bytes());
         }
         if !self.row_ids.is_empty() {
             push_varint(out, self.row_ids.len() as u64);
@@ -90,6 +98,9 @@ impl Head {
         }
         if flags & flag::SEED != 0 {
             head.seed = Some(u64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
+        }
+        if flags & flag::EPOCH != 0 {
+            head.epoch_us = Some(u64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
         }
         if flags & flag::ROW_IDS != 0 {
             let n = take_varint(bytes)?;
@@ -227,10 +238,11 @@ mod tests {
         #[test]
         fn a_head_reads_back(
             command: bool, epoch in 0u64..1 << 34, sequence in 0u64..1 << 27,
-            time_us: Option<i64>, seed: Option<u64>, row_ids: Vec<u64>, continued: Option<u64>,
+            time_us: Option<i64>, seed: Option<u64>, epoch_us: Option<u64>, row_ids: Vec<u64>,
+            continued: Option<u64>,
         ) {
             let tid = Tid::new(epoch, sequence).0;
-            let head = Head { command, tid, time_us, seed, row_ids, continued };
+            let head = Head { command, tid, time_us, seed, epoch_us, row_ids, continued };
             let mut out = Vec::new();
             head.encode(&mut out);
             out.push(77);

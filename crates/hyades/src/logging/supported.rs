@@ -2,7 +2,7 @@
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
 use super::{gsn::Gsn, none::NoLog, physiological::Physiological, serial::Serial};
-use super::{silo_r::SiloR, taurus::Taurus};
+use super::{silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -20,6 +20,8 @@ impl RunsUnder<Serial> for NoWait {}
 impl RunsUnder<Serial> for Silo {}
 impl RunsUnder<Taurus> for NoWait {}
 impl RunsUnder<Taurus> for Silo {}
+impl RunsUnder<Taurus2016> for NoWait {}
+impl RunsUnder<Taurus2016> for Silo {}
 impl RunsUnder<SiloR> for NoWait {}
 impl RunsUnder<SiloR> for Silo {}
 impl RunsUnder<Gsn> for NoWait {}
@@ -28,7 +30,7 @@ impl RunsUnder<Physiological> for NoWait {}
 impl RunsUnder<Physiological> for Silo {}
 
 /// Opens a database of the pair that was asked for.
-pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Database, Error> {
+pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair {
         (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait, _>(NoLog),
         (Protocol::None, Concurrency::Silo) => opening.without_log::<Silo, _>(NoLog),
@@ -36,6 +38,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
         (Protocol::Serial, Concurrency::Silo) => opening.with_log::<Silo, Serial>(),
         (Protocol::Taurus, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus>(),
         (Protocol::Taurus, Concurrency::Silo) => opening.with_log::<Silo, Taurus>(),
+        (Protocol::Taurus2016, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus2016>(),
+        (Protocol::Taurus2016, Concurrency::Silo) => opening.with_log::<Silo, Taurus2016>(),
         (Protocol::SiloR, Concurrency::NoWait) => opening.with_log::<NoWait, SiloR>(),
         (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
         (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
@@ -44,6 +48,41 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening) -> Result<Da
             opening.with_log::<NoWait, Physiological>()
         }
         (Protocol::Physiological, Concurrency::Silo) => opening.with_log::<Silo, Physiological>(),
+    }
+}
+
+impl Protocol {
+    /// The one that follows in [`Protocol::all`]. Without a wildcard: whoever adds one adds it here.
+    fn next(self) -> Option<Protocol> {
+        match self {
+            Protocol::None => Some(Protocol::Serial),
+            Protocol::Serial => Some(Protocol::Taurus),
+            Protocol::Taurus => Some(Protocol::Taurus2016),
+            Protocol::Taurus2016 => Some(Protocol::SiloR),
+            Protocol::SiloR => Some(Protocol::Gsn),
+            Protocol::Gsn => Some(Protocol::Physiological),
+            Protocol::Physiological => None,
+        }
+    }
+
+    /// Every protocol there is.
+    pub fn all() -> impl Iterator<Item = Protocol> {
+        std::iter::successors(Some(Protocol::None), |protocol| protocol.next())
+    }
+}
+
+impl Concurrency {
+    /// As for protocols.
+    fn next(self) -> Option<Concurrency> {
+        match self {
+            Concurrency::NoWait => Some(Concurrency::Silo),
+            Concurrency::Silo => None,
+        }
+    }
+
+    /// Every concurrency control there is.
+    pub fn all() -> impl Iterator<Item = Concurrency> {
+        std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
     }
 }
 
@@ -62,7 +101,7 @@ impl Protocol {
     /// replayed after whom, readers before later writers included, it holds changed rows only.
     pub fn takes_commands(self) -> bool {
         match self {
-            Protocol::None | Protocol::Serial | Protocol::Taurus => true,
+            Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
             Protocol::SiloR | Protocol::Gsn | Protocol::Physiological => false,
         }
     }

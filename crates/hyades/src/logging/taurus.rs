@@ -13,6 +13,7 @@
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,12 @@ pub(crate) struct Taurus {
     /// Whether command records may stand in this incarnation of the log.
     commands: bool,
     table: LsnVectorTable,
+    /// All work that is in the log, in ticks of replay. Divided by the threads that will share it, it is
+    /// about where replay will be when it comes to the next record; a record whose predecessors will be
+    /// replayed much later than that is on the critical path. Added to by sessions, read by them; a
+    /// hint, Relaxed.
+    progress: Padded<AtomicU64>,
+    replay_threads: u64,
     delta_bytes: u64,
     anchor_interval_bytes: u64,
     /// The last durable vector that was made an anchor, and the sum of its lanes.
@@ -41,11 +48,36 @@ pub(crate) struct Gathered {
     cold: bool,
     /// The vectors are all zero, but for what `cold` says.
     untouched: bool,
-    depth: u32,
     /// Whether it was encoded as a command.
     command: bool,
+    pace: Pace,
     ring: Ring,
 }
+
+/// When replay is expected to be through with what a transaction touches, in ticks: see
+/// [`Taurus::progress`].
+#[derive(Default)]
+struct Pace {
+    /// Where replay is expected to be when it comes to this transaction's record.
+    now: u64,
+    /// What `now` was computed from.
+    progress: u64,
+    /// When it is through with those that wrote what this transaction reads.
+    after_reads: u64,
+    /// When it is through with those that used what this transaction overwrites.
+    after_writes: u64,
+    /// When it is through with this transaction.
+    replayed: u64,
+    /// Work not yet added to the progress of all.
+    unreported: u64,
+}
+
+/// What the replay of a command takes, by definition.
+const COMMAND_TICKS: u64 = 8;
+/// What it takes to apply a data record, once all that precedes it has been replayed.
+const DATA_TICKS: u64 = 4;
+/// Sessions report their work in portions of this many ticks.
+const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
 impl Gathered {
     fn fold_cold(&mut self, table: &LsnVectorTable, commands: bool) {
@@ -59,6 +91,21 @@ impl Gathered {
     }
 }
 
+impl Taurus {
+    #[inline]
+    fn keep_pace(&self, pace: &mut Pace) {
+        if pace.unreported >= REPORT_TICKS {
+            self.progress.fetch_add(std::mem::take(&mut pace.unreported), Ordering::Relaxed);
+        }
+        let progress = self.progress.load(Ordering::Relaxed);
+        if progress != pace.progress {
+            pace.progress = progress;
+            pace.now = progress / self.replay_threads;
+        }
+        (pace.after_reads, pace.after_writes) = (0, 0);
+    }
+}
+
 impl LoggingProtocol for Taurus {
     type RowStamp = Reference;
     type TxnStamp = Gathered;
@@ -69,8 +116,8 @@ impl LoggingProtocol for Taurus {
             order: vec![0; self.lanes],
             cold: false,
             untouched: true,
-            depth: 0,
             command: false,
+            pace: Pace::default(),
             ring: self.table.ring(),
         }
     }
@@ -113,8 +160,10 @@ impl LoggingProtocol for Taurus {
             txn.untouched = true;
         }
         txn.cold = false;
-        txn.depth = 0;
         txn.command = false;
+        if self.commands {
+            self.keep_pace(&mut txn.pace);
+        }
         txn.ring.begin();
     }
 
@@ -122,8 +171,8 @@ impl LoggingProtocol for Taurus {
     #[inline]
     fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
         match self.table.fold(row, &mut txn.validity, None) {
-            Some(depth) => {
-                txn.depth = txn.depth.max(depth);
+            Some(replayed) => {
+                txn.pace.after_reads = txn.pace.after_reads.max(replayed);
                 txn.untouched = false;
             }
             None => txn.cold = true,
@@ -136,16 +185,17 @@ impl LoggingProtocol for Taurus {
         let readers = self.commands && !mutation::is(Mutation::SkipReadFold);
         let both = if readers { Some(&mut txn.order[..]) } else { None };
         match self.table.fold(row, &mut txn.validity, both) {
-            Some(depth) => {
-                txn.depth = txn.depth.max(depth);
+            Some(replayed) => {
+                txn.pace.after_writes = txn.pace.after_writes.max(replayed);
                 txn.untouched = false;
             }
             None => txn.cold = true,
         }
     }
 
-    fn depth(&self, txn: &Gathered) -> u32 {
-        txn.depth
+    fn lag(&self, txn: &Gathered) -> u64 {
+        let Pace { now, after_reads, after_writes, .. } = txn.pace;
+        after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
     }
 
     /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
@@ -170,20 +220,26 @@ impl LoggingProtocol for Taurus {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
         txn.validity[stream] = end;
         txn.untouched = false;
-        // A data record is replayed without its predecessors: chains of commands end at it.
-        txn.depth = if txn.command { txn.depth + 1 } else { 0 };
+        let pace = &mut txn.pace;
+        let (after, ticks) = match txn.command {
+            true => (pace.after_writes.max(pace.after_reads), COMMAND_TICKS),
+            // What it read is of no account when it is replayed.
+            false => (pace.after_writes, DATA_TICKS),
+        };
+        pace.replayed = pace.now.max(after) + ticks;
+        pace.unreported += ticks;
     }
 
     /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
     #[inline]
     fn publish_read(&self, row: &Reference, txn: &mut Gathered) {
-        self.table.raise_read(row, &txn.validity, txn.depth, &mut txn.ring);
+        self.table.raise_read(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
     }
 
     /// Algorithm 1, line 16; algorithm 6, line 16.
     #[inline]
     fn publish_write(&self, row: &Reference, txn: &mut Gathered) {
-        self.table.set_write(row, &txn.validity, txn.depth, &mut txn.ring);
+        self.table.set_write(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
     }
 
     fn inherit(&self, to: &Reference, from: &Reference, txn: &mut Gathered) {
@@ -231,6 +287,8 @@ impl StartsOnLog for Taurus {
             lanes,
             commands: !data_only,
             table: LsnVectorTable::new(lanes),
+            progress: Padded(AtomicU64::new(0)),
+            replay_threads: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             delta_bytes: settings.delta_bytes,
             anchor_interval_bytes: settings.anchor_interval_bytes,
             anchor: Mutex::new((durable, sum)),

@@ -1,17 +1,35 @@
 //! For replay: rows have the stamps of the protocol to come, and nobody touches them.
 
+use super::versions::{Versions, View};
 use super::{LoggingProtocol, Needs};
 use hyades_wal::Lsn;
 use std::marker::PhantomData;
 
-pub(crate) struct Unstamped<S>(pub PhantomData<fn() -> S>);
+pub(crate) struct Unstamped<S> {
+    /// What a replay keeps that does not keep writers behind readers.
+    pub versions: Versions,
+    stamp: PhantomData<fn() -> S>,
+}
+
+impl<S> Default for Unstamped<S> {
+    fn default() -> Self {
+        Unstamped { versions: Versions::default(), stamp: PhantomData }
+    }
+}
 
 impl<S: Default + Send + Sync + 'static> LoggingProtocol for Unstamped<S> {
     type RowStamp = S;
-    type TxnStamp = ();
+    type TxnStamp = View;
 
-    fn txn_stamp(&self) {}
-    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
+    fn txn_stamp(&self) -> View {
+        View::default()
+    }
+    fn needs(&self, _: &mut View, _: Option<(usize, Lsn)>) -> Needs {
         Needs::new()
+    }
+
+    #[inline]
+    fn versions<'t>(&'t self, txn: &'t View) -> Option<(&'t Versions, &'t View)> {
+        (txn.own != 0).then_some((&self.versions, txn))
     }
 }

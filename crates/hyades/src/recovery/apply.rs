@@ -7,15 +7,18 @@ use super::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::logging::row_frame::Before;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::{Keyed, NoHooks};
 use crate::storage::record::{Record, word};
-use crate::storage::row::Assignments;
+use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, Table};
 use crate::transaction::state::install_delta;
 use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
 /// One thread's means of applying data records.
@@ -24,6 +27,9 @@ pub(crate) struct Applier {
     scratch: Vec<u8>,
     old: Vec<u8>,
     absent: Vec<(u32, KeyBytes)>,
+    /// The record at hand, where rows have several versions; 0 where they have one.
+    pub writer: Id,
+    stale: Garbage,
     pub images: u64,
 }
 
@@ -46,6 +52,7 @@ impl Applier {
                 )));
             }
         }
+        leave_for_later(replay, self.writer, &mut self.stale);
         Ok(())
     }
 
@@ -148,19 +155,53 @@ impl Applier {
         };
         let current = word::tid(version);
         let now = match change {
-            _ if tid <= current => version,
+            change if tid <= current && !mutation::is(Mutation::ApplyOlder) => {
+                self.slip_in(replay, table, record, tid, change);
+                version
+            }
             Change::Delta { base, delta } if base != current => {
                 let row = (at, KeyBytes::from_slice(key));
                 replay.held.hold(record, row, base, tid, delta);
                 version
             }
-            change => self.install(table, record, version, tid, change, guard),
+            change => {
+                if self.writer != 0 {
+                    replay.engine.protocol.versions.supersede(record, version, self.writer);
+                }
+                self.install(table, record, version, tid, change, guard)
+            }
         };
         let now = self.follow(replay, at, record, now, guard);
         if now & word::ABSENT != 0 && now != version {
             self.absent.push((at as u32, KeyBytes::from_slice(key)));
         }
         Replaying::unlock_alone(record, now, false);
+    }
+
+    /// A version that a newer one has overtaken: some may still see it.
+    fn slip_in<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        table: &Table<S>,
+        record: &Record<S>,
+        tid: u64,
+        change: Change<'_>,
+    ) {
+        if self.writer == 0 {
+            return;
+        }
+        let versions = &replay.engine.protocol.versions;
+        match change {
+            Change::Put(row) => versions.slip_in(record, tid, self.writer, Some(row)),
+            Change::Delete => versions.slip_in(record, tid, self.writer, None),
+            Change::Delta { base, delta } => {
+                if let Some(mut row) = versions.older(record, base)
+                    && apply_delta(&table.layout, &mut row, delta).is_ok()
+                {
+                    versions.slip_in(record, tid, self.writer, Some(&row));
+                }
+            }
+        }
     }
 
     /// Applies the held deltas that follow the row's version, one after the other.
@@ -218,7 +259,8 @@ impl Applier {
             }
             let old = there.then_some(&self.old[..]);
             let new = (!gone).then_some(&self.scratch[..]);
-            reindex(table, record, old, new, guard);
+            let stale = (self.writer != 0).then_some(&mut self.stale);
+            reindex(table, record, old, new, stale, guard);
         }
         tid << word::TID_SHIFT | if gone { word::ABSENT } else { 0 }
     }
@@ -229,12 +271,14 @@ impl Applier {
     }
 }
 
-/// Moves a row's entries in the secondary indexes. The caller holds the row's lock.
+/// Moves a row's entries in the secondary indexes; leaves the old ones, noted in `stale`, if others may
+/// still want them. The caller holds the row's lock.
 fn reindex<S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     record: &Record<S>,
     old: Option<&[u8]>,
     new: Option<&[u8]>,
+    mut stale: Option<&mut Garbage>,
     guard: &Guard,
 ) {
     for at in 0..table.secondaries.len() {
@@ -249,12 +293,28 @@ fn reindex<S: Default + Send + Sync + 'static>(
                 .expect("a record is not dead while its lock is held");
             entry.unpin();
         }
+        if let (Some(key), Some(stale)) = (&old_key, &mut stale) {
+            stale.add_entry(table.layout.table, at as u16, key.clone());
+            continue;
+        }
         if let Some(key) = old_key
             && let Some(entry) = table.secondaries[at].tree.find(&key, guard)
         {
             debug_assert_eq!(entry.key(), &key[..]);
             table.unlink_entry(at, entry, &NoHooks, |_| (), guard);
         }
+    }
+}
+
+/// What a record left behind stays where it is until all see what it wrote.
+pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    writer: Id,
+    garbage: &mut Garbage,
+) {
+    if !garbage.is_empty() {
+        let left = (writer, std::mem::take(garbage));
+        replay.later.lock().expect("no holder panics").push_back(left);
     }
 }
 

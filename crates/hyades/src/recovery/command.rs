@@ -1,6 +1,7 @@
 //! Command records: the procedure runs again, on the same code as a running transaction.
 
 use super::Replay;
+use super::apply::leave_for_later;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
 use crate::concurrency::steps::Appender;
@@ -8,6 +9,7 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::record::Head;
 use crate::logging::unstamped::Unstamped;
+use crate::logging::versions::View;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
@@ -47,6 +49,7 @@ impl CommandRunner {
         head: &Head,
         mut body: &[u8],
         (stream, lsn): (u32, Lsn),
+        view: &mut View,
         guard: &Guard,
     ) -> Result<(), Error> {
         let at = || format!("replay stopped at Lsn {lsn} of log stream {stream}: ");
@@ -60,11 +63,10 @@ impl CommandRunner {
             Err(why) => return stop(why),
         };
         let name = || format!("procedure {:?} version {}", procedure.name, procedure.version);
-        let mut stamp = ();
         let state = State::<Unstamped<S>>::new(
             &self.arena,
             guard,
-            &mut stamp,
+            view,
             &mut self.workspace,
             RowIds::Recorded(head.row_ids.iter()),
             Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 },
@@ -93,6 +95,8 @@ impl CommandRunner {
             call: None,
             payload: &mut self.payload,
             appended: 0,
+            stated_epoch: 0,
+            placed: None,
             replayed_tid: head.tid,
         };
         if Replaying::commit(&replay.engine, &mut state, &mut appender).is_err() {
@@ -114,11 +118,15 @@ impl CommandRunner {
         // soon as this one counts as replayed.
         self.garbage.collect_from(&replay.engine.tables, &state, true);
         drop(state);
+        if view.own != 0 {
+            // But others may still see what this one has overwritten.
+            leave_for_later(replay, view.own, &mut self.garbage);
+        }
         if !self.garbage.is_empty() {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };
-            self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
+            self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, view, keep);
         }
         self.arena.reset();
         Ok(())

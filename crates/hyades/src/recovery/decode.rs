@@ -4,6 +4,7 @@
 use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::StampReader;
+use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::{Head, Tid};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::supported;
@@ -24,8 +25,12 @@ pub(crate) struct Shape {
     pub data_only: bool,
     /// Whether changed rows have frames of their own.
     pub rows: RowFrames,
+    /// Whether lists of predecessors stand behind the vectors.
+    pub predecessors: bool,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
+    /// Records of epochs above this one are passed over.
+    until: u64,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
 }
@@ -33,19 +38,29 @@ pub(crate) struct Shape {
 impl Shape {
     /// How an incarnation's records look, and which of them `checkpoint` holds already.
     pub fn of(incarnation: &Incarnation, streams: usize, checkpoint: Option<&Checkpoint>) -> Shape {
-        let vectors = incarnation.settings.get("vectors").is_some_and(|v| v == "yes");
-        let lanes = if vectors { streams } else { 0 };
+        let setting = incarnation.settings.get("vectors").map(String::as_str);
+        let predecessors = setting == Some("predecessors");
+        let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
         let stamp = supported::stamp_reader(&incarnation.protocol);
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
-        Shape { lanes, need_lanes, stamp, data_only, rows, cut, ended }
+        let until = u64::MAX;
+        Shape { lanes, need_lanes, stamp, data_only, rows, predecessors, cut, until, ended }
     }
 
-    /// Whether the checkpoint holds a transaction of this version.
-    pub fn holds(&self, tid: u64) -> bool {
+    /// Passes over what comes after this epoch.
+    pub fn until(self, epoch: u64) -> Shape {
+        Shape { until: epoch, ..self }
+    }
+
+    /// Whether the transaction is in the checkpoint, or comes after what is wanted.
+    pub fn passes_over(&self, tid: u64) -> bool {
+        if Tid(tid).epoch() > self.until {
+            return true;
+        }
         self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
             && !mutation::is(Mutation::ReplayBelowCut)
     }
@@ -69,6 +84,8 @@ pub(crate) struct Decoder {
     /// Of the record decoded last: what it needs to be live, what it must follow.
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
+    /// Its predecessors, where records list them.
+    pub predecessors: Vec<Predecessor>,
     /// Bodies begun in Part frames, by the start of the first.
     parts: Parts,
 }
@@ -81,7 +98,20 @@ impl Decoder {
             anchor: vec![0; shape.lanes],
             validity: vec![0; shape.need_lanes],
             order: vec![0; shape.lanes],
+            predecessors: Vec::new(),
             parts: Parts::new(),
+        }
+    }
+
+    /// The anchor in effect for the next frame.
+    pub fn anchor(&self) -> &[Lsn] {
+        &self.anchor
+    }
+
+    /// Sets those lanes of `validity` to zero that the anchor in effect covers.
+    pub fn forget_what_is_anchored(&mut self) {
+        for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {
+            *lsn = if *lsn > *anchor { *lsn } else { 0 };
         }
     }
 
@@ -132,7 +162,7 @@ impl Decoder {
         let Some(head) = Head::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
-        if self.shape.holds(head.tid) {
+        if self.shape.passes_over(head.tid) {
             // Its first parts may lie where the log has been given up.
             self.forget_parts(head.continued);
             return Ok(None);
@@ -146,7 +176,11 @@ impl Decoder {
             let used = compress::decode(rest, &self.anchor, &mut self.validity)
                 .map_err(|what| self.broken(frame, what))?;
             rest = &rest[used..];
-            if !head.command && !self.shape.data_only {
+            if self.shape.predecessors {
+                self.order.copy_from_slice(&self.validity);
+                predecessors::decode(&mut rest, self.shape.lanes, &mut self.predecessors)
+                    .ok_or_else(|| self.broken(frame, "its list of predecessors"))?;
+            } else if !head.command && !self.shape.data_only {
                 let used = compress::decode(rest, &self.anchor, &mut self.order)
                     .map_err(|what| self.broken(frame, what))?;
                 rest = &rest[used..];

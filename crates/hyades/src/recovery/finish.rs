@@ -5,6 +5,7 @@ use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
+use crate::logging::versions::View;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::word;
 use std::sync::atomic::Ordering;
@@ -32,7 +33,7 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> 
         garbage.add_row(table, key);
     }
     // What is left then is a tombstone with a stale entry: it does no harm but to take room.
-    garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), |_, _| ());
+    garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut View::default(), |_, _| ());
     let row_ids = &replay.engine.row_ids;
     row_ids.fetch_max(replay.counts.max_row_id.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     check_unique(replay)

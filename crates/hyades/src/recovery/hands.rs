@@ -5,6 +5,7 @@ use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use crate::error::Error;
 use crate::logging::record::Head;
+use crate::logging::versions::View;
 use hyades_wal::Lsn;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Hands {
     pub applier: Applier,
     runner: CommandRunner,
+    /// Which versions of rows the record at hand sees, where they have several.
+    pub view: View,
     records: u64,
     pub dead: u64,
     pub bytes: u64,
@@ -22,6 +25,7 @@ impl Hands {
         Hands {
             applier: Applier::default(),
             runner: CommandRunner::new(),
+            view: View::default(),
             records: 0,
             dead: 0,
             bytes: 0,
@@ -39,8 +43,9 @@ impl Hands {
         count(replay, head);
         let guard = crossbeam_epoch::pin();
         if head.command {
-            self.runner.run(replay, head, body, place, &guard)?;
+            self.runner.run(replay, head, body, place, &mut self.view, &guard)?;
         } else {
+            self.applier.writer = self.view.own;
             self.applier.apply(replay, head, body, &guard)?;
         }
         self.records += 1;

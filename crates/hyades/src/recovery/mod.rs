@@ -2,27 +2,33 @@
 //!
 //! Incarnations are replayed one after the other; within one, records of a data-only log are
 //! applied by row version in any order ([`last_writer_wins`]), and a log that holds commands is
-//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). What is replayed is decided
+//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). Where records list their
+//! predecessors, these lists decide ([`dataflow`]). Otherwise what is replayed is decided
 //! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
 //! Nothing on disk changes.
 
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
+pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
+pub(crate) mod graph;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod parts;
 pub(crate) mod pools;
 mod seats;
+mod syncing;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;
 use crate::config::Replay as ReplayKind;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::table::Table;
 use catalogue::Catalogue;
@@ -30,7 +36,7 @@ use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
-use std::marker::PhantomData;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -96,6 +102,42 @@ pub struct RecoveryReport {
     pub replay_seconds: f64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
+    /// What could not be read, where a damaged log was recovered all the same.
+    pub losses: Vec<Loss>,
+}
+
+/// What could not be read of a damaged log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Something is missing or damaged as a whole.
+    File(String),
+    /// A stream breaks off.
+    Stream {
+        /// The incarnation of the log.
+        incarnation: u32,
+        /// The stream.
+        stream: u32,
+        /// Everything below this position is there.
+        valid_to: u64,
+        /// From there to here something was durable; how much there was behind it is not known.
+        durable_to: u64,
+        /// The file and the byte, and what is wrong.
+        message: String,
+    },
+    /// A whole incarnation: one before it is damaged, and what it built on is not known.
+    Incarnation(u32),
+}
+
+impl From<hyades_wal::Damage> for Loss {
+    fn from(damage: hyades_wal::Damage) -> Self {
+        Loss::Stream {
+            incarnation: damage.incarnation,
+            stream: damage.stream,
+            valid_to: damage.valid_to,
+            durable_to: damage.durable_to,
+            message: damage.error.to_string(),
+        }
+    }
 }
 
 /// What the threads of a replay share.
@@ -107,6 +149,8 @@ pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
     /// The first error; everyone stops when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: std::sync::atomic::AtomicBool,
+    /// What records left behind where rows have several versions, by who left it.
+    pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
     pub absent: Mutex<Vec<(u32, crate::storage::key::KeyBytes)>>,
 }
@@ -148,6 +192,10 @@ pub(crate) struct Plan<'p> {
     pub kind: ReplayKind,
     pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
     pub started_ns: u64,
+    /// What comes after this epoch is left out.
+    pub until: u64,
+    /// Goes as far as a damaged log allows.
+    pub salvage: bool,
 }
 
 /// Replays everything that `recovering` holds into `tables`.
@@ -161,19 +209,23 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     // Everything is ripe for clearing away during replay: its epoch lies above all others.
     let epoch = Arc::new(Epoch::new(MAX_EPOCH));
     let replay = Replay {
-        engine: Engine::new(tables, Unstamped::<S>(PhantomData), epoch, row_ids),
+        engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
         catalogue,
         held: HeldDeltas::default(),
         counts: Counts::default(),
         failure: Mutex::new(None),
         failed: false.into(),
+        later: Mutex::default(),
         absent: Mutex::new(Vec::new()),
     };
+    let damage = recovering.damage().iter();
+    let losses = damage.map(|error| Loss::File(error.to_string())).collect();
     let mut readers = recovering.readers();
     let bytes_total: u64 = readers.iter().map(StreamReader::bytes_total).sum();
     let mut report = RecoveryReport {
         found: !recovering.is_fresh(),
         threads: plan.threads,
+        losses,
         ..RecoveryReport::default()
     };
     if let Some(checkpoint) = &recovering.manifest().checkpoint {
@@ -199,8 +251,11 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
                 });
             }
             let checkpoint = recovering.manifest().checkpoint.as_ref();
-            let shape = decode::Shape::of(incarnation, streams, checkpoint);
-            let result = if incarnation.data_only {
+            let shape = decode::Shape::of(incarnation, streams, checkpoint).until(plan.until);
+            let result = if shape.predecessors {
+                let threads = if plan.kind == ReplayKind::Serial { 1 } else { plan.threads };
+                dataflow::replay(&replay, lanes, shape, threads)
+            } else if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
                 pools::replay(&replay, lanes, shape, plan.threads)
@@ -217,8 +272,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             return Err(error);
         }
         ends.extend(result?);
-        // Damage is named as such, before what it took away lets the next incarnation's commands fail.
-        recovering.judge_incarnation(incarnation, &ends)?;
+        if plan.salvage {
+            let damaged = recovering.damaged_streams(incarnation, &ends)?;
+            report.losses.extend(damaged.into_iter().map(Loss::from));
+        } else {
+            // Damage is named as such, before what it took away lets the next incarnation's commands fail.
+            recovering.judge_incarnation(incarnation, &ends)?;
+        }
         finish::finish_incarnation(&replay)?;
         let counts = &replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
@@ -232,6 +292,13 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
             streams,
         });
+        if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
+            // The next incarnation built on what is lost here, and its vectors do not tell.
+            let later = recovering.manifest().incarnations.iter().map(|i| i.number);
+            let later = later.filter(|&number| number > incarnation.number);
+            report.losses.extend(later.map(Loss::Incarnation));
+            break;
+        }
     }
     report.replay_seconds = (clock::monotonic_ns() - replay_began) as f64 / 1e9;
     finish::finish(&replay)?;

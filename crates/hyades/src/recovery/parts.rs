@@ -89,7 +89,7 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
         return Some(());
     }
     let row = RowChange::read(shape.rows, &payload[FRAME_HEAD..])?;
-    if shape.holds(row.tid) {
+    if shape.passes_over(row.tid) {
         return Some(());
     }
     let mut change = row.change;
@@ -110,7 +110,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     }
     let mut losers: Vec<(Lsn, Group)> = losers.into_iter().collect();
     losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
-    for (first, group) in losers.into_iter().filter(|(_, group)| !shape.holds(group.tid)) {
+    for (first, group) in losers.into_iter().filter(|(_, group)| !shape.passes_over(group.tid)) {
         // Its epoch has been used all the same.
         count(replay, &Head { tid: group.tid, ..Head::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);

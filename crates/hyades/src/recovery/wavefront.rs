@@ -405,7 +405,8 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         // SeqCst on both: either this sees that nothing is parked, or whoever takes the last record off
         // sees how far the runner has come.
         lane.scanned.store(end, Ordering::SeqCst);
-        if lane.waiting.load(Ordering::SeqCst) == 0 {
+        let passes = mutation::is(Mutation::PassParked);
+        if lane.waiting.load(Ordering::SeqCst) == 0 || passes {
             self.raise(at, end);
         }
     }

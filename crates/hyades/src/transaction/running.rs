@@ -110,9 +110,14 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
         if let Some(at) = state.own_write(record) {
-            return Ok(state.own_row(at, table)?.map(|bytes| row(bytes, 0, None)));
+            let own = state.own_row(at, table, &self.engine.protocol)?;
+            return Ok(own.map(|bytes| row(bytes, 0, None)));
         }
         let arena = state.arena;
+        if let Some((versions, view)) = self.engine.protocol.versions(state.stamp) {
+            let there = versions.read(record, view, state.scratch);
+            return Ok(there.then(|| row(arena.alloc_slice_copy(state.scratch), 0, None)));
+        }
         let window = window(table, columns);
         let read = C::read(self.engine, state, record, || match window {
             Window::Fixed(offset, len) => {

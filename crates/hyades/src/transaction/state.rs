@@ -217,6 +217,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         &self,
         at: usize,
         table: &Table<P::RowStamp>,
+        protocol: &P,
     ) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
         match write.pending {
@@ -225,7 +226,10 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             Pending::Delta(_, delta) => {
                 // The row below the delta is protected: it was read, or is locked.
                 let mut row = Vec::with_capacity(write.record.row_len());
-                write.record.read_row(&mut row);
+                match protocol.versions(self.stamp) {
+                    Some((versions, view)) => drop(versions.read(write.record, view, &mut row)),
+                    None => write.record.read_row(&mut row),
+                }
                 if !table.layout.is_valid(&row) {
                     // Torn by a writer that came in between: validation would fail anyway.
                     return Err(Abort::Conflict);

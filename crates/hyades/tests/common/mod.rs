@@ -45,6 +45,9 @@ pub fn combinations() -> Vec<Combination> {
                 (Protocol::Taurus, 1),
                 (Protocol::Taurus, 3),
                 (Protocol::Taurus, 16),
+                (Protocol::Taurus2016, 1),
+                (Protocol::Taurus2016, 3),
+                (Protocol::Taurus2016, 16),
             ] {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
@@ -55,6 +58,8 @@ pub fn combinations() -> Vec<Combination> {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
+        let (protocol, record) = (Protocol::Physiological, Record::Data);
+        all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
     all
 }
@@ -199,6 +204,12 @@ pub fn open(
 }
 
 pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
+    let (builder, [transfer, churn]) = builder(c, how);
+    Ok(Opened { db: builder.open(dir)?, transfer, churn })
+}
+
+/// A builder of the bank, and its procedures.
+pub fn builder(c: Combination, how: How) -> (hyades::Builder, [ProcedureId; 2]) {
     let mut builder = Database::builder()
         .protocol(c.protocol)
         .concurrency(c.concurrency)
@@ -219,7 +230,7 @@ pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
     bank_tables(&mut builder);
     let transfer = builder.procedure("transfer", 1, transfer);
     let churn = builder.procedure("churn", 1, churn);
-    Ok(Opened { db: builder.open(dir)?, transfer, churn })
+    (builder, [transfer, churn])
 }
 
 pub fn bank_tables(builder: &mut hyades::Builder) {

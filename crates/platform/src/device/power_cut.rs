@@ -401,6 +401,10 @@ impl Device for PowerCutDevice {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.alive()?;
+        // Directories are made at once, and are not among the names.
+        if path.is_dir() {
+            return Ok(true);
+        }
         let (dir, name) = split(path)?;
         if !dir.is_dir() {
             return Ok(false);

@@ -178,8 +178,8 @@ pub fn run_and_check(load: &Load) -> Result<u64, String> {
     let mut rng = Rng::with_seed(load.seed ^ 0x150_1A71);
     for life in 0..load.lives {
         let mut builder = Database::builder()
-            .protocol(load.combination.protocol())
-            .concurrency(load.combination.concurrency())
+            .protocol(load.combination.protocol)
+            .concurrency(load.combination.concurrency)
             .record(load.combination.record)
             .streams(load.combination.streams)
             .recovery_threads(2)

@@ -107,6 +107,8 @@ pub struct Config {
     pub accesses: usize,
     /// The share of accesses that write, 0 to 1.
     pub write_share: f64,
+    /// The share of transactions whose last access writes one and the same row, 0 to 1: a chain.
+    pub hot_share: f64,
     /// Whether a transaction's accesses are to different rows.
     pub distinct: bool,
     /// What a write sets.
@@ -131,6 +133,7 @@ impl Default for Config {
             theta: 0.6,
             accesses: 2,
             write_share: 0.5,
+            hot_share: 0.0,
             distinct: true,
             write_columns: WriteColumns::One,
             reads: Reads::default(),
@@ -205,6 +208,9 @@ pub struct Input {
     /// Rows drawn so far, where there are many.
     drawn: HashSet<u64>,
 }
+
+/// The row that [`Config::hot_share`] of the transactions write.
+const HOT: u64 = 0;
 
 /// Below this many accesses it is fastest to compare each with all before.
 const MANY: usize = 32;
@@ -315,8 +321,12 @@ impl Inputs {
         if self.config.accesses > MANY {
             into.drawn.clear();
         }
-        while rows.len() < self.config.accesses {
+        let hot = self.config.hot_share > 0.0 && rng.f64() < self.config.hot_share;
+        while rows.len() < self.config.accesses - usize::from(hot) {
             let id = self.row(rng);
+            if hot && id == HOT {
+                continue;
+            }
             if self.config.distinct {
                 let again = if self.config.accesses <= MANY {
                     rows.iter().any(|row| row.id() == id)
@@ -328,6 +338,9 @@ impl Inputs {
                 }
             }
             rows.push(RowAccess::new(id, (rng.u32(..) as u64) < self.write_below));
+        }
+        if hot {
+            rows.push(RowAccess::new(HOT, true));
         }
         self.finish_accesses(rng, into);
     }

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use hyades_platform::sync::{AtomicU64, Ordering, fence, spin_hint, yield_now};
 
 const LOCKED: u64 = 1;
 const OBSOLETE: u64 = 2;
@@ -116,11 +116,132 @@ impl Backoff {
     pub fn pause(&mut self) {
         if self.0 < 6 {
             for _ in 0..1 << self.0 {
-                std::hint::spin_loop();
+                spin_hint();
             }
             self.0 += 1;
         } else {
-            std::thread::yield_now();
+            yield_now();
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use hyades_platform::sync::checker_fence;
+    use loom::thread;
+    use std::sync::Arc;
+
+    /// A node: two fields that belong together, a gap stamp, and whether it is in the tree.
+    struct Node {
+        version: Version,
+        fields: [AtomicU64; 2],
+        stamp: AtomicU64,
+    }
+
+    fn node() -> Arc<Node> {
+        let fields = [AtomicU64::new(0), AtomicU64::new(0)];
+        Arc::new(Node { version: Version::new(), fields, stamp: AtomicU64::new(0) })
+    }
+
+    fn check(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+
+    /// Both fields one higher, under the lock.
+    fn change(node: &Node) {
+        loop {
+            let Some(seen) = node.version.read() else { return };
+            let before = node.fields[0].load(Ordering::Relaxed);
+            if node.version.try_lock(seen) {
+                node.fields.iter().for_each(|f| f.store(before + 1, Ordering::Relaxed));
+                node.version.unlock_changed(seen);
+                return;
+            }
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn what_was_validated_was_read_at_one_moment() {
+        check(|| {
+            let node = node();
+            let writer = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || (0..2).for_each(|_| change(&node)))
+            };
+            let seen = node.version.read().expect("it stays");
+            let read = [0, 1].map(|at: usize| node.fields[at].load(Ordering::Relaxed));
+            if node.version.validate(seen) {
+                assert_eq!(read[0], read[1], "half of a change");
+            }
+            writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn of_two_writers_none_overwrites_the_other() {
+        check(|| {
+            let node = node();
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || change(&node))
+            };
+            change(&node);
+            other.join().unwrap();
+            assert_eq!(node.fields[0].load(Ordering::Relaxed), 2);
+        });
+    }
+
+    /// Who enters a node that is being taken out of the tree waits for that, and knows it.
+    #[test]
+    fn a_node_that_has_left_is_not_entered() {
+        check(|| {
+            let node = node();
+            let remover = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || {
+                    let seen = node.version.read().expect("nobody else removes it");
+                    assert!(node.version.try_lock(seen), "nobody else locks it");
+                    node.fields.iter().for_each(|f| f.store(9, Ordering::Relaxed));
+                    node.version.unlock_obsolete(seen);
+                })
+            };
+            if let Some(seen) = node.version.read() {
+                let read = node.fields[0].load(Ordering::Relaxed);
+                if node.version.validate(seen) {
+                    assert_eq!(read, 0, "read after it had left");
+                }
+            }
+            remover.join().unwrap();
+            assert!(node.version.read().is_none());
+        });
+    }
+
+    /// A scan raises a gap's stamp and then looks whether the gap is as it was; an insertion locks the
+    /// leaf and then reads the stamp. At least one finds the other.
+    #[test]
+    fn a_scan_and_an_insertion_never_miss_each_other() {
+        check(|| {
+            let node = node();
+            let scan = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || {
+                    let seen = node.version.read().expect("it stays");
+                    node.stamp.fetch_max(5, Ordering::SeqCst);
+                    checker_fence();
+                    node.version.current() == seen && seen == FIRST
+                })
+            };
+            let seen = node.version.read().expect("it stays");
+            assert!(node.version.try_lock(seen));
+            checker_fence();
+            let stamp = node.stamp.load(Ordering::SeqCst);
+            node.version.unlock_changed(seen);
+            let valid = scan.join().unwrap();
+            assert!(!valid || stamp == 5, "neither has seen the other");
+        });
     }
 }

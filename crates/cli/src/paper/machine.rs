@@ -1,0 +1,57 @@
+//! What this machine is, for the head of a report.
+
+/// Processors, memory and system, in a line.
+pub fn describe() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_string())
+    };
+    let processor = field(&read("/proc/cpuinfo"), "model name");
+    let kilobytes = field(&read("/proc/meminfo"), "MemTotal");
+    let memory = kilobytes
+        .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
+        .map_or(String::new(), |kb| format!(", {:.0} GiB of memory", kb / (1 << 20) as f64));
+    let system = read("/proc/sys/kernel/osrelease");
+    format!(
+        "{} cores of {}{memory}, Linux {}",
+        crate::bench::options::cores(),
+        processor.unwrap_or_else(|| "an unnamed processor".to_string()),
+        system.trim()
+    )
+}
+
+/// Today, as in 2026-11-21.
+pub fn date() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let days = since.map_or(0, |since| since.as_secs() / 86_400);
+    let (year, month, day) = civil(days as i64);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The Gregorian date so many days after 1 January 1970. Years are counted from March, so that the
+/// leap day is a year's last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(11_017), (2000, 3, 1));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+}

@@ -1,0 +1,142 @@
+//! Runs a command of this program in a process of its own, and takes what it prints.
+
+use crate::failure::Failure;
+use hyades_report::data::Outcome;
+use hyades_report::table::simulated::CALIBRATION;
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A run that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Where a command has its log, if it is looked into afterwards.
+const LOG: &str = "LOG";
+
+/// Runs commands.
+pub struct Runner {
+    program: PathBuf,
+    calibration: PathBuf,
+}
+
+impl Runner {
+    /// For a report in this directory.
+    ///
+    /// # Errors
+    /// This program's own file is not found.
+    pub fn new(out: &Path) -> Result<Runner, Failure> {
+        let program = std::env::current_exe();
+        let program = program.map_err(Failure::doing("cannot find this program's own file"))?;
+        Ok(Runner { program, calibration: super::calibration_in(out) })
+    }
+
+    /// Runs `hyades` with these words and `--json`; a log that the words place in `LOG` is looked
+    /// into afterwards, as `log` in what was printed.
+    pub fn run(&self, words: &[String]) -> Outcome {
+        let needs_log = words.iter().any(|word| word == LOG);
+        if !needs_log {
+            return self.json(words, None);
+        }
+        // In memory, as the runs that are looked into keep their log there.
+        let Ok(dir) = tempfile::Builder::new().prefix("hyades-").tempdir_in("/dev/shm") else {
+            return Outcome::Failed("cannot make a directory in /dev/shm".to_string());
+        };
+        let log = dir.path().join("log");
+        let ran = self.json(words, Some(&log));
+        let Outcome::Done(mut value) = ran else { return ran };
+        let look = ["log".to_string(), "stat".to_string(), LOG.to_string()];
+        match self.json(&look, Some(&log)) {
+            Outcome::Done(stat) => {
+                value["log"] = stat;
+                Outcome::Done(value)
+            }
+            failed => failed,
+        }
+    }
+
+    fn json(&self, words: &[String], log: Option<&Path>) -> Outcome {
+        let child = Command::new(&self.program)
+            .args(words.iter().map(|word| match (word.as_str(), log) {
+                (LOG, Some(log)) => log.as_os_str().to_owned(),
+                (CALIBRATION, _) => self.calibration.as_os_str().to_owned(),
+                (word, _) => word.into(),
+            }))
+            .arg("--json")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        match child {
+            Ok(child) => wait(child),
+            Err(error) => Outcome::Failed(format!("cannot be started: {error}")),
+        }
+    }
+}
+
+/// Waits, taking in both outputs so that neither fills.
+fn wait(mut child: Child) -> Outcome {
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let reading = std::thread::spawn(move || text(&mut out));
+    let errors = std::thread::spawn(move || text(&mut err));
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) if began.elapsed() > LIMIT => {
+                // Its own children end when their pipes do.
+                let _ = child.kill();
+                let _ = child.wait();
+                break Err(format!("took longer than {} s", LIMIT.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => break Err(format!("cannot be waited for: {error}")),
+        }
+    };
+    let status = match status {
+        Ok(status) => status,
+        Err(why) => return Outcome::Failed(why),
+    };
+    let printed = reading.join().unwrap_or_default();
+    let errors = errors.join().unwrap_or_default();
+    let last = said(&errors);
+    if status.code() == Some(2) {
+        return Outcome::Unavailable(last);
+    }
+    // A run whose checks do not hold ends with 1, and prints its object all the same.
+    match serde_json::from_str::<Value>(printed.trim()) {
+        Ok(value) => Outcome::Done(value),
+        Err(_) if last.is_empty() => Outcome::Failed(format!("ended with {status}")),
+        Err(_) => Outcome::Failed(last),
+    }
+}
+
+fn text(from: &mut Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        let _ = from.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The sentence among the errors that says why: the parser's, or this program's own.
+fn said(errors: &str) -> String {
+    let lines = || errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let telling = lines().find(|line| line.starts_with("error:") || line.starts_with("hyades:"));
+    telling.or(lines().next_back()).unwrap_or("").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_telling_line_is_found() {
+        assert_eq!(said("loaded\nhyades: no\n"), "hyades: no");
+        assert_eq!(
+            said("error: invalid value 'x'\n\nFor more, try '--help'.\n"),
+            "error: invalid value 'x'"
+        );
+        assert_eq!(said(""), "");
+    }
+}

@@ -1,0 +1,75 @@
+//! Copies of a database, running or not.
+
+use crate::error::Error;
+use crate::inspect;
+use hyades_platform::clock;
+use hyades_platform::device::{Device, FileDevice};
+use hyades_wal::{Copied, Log, LogOptions, Unfinished};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A copy that was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackupReport {
+    /// Files copied.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it took, reading it back included.
+    pub seconds: f64,
+}
+
+/// A running database's copy; see [`crate::Database::backup`].
+pub(crate) fn running(log: &Log, dir: &Path) -> Result<BackupReport, Error> {
+    let device = log.device();
+    // A backup is made to last: one of a log in memory goes to files.
+    let device = if device.durable() { Arc::clone(device) } else { FileDevice::shared() };
+    make(device, dir, |to| Ok(log.backup(to)?))
+}
+
+/// Copies a database that is not open, whether it was closed or crashed, to a new directory. `dirs` are all of
+/// its directories, and none of them is changed. The copy holds everything that would be recovered.
+///
+/// # Errors
+/// The database is in use, damaged, or none; the directory is not empty; a file could not be copied. What was
+/// made of the copy cannot be opened.
+pub fn backup(dirs: &[PathBuf], dir: impl AsRef<Path>) -> Result<BackupReport, Error> {
+    closed(FileDevice::shared(), dirs, dir.as_ref())
+}
+
+pub(crate) fn closed(
+    device: Arc<dyn Device>,
+    dirs: &[PathBuf],
+    dir: &Path,
+) -> Result<BackupReport, Error> {
+    let mut options = LogOptions::new(dirs.to_vec(), 1);
+    options.device = Arc::clone(&device);
+    let from = hyades_wal::open(options)?;
+    if from.is_fresh() {
+        return Err(Error::Misuse(
+            "the directories hold no database: give those that it has".into(),
+        ));
+    }
+    let mut ends = Vec::new();
+    for mut reader in from.readers() {
+        while reader.next_chunk()?.is_some() {}
+        ends.push(reader.end());
+    }
+    let verdict = from.verdict(&ends)?;
+    make(device, dir, |to| Ok(from.backup(&verdict, to)?))
+}
+
+fn make(
+    device: Arc<dyn Device>,
+    dir: &Path,
+    copy: impl FnOnce(&Unfinished) -> Result<Copied, Error>,
+) -> Result<BackupReport, Error> {
+    let began = clock::monotonic_ns();
+    let to = Unfinished::begin(device, dir)?;
+    let copied = copy(&to)?;
+    // The log has read its part back.
+    inspect::verify_checkpoint(&to.open(LogOptions::new(Vec::new(), 1))?)?;
+    to.finish()?;
+    let seconds = (clock::monotonic_ns() - began) as f64 / 1e9;
+    Ok(BackupReport { files: copied.files, bytes: copied.bytes, seconds })
+}

@@ -1,0 +1,121 @@
+//! Lists of predecessors in the log. docs/format.md, "Predecessors", is the specification; this file
+//! writes and reads them.
+
+use crate::storage::row::{push_varint, take_varint};
+use hyades_wal::Lsn;
+
+/// The name of a record: where its frame ends, and its stream's lane below that. 0 names none.
+pub(crate) type Id = u64;
+
+/// Bits of an [`Id`] for the lane.
+const LANE_BITS: u32 = 6;
+
+/// The name of the record that ends at `end` in `lane`.
+#[inline]
+pub(crate) fn id(lane: usize, end: Lsn) -> Id {
+    end << LANE_BITS | lane as u64
+}
+
+/// The lane in a name.
+#[inline]
+pub(crate) fn lane(id: Id) -> usize {
+    (id & ((1 << LANE_BITS) - 1)) as usize
+}
+
+/// The position in a name.
+#[inline]
+pub(crate) fn end(id: Id) -> Lsn {
+    id >> LANE_BITS
+}
+
+/// A record that another one follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Predecessor {
+    pub id: Id,
+    /// It was only overwritten, not read: the follower does without it.
+    pub overwritten: bool,
+}
+
+/// Appends a list that is in order and names no record twice.
+pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
+    debug_assert!(list.is_sorted_by(|a, b| a.id < b.id));
+    push_varint(out, list.len() as u64);
+    let mut last = 0;
+    for predecessor in list {
+        let place = end(predecessor.id) * lanes as u64 + lane(predecessor.id) as u64;
+        let number = place << 1 | u64::from(predecessor.overwritten);
+        push_varint(out, number - last);
+        last = number;
+    }
+}
+
+/// Takes a list off `bytes` into `out`; `None` if it is not one of an incarnation with `lanes`
+/// streams.
+pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>) -> Option<()> {
+    out.clear();
+    let n = take_varint(bytes)?;
+    if n > bytes.len() as u64 {
+        return None;
+    }
+    let mut last = 0u64;
+    for _ in 0..n {
+        let number = last.checked_add(take_varint(bytes)?)?;
+        let place = number >> 1;
+        let (end, lane) = (place / lanes as u64, (place % lanes as u64) as usize);
+        let named = end < 1 << (u64::BITS - LANE_BITS);
+        // Each stands above the one before, and apart from it.
+        if !named || (!out.is_empty() && number >> 1 <= last >> 1) {
+            return None;
+        }
+        out.push(Predecessor { id: id(lane, end), overwritten: number & 1 == 1 });
+        last = number;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_list_reads_back(
+            lanes in 1usize..=64,
+            places in prop::collection::btree_map((1u64..1 << 40, 0usize..64), any::<bool>(), 0..40),
+            junk: Vec<u8>,
+        ) {
+            let mut list: Vec<Predecessor> = places
+                .into_iter()
+                .map(|((end, lane), overwritten)| {
+                    Predecessor { id: id(lane % lanes, end), overwritten }
+                })
+                .collect();
+            list.sort();
+            list.dedup_by_key(|p| p.id);
+            let mut bytes = Vec::new();
+            encode(&list, lanes, &mut bytes);
+            let used = bytes.len();
+            bytes.extend(&junk);
+            let (mut rest, mut out) = (&bytes[..], Vec::new());
+            prop_assert_eq!(decode(&mut rest, lanes, &mut out), Some(()));
+            prop_assert_eq!(&out, &list);
+            prop_assert_eq!(rest.len(), junk.len());
+            prop_assert_eq!(decode(&mut &bytes[..used - 1], lanes, &mut out), None);
+            // Never panics, whatever the bytes are.
+            let _ = decode(&mut &junk[..], lanes, &mut out);
+        }
+    }
+
+    #[test]
+    fn neighbours_are_short() {
+        let near = |at: u64| Predecessor {
+            id: id(at as usize % 4, 1 << 30 | at * 50),
+            overwritten: false,
+        };
+        let list: Vec<Predecessor> = (0..4).map(near).collect();
+        let mut bytes = Vec::new();
+        encode(&list, 4, &mut bytes);
+        assert!(bytes.len() <= 1 + 5 + 3 * 2, "{}", bytes.len());
+    }
+}

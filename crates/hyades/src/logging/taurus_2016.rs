@@ -1,0 +1,308 @@
+//! Taurus of 2016: parallel logging with lists of predecessors (Yu, Zhu, Kaashoek, Pavlo, Devadas:
+//! "Taurus: A Parallel Transaction Recovery Method Based on Fine-Granularity Dependency Tracking",
+//! technical report), sections 4.1 to 4.3 and 5. Line numbers are those of algorithms 1 and 2. Where
+//! we depart from the report, docs/protocols.md says why.
+//!
+//! A row remembers who wrote it last, by the place of that record in the log, and nobody who read it.
+//! A transaction gathers these names: *RAW* predecessors, whose rows it read, and *WAW* predecessors,
+//! whose rows it only overwrote. To be answered it needs all that its RAW predecessors need, and its
+//! own frame: its *predecessor vector*. A lost WAW predecessor harms nobody.
+//!
+//! **The commit dependency table** is the hot-row table: it holds predecessor vectors by row instead
+//! of by transaction, rows written by one transaction share an entry, and an entry may go once its
+//! vector is durable, that is, once its transaction is committed (line 19).
+//!
+//! **What a last writer cannot name.** A gap between rows has no last writer: what a reader of "not
+//! there" depends on are all the deleters whose tombstones left the gap. A gap remembers the join of
+//! their predecessor vectors; who reads it takes that vector along, in the record beside the list.
+//! A vector's lane says more than is true (everything in a stream up to there), never less.
+//!
+//! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses little):
+//! - A predecessor whose needs were all durable already. It is part of every recovered state, so
+//!   nothing hangs on its name. Where commands may be in the log its name also orders replay and
+//!   chooses versions: there it is left out only at or below the stream's anchor, which replay
+//!   respects for every record as if it were named (`recovery/dataflow.rs`).
+//! - In a log of data alone, lanes of its needs that lie in the record's own stream count as durable:
+//!   where the record is found, what stands before it is too.
+//! - WAW predecessors, in a log of data alone: rows carry versions, which order images anyway.
+
+use super::anchoring::Anchoring;
+use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
+use super::predecessors::{self, Id, Predecessor};
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+pub(crate) struct Taurus2016 {
+    log: Log,
+    lanes: usize,
+    /// Whether command records may stand in this incarnation of the log.
+    commands: bool,
+    table: LsnVectorTable,
+    anchoring: Anchoring,
+}
+
+/// Stands for the last writer's name while that and its needs change.
+const BUSY: Id = u64::MAX;
+
+/// What a row or a gap remembers.
+#[derive(Default)]
+pub(crate) struct LastWriter {
+    /// The record that wrote the row last; 0 for a gap, for a row that stands where a gap was, and for
+    /// one that nobody has written in this incarnation. Written under the row's write protection,
+    /// read under its protection or before its version is looked at once more.
+    writer: AtomicU64,
+    /// Its predecessor vector; for a gap, that of all whose tombstones it took in.
+    vector: Reference,
+}
+
+/// What a session's transaction has gathered.
+pub(crate) struct Gathered {
+    /// The predecessor vector.
+    vector: Vec<u64>,
+    /// Its part that no name in the list stands for.
+    unnamed: Vec<u64>,
+    found: Vec<Found>,
+    /// What remains of `found` in the record.
+    list: Vec<Predecessor>,
+    /// Some gap was cold: it stands for the cold vector, which is joined late.
+    cold: bool,
+    /// Both vectors are all zero.
+    untouched: bool,
+    /// How many commands, one after the other, are replayed before what this one reads is there.
+    depth: u64,
+    /// Whether it was encoded as a command.
+    command: bool,
+    /// Its name, once it has a place.
+    own: Id,
+    /// How far each stream was seen to be durable.
+    durable: Vec<u64>,
+    scratch: Vec<u64>,
+    ring: Ring,
+}
+
+/// A predecessor.
+#[derive(Clone, Copy)]
+struct Found {
+    predecessor: Predecessor,
+    /// The lanes of what it needs that were not durable when it was found.
+    lacking: u64,
+}
+
+impl Taurus2016 {
+    /// Algorithm 1, with line 10 of algorithm 2: who wrote the row, and what that transaction needs.
+    fn find(&self, row: &LastWriter, txn: &mut Gathered, overwritten: bool) {
+        // Acquire: what comes next is of this writer, or of one that comes later.
+        let writer = row.writer.load(Ordering::Acquire);
+        if writer == BUSY {
+            // Under optimistic control, and the row's version will say so.
+            return;
+        }
+        if writer == 0 {
+            match self.table.fold(&row.vector, &mut txn.unnamed, None) {
+                Some(depth) => {
+                    txn.depth = txn.depth.max(depth);
+                    txn.untouched = false;
+                }
+                // Cold is durable: it matters only where it orders replay.
+                None => txn.cold = self.commands,
+            }
+            return;
+        }
+        let predecessor = Predecessor { id: writer, overwritten };
+        if txn.found.last().is_some_and(|last| last.predecessor == predecessor) {
+            return;
+        }
+        txn.scratch.fill(0);
+        let mut lacking = 0;
+        let depth = self.table.fold(&row.vector, &mut txn.scratch, None);
+        // The loads above come before the one below.
+        fence(Ordering::Acquire);
+        if row.writer.load(Ordering::Relaxed) != writer {
+            // The name of one and the needs of another: as above.
+            return;
+        }
+        if let Some(depth) = depth {
+            txn.depth = txn.depth.max(depth);
+            for (lane, lsn) in txn.scratch.iter().enumerate() {
+                if *lsn > txn.durable[lane] {
+                    txn.durable[lane] = self.log.frontier().durable(lane);
+                    lacking |= u64::from(*lsn > txn.durable[lane]) << lane;
+                }
+            }
+            if lacking != 0 && !overwritten {
+                join(&mut txn.vector, &txn.scratch);
+                txn.untouched = false;
+            }
+        }
+        if self.commands || (lacking != 0 && !overwritten) {
+            txn.found.push(Found { predecessor, lacking });
+        }
+    }
+
+    /// Leaves out of what was found all that the record need not say, see the module.
+    fn compress(&self, txn: &mut Gathered, stream: usize, anchor: impl Fn(usize) -> Lsn) {
+        let own_stream = if self.commands { 0 } else { 1u64 << stream };
+        txn.found.sort_unstable_by_key(|found| found.predecessor);
+        txn.list.clear();
+        // The same name may have been found twice, and as RAW, which stands first, and WAW.
+        for same in txn.found.chunk_by(|a, b| a.predecessor.id == b.predecessor.id) {
+            let predecessor = same[0].predecessor;
+            let reads = same.iter().filter(|found| !found.predecessor.overwritten);
+            let lacking = reads.fold(0, |all, found| all | found.lacking) & !own_stream;
+            let place = predecessors::end(predecessor.id);
+            let orders = self.commands && place > anchor(predecessors::lane(predecessor.id));
+            if orders || lacking != 0 {
+                txn.list.push(predecessor);
+            }
+        }
+    }
+}
+
+impl LoggingProtocol for Taurus2016 {
+    type RowStamp = LastWriter;
+    type TxnStamp = Gathered;
+
+    fn txn_stamp(&self) -> Gathered {
+        Gathered {
+            vector: vec![0; self.lanes],
+            unnamed: vec![0; self.lanes],
+            found: Vec::new(),
+            list: Vec::new(),
+            cold: false,
+            untouched: true,
+            depth: 0,
+            command: false,
+            own: 0,
+            durable: vec![0; self.lanes],
+            scratch: vec![0; self.lanes],
+            ring: self.table.ring(),
+        }
+    }
+
+    #[inline]
+    fn enter_stream(&self, writer: &mut Writer, stream: usize) {
+        self.anchoring.enter_stream(writer, stream);
+    }
+
+    fn keep_house(&self) {
+        self.anchoring.keep_house(|cold| self.table.raise_cold(cold));
+    }
+
+    #[inline]
+    fn begin(&self, txn: &mut Gathered) {
+        if !txn.untouched {
+            txn.vector.fill(0);
+            txn.unnamed.fill(0);
+            txn.untouched = true;
+        }
+        txn.found.clear();
+        txn.cold = false;
+        txn.depth = 0;
+        txn.command = false;
+        txn.ring.begin();
+    }
+
+    /// Algorithm 1, lines 2 and 3.
+    #[inline]
+    fn observe_read(&self, row: &LastWriter, txn: &mut Gathered) {
+        self.find(row, txn, false);
+    }
+
+    /// Algorithm 1, lines 4 and 5, for who learns whether the row was there, or logs only what changed
+    /// of it: that is a read (docs/protocols.md), and the predecessor is a RAW one.
+    #[inline]
+    fn observe_write(&self, row: &LastWriter, txn: &mut Gathered) {
+        self.find(row, txn, false);
+    }
+
+    fn lag(&self, txn: &Gathered) -> u64 {
+        txn.depth
+    }
+
+    /// Algorithm 2, line 4. The anchor is loaded before the frame is reserved.
+    fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
+        if std::mem::take(&mut txn.cold) {
+            self.table.join_cold(&mut txn.unnamed);
+            txn.untouched = false;
+        }
+        txn.command = command;
+        let anchors = self.log.anchors(stream);
+        // Acquire: pairs with the Release of who appended the anchor, so that all that was reserved
+        // before it was reserved, to this thread, before what comes now.
+        let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
+        compress::encode(out, &txn.unnamed, anchor);
+        self.compress(txn, stream, anchor);
+        predecessors::encode(&txn.list, self.lanes, out);
+    }
+
+    /// Algorithm 2, lines 5 to 12.
+    #[inline]
+    fn place(&self, txn: &mut Gathered, stream: usize, end: Lsn) {
+        join(&mut txn.vector, &txn.unnamed);
+        debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
+        txn.vector[stream] = end;
+        txn.untouched = false;
+        txn.own = predecessors::id(stream, end);
+        txn.depth = if txn.command { txn.depth + 1 } else { 0 };
+    }
+
+    /// Algorithm 2, lines 1 to 3 and 13: only now the name is known.
+    #[inline]
+    fn publish_write(&self, row: &LastWriter, txn: &mut Gathered) {
+        // A sequence lock, see `find`: who finds the same name before and after has what belongs to it.
+        row.writer.store(BUSY, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.table.set_write(&row.vector, &txn.vector, txn.depth, &mut txn.ring);
+        row.writer.store(txn.own, Ordering::Release);
+    }
+
+    /// Only gaps inherit, and rows that stand where a gap was and that nobody has written.
+    fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Gathered) {
+        debug_assert_eq!(to.writer.load(Ordering::Relaxed), 0, "a row inherits nothing");
+        self.table.inherit(&to.vector, &from.vector, &mut txn.ring);
+    }
+
+    fn end_session(&self, txn: Gathered) {
+        self.table.give_back(txn.ring);
+    }
+
+    /// Algorithm 2, line 16, without the order of the queue.
+    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
+        let mut needs = Needs::new();
+        join(&mut txn.vector, &txn.unnamed);
+        if !txn.untouched {
+            let frontier = self.log.frontier();
+            for (lane, &lsn) in txn.vector.iter().enumerate() {
+                if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
+                    continue;
+                }
+                if lsn > 0 && lsn > frontier.durable(lane) {
+                    needs.push((lane as u16, lsn));
+                }
+            }
+        }
+        debug_assert!(own.is_none_or(|(stream, end)| txn.vector[stream] == end));
+        needs
+    }
+}
+
+impl StartsOnLog for Taurus2016 {
+    const NAME: &'static str = "taurus-2016";
+    const VECTORS: bool = true;
+    const PREDECESSORS: bool = true;
+
+    /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
+    /// precedes everything to come.
+    fn start(ground: &Ground<'_>) -> Self {
+        let &Ground { log, settings, data_only, .. } = ground;
+        Taurus2016 {
+            log: log.clone(),
+            lanes: log.streams(),
+            commands: !data_only,
+            table: LsnVectorTable::new(log.streams()),
+            anchoring: Anchoring::new(log, settings),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Replay along lists of predecessors (Taurus 2016, algorithm 3): threads read streams into the
+//! recovery dependency graph ([`super::graph`]) and replay what comes out of it.
+//!
+//! In a log of data alone the graph only decides which records are live: images go in by row version,
+//! in any order. Where commands are in the log, a record is replayed after all that it names, and
+//! after all that the anchor in effect covers (`logging/taurus_2016.rs` leaves names at or below the
+//! anchor out). Nothing says that a writer comes after the readers of what it overwrites: commands
+//! see the versions that they saw when they ran ([`crate::logging::versions`]).
+//!
+//! Progress: of the records that have not settled take the one whose frame was reserved first. All
+//! that it follows, and all before it in its stream, was reserved earlier: it has settled, or was
+//! lost, and then its stream has been read to the end, or can be. (A stream's reader stops while
+//! many of its records wait. Of the streams that lost something, the one that lost the earliest has
+//! no record that waits for something lost, so its reader comes to the end; then the next.)
+
+use super::Replay;
+use super::decode::{Decoder, Shape};
+use super::graph::{Arrival, Graph};
+use super::hands::Hands;
+use super::seats::{Seats, in_a_circle};
+use super::syncing::Syncing;
+use crate::error::Error;
+use crate::logging::predecessors::{self, Id};
+use crate::logging::record::{Head, Tid};
+use crate::logging::versions::View;
+use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Records a thread reads of a stream before it looks at others.
+const QUANTUM: usize = 32;
+
+/// A stream is read no further while so many of its records wait.
+const LOOKAHEAD: usize = 512;
+
+/// So many looks in vain before a thread sleeps.
+const SPINS: u32 = 64;
+
+/// A record that waits.
+struct Waiting {
+    start: Lsn,
+    head: Head,
+    body: Vec<u8>,
+    view: View,
+}
+
+struct Lane {
+    stream: u32,
+    cursor: Mutex<Cursor>,
+    /// It was read to its end. Written by the cursor's holder (Release), read by all.
+    finished: AtomicBool,
+    /// The epoch of the record read last; a hint to whoever chooses a stream.
+    epoch: AtomicU64,
+}
+
+struct Cursor {
+    reader: StreamReader,
+    decoder: Decoder,
+    chunk: Option<Chunk>,
+    at: Lsn,
+}
+
+struct Flow<'r, S: Default + Send + Sync + 'static> {
+    replay: &'r Replay<S>,
+    shape: Shape,
+    lanes: Vec<Lane>,
+    graph: Graph<Waiting>,
+    seats: Seats,
+    syncing: Syncing,
+}
+
+/// Replays one incarnation whose records list their predecessors. Returns where its streams end.
+pub(crate) fn replay<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    readers: Vec<StreamReader>,
+    shape: Shape,
+    threads: usize,
+) -> Result<Vec<ReaderEnd>, Error> {
+    let graph = Graph::new(readers.iter().map(StreamReader::start), !shape.data_only);
+    let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
+    let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
+    let flow = Flow { replay, shape, lanes, graph, seats, syncing };
+    std::thread::scope(|scope| {
+        let work = |seat: usize| {
+            if let Err(error) = flow.work(seat) {
+                replay.fail(error);
+            }
+            flow.seats.leave(seat);
+        };
+        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
+        work(0);
+    });
+    if !replay.has_failed() {
+        Syncing::forget_all(replay);
+    }
+    let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
+    Ok(flow.lanes.into_iter().map(|lane| reader(lane).end()).collect())
+}
+
+impl Lane {
+    fn new(reader: StreamReader, shape: Shape) -> Lane {
+        let cursor = Cursor {
+            decoder: Decoder::new(shape, reader.stream),
+            at: reader.start(),
+            chunk: None,
+            reader,
+        };
+        Lane {
+            stream: cursor.reader.stream,
+            cursor: Mutex::new(cursor),
+            finished: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
+    fn work(&self, seat: usize) -> Result<(), Error> {
+        let mut hands = Hands::new();
+        let mut idle = 0;
+        while !self.replay.has_failed() {
+            // Only who has looked for long asks whether there is anything left to wait for.
+            let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
+            if !self.shape.data_only {
+                self.syncing.forget(self.replay, &self.graph);
+            }
+            if self.replay_ready(&mut hands)? || self.read_some(seat, &mut hands)? {
+                idle = 0;
+                continue;
+            }
+            hands.report(self.replay);
+            let Some(lane) = self.unfinished() else { break };
+            if still.is_some_and(|then| self.seats.still(&then)) {
+                return Err(in_a_circle(self.lanes[lane].stream, self.graph.settled(lane)));
+            }
+            idle += 1;
+            if idle <= SPINS {
+                std::thread::yield_now();
+            } else {
+                self.seats.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
+            }
+        }
+        hands.report(self.replay);
+        hands.applier.finish(self.replay);
+        Ok(())
+    }
+
+    /// A lane with something left to do.
+    fn unfinished(&self) -> Option<usize> {
+        let lanes = self.lanes.iter().enumerate();
+        let mut left = lanes.filter(|(at, lane)| {
+            !lane.finished.load(Ordering::Acquire) || self.graph.waiting(*at) > 0
+        });
+        left.next().map(|(at, _)| at)
+    }
+
+    /// Lines 5 to 17: goes on with a record that has waited. False if there is none.
+    fn replay_ready(&self, hands: &mut Hands) -> Result<bool, Error> {
+        let Some(node) = self.graph.next_ready() else { return Ok(false) };
+        if node.is_dead() {
+            hands.dead += 1;
+            self.graph.settle(node.id, false);
+            return Ok(true);
+        }
+        let Waiting { start, head, body, view } = node.take();
+        hands.view = view;
+        self.go_on(node.id, &head, &body, start, hands)?;
+        Ok(true)
+    }
+
+    /// Replays a live record; it settles before that or after, see [`super::graph`].
+    fn go_on(
+        &self,
+        id: Id,
+        head: &Head,
+        body: &[u8],
+        start: Lsn,
+        hands: &mut Hands,
+    ) -> Result<(), Error> {
+        let place = (self.lanes[predecessors::lane(id)].stream, start);
+        if self.shape.data_only {
+            self.graph.settle(id, true);
+            return hands.run(self.replay, head, body, place);
+        }
+        let replaying = self.syncing.replaying();
+        hands.run(self.replay, head, body, place)?;
+        drop(replaying);
+        self.graph.settle(id, true);
+        Ok(())
+    }
+
+    /// Lines 1 to 4, for the stream that is furthest behind and free. False if none could go on.
+    fn read_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
+        let n = self.lanes.len();
+        let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
+            .map(|at| (seat + at) % n)
+            .filter(|&at| !self.lanes[at].finished.load(Ordering::Relaxed))
+            .map(|at| (self.lanes[at].epoch.load(Ordering::Relaxed), at))
+            .collect();
+        order.sort_by_key(|(epoch, _)| *epoch);
+        for (_, at) in order {
+            if self.graph.waiting(at) > LOOKAHEAD {
+                continue;
+            }
+            let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
+            if !self.lanes[at].finished.load(Ordering::Relaxed) {
+                self.read(at, &mut cursor, hands)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn read(&self, at: usize, cursor: &mut Cursor, hands: &mut Hands) -> Result<(), Error> {
+        let lane = &self.lanes[at];
+        if cursor.chunk.as_ref().is_none_or(|chunk| chunk.end() == cursor.at) {
+            let Some(chunk) = cursor.reader.next_chunk()? else {
+                self.graph.end(at, cursor.reader.valid_to());
+                self.syncing.end(at, cursor.reader.valid_to());
+                lane.finished.store(true, Ordering::Release);
+                return Ok(());
+            };
+            cursor.decoder.enter(&chunk);
+            cursor.at = chunk.start();
+            self.syncing.anchor(at, chunk.start(), chunk.anchor());
+            cursor.chunk = Some(chunk);
+        }
+        let chunk = cursor.chunk.as_ref().expect("it was just read");
+        for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
+            if let Some(decoded) = cursor.decoder.decode(&frame)? {
+                if self.shape.data_only {
+                    // What the anchor covers was durable: there is nothing to wait for.
+                    cursor.decoder.forget_what_is_anchored();
+                }
+                let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
+                let continued = decoded.head.continued;
+                let id = predecessors::id(at, frame.end);
+                let view = |view: &mut View| {
+                    if !self.shape.data_only {
+                        view.set(id, list, vector);
+                    }
+                };
+                let record = || {
+                    let (head, body) = (decoded.head.clone(), decoded.body.to_vec());
+                    let mut waiting =
+                        Waiting { start: frame.start, head, body, view: View::default() };
+                    view(&mut waiting.view);
+                    waiting
+                };
+                lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
+                match self.graph.arrive((at, frame.end), list, vector, record) {
+                    Arrival::Waits => {}
+                    Arrival::Dead => {
+                        hands.dead += 1;
+                        self.graph.settle(id, false);
+                    }
+                    Arrival::Ready => {
+                        view(&mut hands.view);
+                        self.go_on(id, &decoded.head, &decoded.body, frame.start, hands)?;
+                    }
+                }
+                cursor.decoder.forget_parts(continued);
+            } else if frame.kind == FrameKind::Anchor {
+                self.syncing.anchor(at, frame.end, cursor.decoder.anchor());
+            }
+            hands.bytes += frame.end - frame.start;
+            cursor.at = frame.end;
+            // Record by record, since others may wait for this one.
+            self.graph.pass(at, cursor.at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,400 @@
+//! The recovery dependency graph (Taurus 2016, sections 4.1.4 and 4.4.2, algorithms 4 to 6).
+//!
+//! Nodes are records, named by where they stand in the log; edges lead from a record to those that
+//! follow it. **Whether a record is live** is decided by its RAW edges: one that is lost, or is itself
+//! not live, makes it dead, and a lost WAW predecessor does not. That is the exception among the
+//! protocols: no vector says it. Beside its list a record has a vector, for what a name cannot
+//! say; that one is judged as everywhere, by where the streams end.
+//!
+//! Every record *settles* once, as live or as dead, and tells its successors. In a log of data alone
+//! it settles when that is decided, since row versions order what is applied. Where commands are in
+//! the log it settles as live only when it has been replayed: then the graph orders replay as well.
+//! Its vector is then also what must come first: all that stands there is settled.
+//!
+//! Departures from the printed algorithms (docs/protocols.md):
+//! - A node's counter has a bias of one while its edges are added, and is counted down for that last.
+//! - A predecessor that has settled and is still in the graph is not counted; one at or below the
+//!   lane's collected position has settled too (the paper's `min_gc_id`, inclusive here).
+//! - Dead records are collected like others, and remembered by name: there are few.
+//! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known to
+//!   be lost, and settles as dead.
+
+use crate::logging::predecessors::{self, Id, Predecessor};
+use hyades_wal::Lsn;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What becomes of a record that has just been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It is live and lacks nothing: the caller goes on with it and settles it.
+    Ready,
+    /// It is dead: the caller settles it as such.
+    Dead,
+    /// It will come out of [`Graph::next_ready`].
+    Waits,
+}
+
+/// A record, or a ghost.
+pub(crate) struct Node<T> {
+    pub id: Id,
+    /// What it lacks, plus one until it was read and all its edges are there.
+    lacks: AtomicU32,
+    dead: AtomicBool,
+    links: Mutex<Links<T>>,
+    /// What was read; taken by whoever replays it.
+    record: Mutex<Option<T>>,
+}
+
+struct Links<T> {
+    /// Whether it settled as live.
+    settled: Option<bool>,
+    /// Who follows, and whether as one who only overwrote.
+    successors: Successors<T>,
+}
+
+type Successors<T> = Vec<(Arc<Node<T>>, bool)>;
+
+impl<T> Node<T> {
+    fn ghost(id: Id) -> Arc<Node<T>> {
+        Arc::new(Node {
+            id,
+            lacks: AtomicU32::new(1),
+            dead: AtomicBool::new(false),
+            links: Mutex::new(Links { settled: None, successors: Vec::new() }),
+            record: Mutex::new(None),
+        })
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links<T>> {
+        self.links.lock().expect("no holder panics")
+    }
+
+    /// Whether something that it read is lost.
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// What was read of it; once only.
+    pub fn take(&self) -> T {
+        self.record.lock().expect("no holder panics").take().expect("it is taken once")
+    }
+}
+
+struct Lane<T> {
+    /// Everything up to here was given up below a checkpoint, or is of an earlier incarnation.
+    start: Lsn,
+    /// Everything up to here has settled. Raised under the lock of `inside` (Release: what settled,
+    /// what it left, and `any_dead` are seen), read by all.
+    settled: AtomicU64,
+    /// Everything up to here was read. As `settled`.
+    scanned: AtomicU64,
+    any_dead: AtomicBool,
+    /// Records that wait. A hint to the lane's reader.
+    open: AtomicUsize,
+    inside: Mutex<Inside<T>>,
+}
+
+struct Inside<T> {
+    /// Ghosts, records that wait, and records that settled before one that stands below them.
+    nodes: BTreeMap<Lsn, Arc<Node<T>>>,
+    /// Where records end that were read and wait.
+    open: BTreeSet<Lsn>,
+    /// Records that settled as dead.
+    dead: HashSet<Lsn>,
+    /// Who waits for the lane to come to a position. The number keeps those apart that wait for one.
+    waiters: BTreeMap<(Lsn, u64), Arc<Node<T>>>,
+    next_waiter: u64,
+    /// Where the stream ends, once that is known.
+    end: Option<Lsn>,
+}
+
+/// What is to be told after the locks are free.
+struct News<T> {
+    successors: Vec<(Arc<Node<T>>, bool, bool)>,
+    met: Vec<Arc<Node<T>>>,
+}
+
+impl<T> News<T> {
+    fn new() -> Self {
+        News { successors: Vec::new(), met: Vec::new() }
+    }
+
+    /// The node has settled.
+    fn settle(&mut self, node: &Node<T>, live: bool) {
+        let mut links = node.links();
+        links.settled = Some(live);
+        for (successor, overwritten) in std::mem::take(&mut links.successors) {
+            self.successors.push((successor, overwritten, live));
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Graph<T> {
+    lanes: Box<[Lane<T>]>,
+    /// Whether records settle only once they are replayed.
+    ordered: bool,
+    ready: Mutex<VecDeque<Arc<Node<T>>>>,
+    ready_len: AtomicUsize,
+}
+
+impl<T> Graph<T> {
+    pub fn new(starts: impl IntoIterator<Item = Lsn>, ordered: bool) -> Self {
+        let lane = |start| Lane {
+            start,
+            settled: AtomicU64::new(start),
+            scanned: AtomicU64::new(start),
+            any_dead: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            inside: Mutex::new(Inside {
+                nodes: BTreeMap::new(),
+                open: BTreeSet::new(),
+                dead: HashSet::new(),
+                waiters: BTreeMap::new(),
+                next_waiter: 0,
+                end: None,
+            }),
+        };
+        Graph {
+            lanes: starts.into_iter().map(lane).collect(),
+            ordered,
+            ready: Mutex::default(),
+            ready_len: AtomicUsize::new(0),
+        }
+    }
+
+    fn inside(&self, lane: usize) -> MutexGuard<'_, Inside<T>> {
+        self.lanes[lane].inside.lock().expect("no holder panics")
+    }
+
+    /// How far everything of a lane has settled.
+    pub fn settled(&self, lane: usize) -> Lsn {
+        self.lanes[lane].settled.load(Ordering::Acquire)
+    }
+
+    /// How many records of a lane wait.
+    pub fn waiting(&self, lane: usize) -> usize {
+        self.lanes[lane].open.load(Ordering::Relaxed)
+    }
+
+    /// How far a lane has come, for those who wait for a position.
+    fn reached(&self, lane: usize) -> Lsn {
+        let lane = &self.lanes[lane];
+        if self.ordered { &lane.settled } else { &lane.scanned }.load(Ordering::Acquire)
+    }
+
+    /// Whether a record has settled, and how, if that can be told without its lane's lock.
+    fn settled_as(&self, id: Id) -> Option<bool> {
+        let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
+        if end <= lane.start {
+            return Some(true);
+        }
+        if end > lane.settled.load(Ordering::Acquire) {
+            return None;
+        }
+        // Relaxed: it was set before the position was raised.
+        if !lane.any_dead.load(Ordering::Relaxed) {
+            return Some(true);
+        }
+        Some(!self.inside(predecessors::lane(id)).dead.contains(&end))
+    }
+
+    /// As `settled_as`, of the lane whose lock is held.
+    fn known(&self, inside: &Inside<T>, id: Id) -> Option<bool> {
+        let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
+        if end <= lane.settled.load(Ordering::Acquire) {
+            return Some(end <= lane.start || !inside.dead.contains(&end));
+        }
+        if let Some(node) = inside.nodes.get(&end) {
+            return node.links().settled;
+        }
+        inside.end.is_some_and(|last| end > last).then_some(false)
+    }
+
+    /// Insert (algorithm 4): the record that ends at `end` was read. `vector` is what it needs beside
+    /// its predecessors. The lane is read by one thread at a time, in order.
+    pub fn arrive(
+        &self,
+        (lane, end): (usize, Lsn),
+        list: &[Predecessor],
+        vector: &[Lsn],
+        record: impl FnOnce() -> T,
+    ) -> Arrival {
+        let mut lacks = false;
+        for predecessor in list {
+            match self.settled_as(predecessor.id) {
+                Some(false) if !predecessor.overwritten => return Arrival::Dead,
+                Some(_) => {}
+                None => lacks = true,
+            }
+        }
+        lacks |= vector.iter().enumerate().any(|(at, lsn)| *lsn > self.reached(at));
+        if !lacks {
+            return Arrival::Ready;
+        }
+        let node = {
+            let mut inside = self.inside(lane);
+            inside.open.insert(end);
+            self.lanes[lane].open.fetch_add(1, Ordering::Relaxed);
+            let id = predecessors::id(lane, end);
+            inside.nodes.entry(end).or_insert_with(|| Node::ghost(id)).clone()
+        };
+        *node.record.lock().expect("no holder panics") = Some(record());
+        list.iter().for_each(|predecessor| self.follow(&node, *predecessor));
+        vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
+        // The bias.
+        self.meet(&node);
+        Arrival::Waits
+    }
+
+    /// Adds an edge from the predecessor to `node`, unless it has settled.
+    fn follow(&self, node: &Arc<Node<T>>, predecessor: Predecessor) {
+        let Predecessor { id, overwritten } = predecessor;
+        let mut inside = self.inside(predecessors::lane(id));
+        if let Some(live) = self.known(&inside, id) {
+            if !live && !overwritten {
+                node.dead.store(true, Ordering::Release);
+            }
+            return;
+        }
+        let end = predecessors::end(id);
+        let before = inside.nodes.entry(end).or_insert_with(|| Node::ghost(id));
+        node.lacks.fetch_add(1, Ordering::AcqRel);
+        before.links().successors.push((node.clone(), overwritten));
+    }
+
+    /// Counts a lane as lacking, unless it has come to the position.
+    fn wait_for(&self, node: &Arc<Node<T>>, lane: usize, position: Lsn) {
+        if position <= self.reached(lane) {
+            return;
+        }
+        let mut inside = self.inside(lane);
+        if position <= self.reached(lane) {
+            return;
+        }
+        if inside.end.is_some_and(|end| position > end) {
+            node.dead.store(true, Ordering::Release);
+            return;
+        }
+        node.lacks.fetch_add(1, Ordering::AcqRel);
+        let number = inside.next_waiter;
+        inside.next_waiter += 1;
+        inside.waiters.insert((position, number), node.clone());
+    }
+
+    /// One thing that the node lacked is there.
+    fn meet(&self, node: &Arc<Node<T>>) {
+        if node.lacks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.ready.lock().expect("no holder panics").push_back(node.clone());
+            self.ready_len.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn tell(&self, news: News<T>) {
+        for (successor, overwritten, live) in &news.successors {
+            if !live && !overwritten {
+                successor.dead.store(true, Ordering::Release);
+            }
+            self.meet(successor);
+        }
+        news.met.iter().for_each(|node| self.meet(node));
+    }
+
+    /// A record that lacks nothing any more: it is dead, or can go on.
+    pub fn next_ready(&self) -> Option<Arc<Node<T>>> {
+        if self.ready_len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let node = self.ready.lock().expect("no holder panics").pop_front()?;
+        self.ready_len.fetch_sub(1, Ordering::AcqRel);
+        Some(node)
+    }
+
+    /// CheckRecoverability and lines 8 to 15 of algorithm 3: the record has settled.
+    pub fn settle(&self, id: Id, live: bool) {
+        let (at, end) = (predecessors::lane(id), predecessors::end(id));
+        let mut news = News::new();
+        let mut inside = self.inside(at);
+        if inside.open.remove(&end) {
+            self.lanes[at].open.fetch_sub(1, Ordering::Relaxed);
+        }
+        if !live {
+            inside.dead.insert(end);
+            self.lanes[at].any_dead.store(true, Ordering::Relaxed);
+        }
+        if let Some(node) = inside.nodes.get(&end) {
+            news.settle(node, live);
+        } else if !inside.open.is_empty() {
+            // Something below it waits, so the collected position does not tell of it yet.
+            let node = Node::ghost(id);
+            node.links().settled = Some(live);
+            inside.nodes.insert(end, node);
+        }
+        self.collect(at, &mut inside, &mut news);
+        drop(inside);
+        self.tell(news);
+    }
+
+    /// The lane's reader has come to `to`; what it found ready or dead below it has settled.
+    pub fn pass(&self, lane: usize, to: Lsn) {
+        let mut news = News::new();
+        let mut inside = self.inside(lane);
+        self.lanes[lane].scanned.fetch_max(to, Ordering::Release);
+        self.collect(lane, &mut inside, &mut news);
+        drop(inside);
+        self.tell(news);
+    }
+
+    /// GarbageCollect (algorithm 6): what has settled in one piece leaves the graph.
+    fn collect(&self, at: usize, inside: &mut Inside<T>, news: &mut News<T>) {
+        let lane = &self.lanes[at];
+        let scanned = lane.scanned.load(Ordering::Relaxed);
+        let settled = inside.open.first().map_or(scanned, |first| scanned.min(first - 1));
+        lane.settled.fetch_max(settled, Ordering::Release);
+        while let Some(first) = inside.nodes.first_entry().filter(|n| *n.key() <= settled) {
+            let (end, node) = first.remove_entry();
+            // A ghost of what was found ready or dead, or of what the checkpoint holds.
+            if node.links().settled.is_none() {
+                news.settle(&node, !inside.dead.contains(&end));
+            }
+        }
+        let reached = if self.ordered { settled } else { scanned };
+        while let Some(first) = inside.waiters.first_entry().filter(|w| w.key().0 <= reached) {
+            news.met.push(first.remove());
+        }
+    }
+
+    /// The lane's stream was read to its end: ghosts beyond it are lost.
+    pub fn end(&self, lane: usize, at: Lsn) {
+        let mut news = News::new();
+        let mut inside = self.inside(lane);
+        inside.end = Some(at);
+        for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
+            news.settle(&ghost, false);
+        }
+        // And those that name a place where no record ends.
+        let Inside { nodes, open, dead, .. } = &mut *inside;
+        for (end, node) in nodes.iter().filter(|(end, _)| !open.contains(end)) {
+            if node.links().settled.is_none() {
+                dead.insert(*end);
+                self.lanes[lane].any_dead.store(true, Ordering::Relaxed);
+                news.settle(node, false);
+            }
+        }
+        for (_, node) in inside.waiters.split_off(&(at + 1, 0)) {
+            node.dead.store(true, Ordering::Release);
+            news.met.push(node);
+        }
+        self.lanes[lane].scanned.fetch_max(at, Ordering::Release);
+        self.collect(lane, &mut inside, &mut news);
+        drop(inside);
+        self.tell(news);
+    }
+}
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The graph against the basic recovery in three phases.
+
+use super::oracle::{self, Logged};
+use super::*;
+use crate::logging::predecessors::{end, id, lane};
+use fastrand::Rng;
+use std::collections::BTreeMap;
+
+/// Some transactions over some rows, on streams that were cut somewhere.
+struct World {
+    logged: Vec<Logged>,
+    /// By record: the rows that it wrote.
+    writes: BTreeMap<Id, Vec<usize>>,
+    starts: Vec<Lsn>,
+    ends: Vec<Lsn>,
+}
+
+/// Runs transactions one after the other, as the protocol logs them; then cuts every stream, and the
+/// first records of some away below a checkpoint, which all that is cut away there was part of.
+fn world(rng: &mut Rng) -> World {
+    let lanes = rng.usize(1..5);
+    let rows = rng.usize(1..12);
+    let mut last: Vec<Id> = vec![0; rows];
+    let mut at: Vec<Lsn> = (0..lanes).map(|_| rng.u64(0..100)).collect();
+    let begin = at.clone();
+    let (mut logged, mut writes) = (Vec::new(), BTreeMap::new());
+    for _ in 0..rng.usize(1..120) {
+        let stream = rng.usize(0..lanes);
+        let mut list: BTreeMap<Id, bool> = BTreeMap::new();
+        for _ in 0..rng.usize(0..4) {
+            list.insert(last[rng.usize(0..rows)], false);
+        }
+        let wrote: Vec<usize> = (0..rng.usize(1..4)).map(|_| rng.usize(0..rows)).collect();
+        for row in &wrote {
+            list.entry(last[*row]).or_insert(rng.bool());
+        }
+        list.remove(&0);
+        let mut vector = vec![0; lanes];
+        if rng.u32(0..8) == 0 {
+            let on = rng.usize(0..lanes);
+            vector[on] = at[on].saturating_sub(rng.u64(0..40));
+        }
+        at[stream] += rng.u64(1..30);
+        let id = id(stream, at[stream]);
+        wrote.iter().for_each(|row| last[*row] = id);
+        let named = |(id, overwritten)| Predecessor { id, overwritten };
+        logged.push(Logged { id, list: list.into_iter().map(named).collect(), vector });
+        writes.insert(id, wrote);
+    }
+    // A checkpoint holds what a prefix of the serial order did.
+    let kept = rng.usize(0..logged.len());
+    let mut starts = begin;
+    for gone in logged.drain(..if rng.bool() { kept } else { 0 }) {
+        starts[lane(gone.id)] = end(gone.id);
+    }
+    let ends: Vec<Lsn> = starts
+        .iter()
+        .zip(&at)
+        .map(|(start, at)| if rng.u32(0..3) == 0 { *at } else { rng.u64(*start..=*at) })
+        .collect();
+    logged.retain(|record| end(record.id) <= ends[lane(record.id)]);
+    World { logged, writes, starts, ends }
+}
+
+/// Everything that a run of the graph showed.
+struct Shown {
+    live: BTreeSet<Id>,
+    /// In the order of replay.
+    order: Vec<Id>,
+}
+
+/// Runs the graph in some order of reading and replaying.
+fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
+    let graph: Graph<Id> = Graph::new(world.starts.iter().copied(), ordered);
+    let lanes = world.starts.len();
+    let mut streams: Vec<VecDeque<&Logged>> = vec![VecDeque::new(); lanes];
+    for logged in &world.logged {
+        streams[lane(logged.id)].push_back(logged);
+    }
+    let mut ended = vec![false; lanes];
+    let mut replaying: Vec<Id> = Vec::new();
+    let mut shown = Shown { live: BTreeSet::new(), order: Vec::new() };
+    let mut pulled = Vec::new();
+    loop {
+        let mut moved = false;
+        match rng.u32(0..3) {
+            0 => {
+                let at = rng.usize(0..lanes);
+                // An inline replay holds its stream's reader.
+                if let Some(logged) = streams[at].pop_front() {
+                    let place = (at, end(logged.id));
+                    match graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
+                        Arrival::Waits => {}
+                        Arrival::Dead => graph.settle(logged.id, false),
+                        Arrival::Ready => {
+                            shown.live.insert(logged.id);
+                            shown.order.push(logged.id);
+                            graph.settle(logged.id, true);
+                        }
+                    }
+                    graph.pass(at, end(logged.id));
+                    moved = true;
+                } else if !std::mem::replace(&mut ended[at], true) {
+                    graph.end(at, world.ends[at]);
+                    moved = true;
+                }
+            }
+            1 => {
+                if let Some(node) = graph.next_ready() {
+                    pulled.push(node);
+                    moved = true;
+                }
+                if !pulled.is_empty() {
+                    let node = pulled.swap_remove(rng.usize(0..pulled.len()));
+                    if node.is_dead() {
+                        graph.settle(node.id, false);
+                    } else {
+                        assert_eq!(node.take(), node.id);
+                        shown.live.insert(node.id);
+                        if ordered {
+                            replaying.push(node.id);
+                        } else {
+                            shown.order.push(node.id);
+                            graph.settle(node.id, true);
+                        }
+                    }
+                    moved = true;
+                }
+            }
+            _ => {
+                if !replaying.is_empty() {
+                    let id = replaying.swap_remove(rng.usize(0..replaying.len()));
+                    shown.order.push(id);
+                    graph.settle(id, true);
+                    moved = true;
+                }
+            }
+        }
+        let over = ended.iter().all(|ended| *ended) && pulled.is_empty() && replaying.is_empty();
+        if !moved && over && graph.ready.lock().unwrap().is_empty() {
+            break;
+        }
+    }
+    for at in 0..lanes {
+        assert_eq!(graph.waiting(at), 0, "a record waits for ever");
+        assert_eq!(graph.settled(at), world.ends[at], "the lane has not settled");
+        assert!(graph.inside(at).nodes.is_empty(), "a node was not collected");
+    }
+    shown
+}
+
+#[test]
+fn the_graph_recovers_what_the_three_phases_recover() {
+    for seed in 0..4_000 {
+        let mut rng = Rng::with_seed(seed);
+        let world = world(&mut rng);
+        let expected = oracle::live(&world.logged, &world.starts, &world.ends);
+        for ordered in [false, true] {
+            let shown = run(&world, ordered, &mut rng);
+            assert_eq!(shown.live, expected, "seed {seed}, ordered {ordered}");
+            assert_eq!(shown.order.len(), expected.len(), "seed {seed}: something replayed twice");
+        }
+    }
+}
+
+/// Phase 3: what the records that are live leave behind. Versions decide, so the middle writer may be
+/// lost (docs/protocols.md).
+#[test]
+fn versions_leave_the_state_of_the_three_phases() {
+    for seed in 0..2_000 {
+        let mut rng = Rng::with_seed(seed);
+        let world = world(&mut rng);
+        let serial: BTreeMap<Id, usize> =
+            world.logged.iter().enumerate().map(|(at, logged)| (logged.id, at)).collect();
+        // The serial order stands for versions: both rise along every row.
+        let mut expected: BTreeMap<usize, Id> = BTreeMap::new();
+        let live = oracle::live(&world.logged, &world.starts, &world.ends);
+        for logged in world.logged.iter().filter(|logged| live.contains(&logged.id)) {
+            for row in &world.writes[&logged.id] {
+                expected.insert(*row, logged.id);
+            }
+        }
+        for ordered in [false, true] {
+            let mut state: BTreeMap<usize, Id> = BTreeMap::new();
+            for id in run(&world, ordered, &mut rng).order {
+                for row in &world.writes[&id] {
+                    let newest = state.entry(*row).or_insert(id);
+                    if serial[newest] < serial[&id] {
+                        *newest = id;
+                    }
+                }
+            }
+            assert_eq!(state, expected, "seed {seed}, ordered {ordered}");
+        }
+    }
+}
+
+#[test]
+fn what_is_named_comes_first_where_commands_are_in_the_log() {
+    for seed in 0..2_000 {
+        let mut rng = Rng::with_seed(seed);
+        let world = world(&mut rng);
+        let order = run(&world, true, &mut rng).order;
+        let place: BTreeMap<Id, usize> =
+            order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        for logged in world.logged.iter().filter(|logged| place.contains_key(&logged.id)) {
+            let now = place[&logged.id];
+            for before in &logged.list {
+                assert!(place.get(&before.id).is_none_or(|then| *then < now), "seed {seed}");
+            }
+            for (id, then) in &place {
+                let covered = end(*id) <= logged.vector[lane(*id)];
+                assert!(!covered || *then < now, "seed {seed}: not all of its vector came first");
+            }
+        }
+    }
+}
+
+#[test]
+fn records_that_wait_for_each_other_never_become_ready() {
+    let graph: Graph<()> = Graph::new([0, 0], true);
+    let named = |id| [Predecessor { id, overwritten: true }];
+    assert_eq!(graph.arrive((0, 10), &named(id(1, 10)), &[0, 0], || ()), Arrival::Waits);
+    assert_eq!(graph.arrive((1, 10), &named(id(0, 10)), &[0, 0], || ()), Arrival::Waits);
+    for lane in [0, 1] {
+        graph.pass(lane, 10);
+        graph.end(lane, 10);
+    }
+    assert!(graph.next_ready().is_none());
+    assert_eq!((graph.waiting(0), graph.settled(0)), (1, 9));
+}
+
+#[test]
+fn a_lost_predecessor_that_was_only_overwritten_harms_nobody() {
+    for (overwritten, dead) in [(true, false), (false, true)] {
+        let graph: Graph<()> = Graph::new([0, 0], false);
+        let list = [Predecessor { id: id(1, 50), overwritten }];
+        assert_eq!(graph.arrive((0, 10), &list, &[0, 0], || ()), Arrival::Waits);
+        graph.pass(0, 10);
+        assert!(graph.next_ready().is_none(), "the other stream was not read");
+        graph.end(1, 40);
+        assert_eq!(graph.next_ready().expect("the end of the stream was told").is_dead(), dead);
+    }
+}

@@ -1,0 +1,49 @@
+//! What a transaction is called.
+
+use hyades_wal::Lsn;
+use std::fmt;
+use std::str::FromStr;
+
+/// A transaction's name: its epoch, and where its record stands. Written `epoch.stream.lsn`.
+///
+/// ```
+/// use hyades::TransactionId;
+/// let id: TransactionId = "5213.3.1048576".parse()?;
+/// assert_eq!((id.epoch, id.stream, id.lsn), (5213, 3, 1048576));
+/// assert_eq!(id.to_string(), "5213.3.1048576");
+/// # Ok::<_, String>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId {
+    /// The epoch in which it committed.
+    pub epoch: u64,
+    /// The id of the log stream that has its record.
+    pub stream: u32,
+    /// Where in that stream its record ends.
+    pub lsn: Lsn,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.epoch, self.stream, self.lsn)
+    }
+}
+
+impl FromStr for TransactionId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('.');
+        let numbers = (parts.next(), parts.next(), parts.next(), parts.next());
+        let parsed = match numbers {
+            (Some(epoch), Some(stream), Some(lsn), None) => {
+                epoch.parse().ok().zip(stream.parse().ok()).zip(lsn.parse().ok())
+            }
+            _ => None,
+        };
+        let ((epoch, stream), lsn) = parsed.ok_or_else(|| {
+            format!("{text:?} is no transaction id: it is three numbers, as in 5213.3.1048576")
+        })?;
+        Ok(TransactionId { epoch, stream, lsn })
+    }
+}

@@ -1,0 +1,145 @@
+//! What the runs gave.
+
+use crate::chart::Spread;
+use crate::experiment::{Experiment, Run};
+use crate::metric::Metric;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// How a run ended.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It printed this.
+    Done(Value),
+    /// The program does not know what was asked for: its words.
+    Unavailable(String),
+    /// It failed: its words.
+    Failed(String),
+}
+
+impl Outcome {
+    /// What it printed, unless what it checked does not hold: such figures do not count.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Outcome::Done(value) if broken(value).is_none() => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Why there are no figures; none if there are.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Outcome::Done(value) => broken(value),
+            Outcome::Unavailable(_) => Some("not available in this build"),
+            Outcome::Failed(_) => Some("failed"),
+        }
+    }
+}
+
+fn broken(value: &Value) -> Option<&'static str> {
+    let is_false = |path| value.pointer(path) == Some(&Value::Bool(false));
+    if is_false("/recovery/state_matches") {
+        Some("wrong: the recovered state differs")
+    } else if is_false("/consistent") {
+        Some("wrong: the workload's conditions are violated")
+    } else {
+        None
+    }
+}
+
+/// The outcomes of all runs, by command.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Data {
+    /// The command after `hyades`, and how each repetition of it ended.
+    pub outcomes: BTreeMap<String, Vec<Outcome>>,
+}
+
+impl Data {
+    /// Notes an outcome.
+    pub fn add(&mut self, words: &[String], outcome: Outcome) {
+        self.outcomes.entry(words.join(" ")).or_default().push(outcome);
+    }
+
+    /// How a command's repetitions ended.
+    pub fn of(&self, words: &[String]) -> &[Outcome] {
+        self.outcomes.get(&words.join(" ")).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// An experiment's part of the data.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// All data.
+    pub data: &'a Data,
+}
+
+impl<'a> View<'a> {
+    /// The runs of a group.
+    pub fn runs(&self, group: &str) -> impl Iterator<Item = &'a Run> + use<'a> {
+        let group = group.to_string();
+        self.experiment.runs.iter().filter(move |run| run.group == group)
+    }
+
+    /// The series of a group, in the table's order.
+    pub fn series(&self, group: &str) -> Vec<&'a str> {
+        let mut out: Vec<&str> = Vec::new();
+        for run in self.runs(group) {
+            if !out.contains(&run.series.as_str()) {
+                out.push(&run.series);
+            }
+        }
+        out
+    }
+
+    /// The figures of one run.
+    pub fn spread(&self, run: &Run, metric: Metric) -> Option<Spread> {
+        let outcomes = self.data.of(&run.words);
+        Spread::of(outcomes.iter().filter_map(|o| metric.of(o.value()?)).collect())
+    }
+
+    /// Why a run has no figures.
+    pub fn trouble(&self, run: &Run) -> Option<String> {
+        let outcomes = self.data.of(&run.words);
+        if outcomes.is_empty() {
+            return Some("not run".to_string());
+        }
+        if outcomes.iter().any(|outcome| outcome.value().is_some()) {
+            return None;
+        }
+        outcomes.first().and_then(Outcome::trouble).map(str::to_string)
+    }
+
+    /// The points of a series.
+    pub fn points(&self, group: &str, series: &str, metric: Metric) -> Vec<(f64, Spread)> {
+        self.runs(group)
+            .filter(|run| run.series == series)
+            .filter_map(|run| Some((run.x, self.spread(run, metric)?)))
+            .collect()
+    }
+
+    /// The median at a place of a series.
+    pub fn median(&self, group: &str, series: &str, x: f64, metric: Metric) -> Option<f64> {
+        let run = self.runs(group).find(|run| run.series == series && run.x == x)?;
+        self.spread(run, metric).map(|spread| spread.median)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_of_a_wrong_recovery_do_not_count() {
+        let wrong = Outcome::Done(json!({"recovery": {"state_matches": false}}));
+        assert!(wrong.value().is_none());
+        assert!(wrong.trouble().unwrap().contains("differs"));
+        let right = Outcome::Done(json!({"recovery": {"state_matches": null}, "consistent": true}));
+        assert!(right.value().is_some() && right.trouble().is_none());
+        assert!(Outcome::Failed(String::new()).value().is_none());
+    }
+}

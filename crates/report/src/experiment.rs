@@ -1,0 +1,175 @@
+//! What an experiment is: a claim, the runs that try it, the panels that show it, the checks that
+//! judge it.
+
+use crate::chart::{Line, Stack};
+use crate::data::View;
+use crate::judge::Check;
+use crate::metric::Metric;
+
+/// Where a claim was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Paper {
+    /// LSN vectors.
+    Taurus2020,
+    /// Lists of predecessors.
+    Taurus2016,
+    /// Sequence numbers that order only what has to be.
+    Poplar,
+    /// Commands against physiological records.
+    CommandLogging,
+    /// What the papers' machines would show with this machine's costs.
+    Simulation,
+}
+
+impl Paper {
+    /// All of them, in the order of the report.
+    pub const ALL: [Paper; 5] = [
+        Paper::Taurus2020,
+        Paper::Taurus2016,
+        Paper::Poplar,
+        Paper::CommandLogging,
+        Paper::Simulation,
+    ];
+
+    /// A short name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Taurus2020 => "Taurus (2020)",
+            Paper::Taurus2016 => "Taurus (2016 report)",
+            Paper::Poplar => "Poplar",
+            Paper::CommandLogging => "Command logging",
+            Paper::Simulation => "Many cores, simulated",
+        }
+    }
+
+    /// The work in full.
+    pub fn citation(self) -> &'static str {
+        match self {
+            Paper::Taurus2020 => {
+                "Yu Xia, Xiangyao Yu, Andrew Pavlo, Srinivas Devadas: Taurus: Lightweight Parallel \
+                 Logging for In-Memory Database Management Systems. PVLDB 14(2), 2020"
+            }
+            Paper::Taurus2016 => {
+                "Taurus: A Parallel Transaction Recovery Method Based on Fine-Granularity \
+                 Dependency Tracking (Xiangyao Yu, Siye Zhu and others). Report, 2016"
+            }
+            Paper::Poplar => {
+                "Poplar: recoverable logging by partially constrained sequence numbers, evaluated \
+                 in DBx1000 on SSDs and emulated NVM"
+            }
+            Paper::CommandLogging => {
+                "Nirmesh Malviya, Ariel Weisberg, Samuel Madden, Michael Stonebraker: Rethinking \
+                 Main Memory OLTP Recovery. ICDE 2014"
+            }
+            Paper::Simulation => {
+                "A discrete-event model that follows the protocols' rules, with the costs of this \
+                 machine. Nothing in this chapter was measured on a machine of that size"
+            }
+        }
+    }
+}
+
+/// A command of this program, and what it stands for in the figure.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The panel group it belongs to, as a workload.
+    pub group: &'static str,
+    /// Its series.
+    pub series: String,
+    /// Its place on the horizontal axis; 0 for bars.
+    pub x: f64,
+    /// The words after `hyades`, without `--json`.
+    pub words: Vec<String>,
+    /// About how long it takes, in seconds.
+    pub cost: f64,
+}
+
+/// Computes the lines of a panel from several runs each.
+pub type Derived = fn(&View<'_>, &'static str) -> Vec<Line>;
+/// Computes the stacked bars of a panel.
+pub type Parts = fn(&View<'_>, &'static str) -> Vec<Stack>;
+
+/// How a panel shows its runs.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// A bar for each series. With ratios of the paper: (series, over series, ratio).
+    Bars {
+        /// Whether lengths are logarithmic.
+        log: bool,
+        /// What the paper has.
+        paper: Vec<(&'static str, &'static str, f64)>,
+    },
+    /// A line for each series.
+    Lines {
+        /// The horizontal axis, with its unit.
+        x: &'static str,
+        /// Whether it is logarithmic.
+        log_x: bool,
+        /// Whether the vertical axis is.
+        log_y: bool,
+    },
+    /// Lines that are computed from several runs each.
+    Derived {
+        /// How.
+        lines: Derived,
+        /// The horizontal axis, with its unit.
+        x: &'static str,
+        /// Whether it is logarithmic.
+        log_x: bool,
+        /// The vertical axis, with its unit.
+        y: &'static str,
+    },
+    /// Bars of parts that are computed from several runs each.
+    Parts {
+        /// How.
+        stacks: Parts,
+        /// The parts' names.
+        names: &'static [&'static str],
+        /// The axis, with its unit.
+        y: &'static str,
+    },
+}
+
+/// One panel of a figure.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The runs that it shows.
+    pub group: &'static str,
+    /// Above it.
+    pub title: String,
+    /// What it shows of them.
+    pub metric: Metric,
+    /// How.
+    pub shape: Shape,
+}
+
+/// An experiment.
+pub struct Experiment {
+    /// For `--only`, and the anchor in the page.
+    pub id: &'static str,
+    /// Whose claim.
+    pub paper: Paper,
+    /// Figure, table or section.
+    pub source: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What the paper says.
+    pub claim: &'static str,
+    /// How this machine stands in for theirs.
+    pub how: String,
+    /// The runs; none if it cannot be measured.
+    pub runs: Vec<Run>,
+    /// The figure.
+    pub panels: Vec<Panel>,
+    /// The judgement.
+    pub checks: Vec<Check>,
+    /// Why it, or a part of it, is not measured.
+    pub not_measured: Option<&'static str>,
+}
+
+impl Experiment {
+    /// Whether a model computes it.
+    pub fn is_simulated(&self) -> bool {
+        self.runs.iter().any(|run| run.words.first().is_some_and(|word| word == "simulate"))
+    }
+}

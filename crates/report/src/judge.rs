@@ -1,0 +1,275 @@
+//! Judging: a ratio or a shape against what the paper claims, by rules that are the same for all.
+//!
+//! A ratio is judged by its logarithm: of a claimed factor of 8, a factor of 5.3 is 80 % and holds,
+//! 1.9 is 30 % and holds in part. More than the paper claims holds too.
+
+use crate::axis::short;
+use crate::data::View;
+use crate::metric::Metric;
+
+/// This much of a claimed factor, in logarithms, holds.
+const HOLDS: f64 = 0.8;
+/// This much holds in part.
+const IN_PART: f64 = 0.3;
+
+/// How far a claim holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// It does not.
+    Fails,
+    /// The direction is right, the size is not.
+    InPart,
+    /// It does.
+    Holds,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// A sentence with our figure and theirs.
+    pub text: String,
+    /// How far it holds.
+    pub level: Level,
+}
+
+type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
+
+/// One thing to look at; none where the runs for it are missing.
+pub struct Check(Box<Look>);
+
+/// A verdict over all checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything holds.
+    Holds,
+    /// Something holds.
+    InPart,
+    /// Nothing does.
+    DoesNotHold,
+    /// Only the model has been asked.
+    SimulatedOnly,
+    /// No figures.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::InPart => "holds in part",
+            Verdict::DoesNotHold => "does not hold",
+            Verdict::SimulatedOnly => "simulated only",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+impl Check {
+    /// A check of any kind.
+    pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
+        Check(Box::new(check))
+    }
+
+    /// Looks.
+    pub fn look(&self, view: &View<'_>) -> Option<Finding> {
+        (self.0)(view)
+    }
+
+    /// `of` is `paper` times `over`, or more.
+    pub fn times(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+        paper: f64,
+    ) -> Check {
+        Check::times_at(group, metric, (of, 0.0), (over, 0.0), paper)
+    }
+
+    /// As [`Check::times`], at places of a horizontal axis.
+    pub fn times_at(
+        group: &'static str,
+        metric: Metric,
+        of: (&'static str, f64),
+        over: (&'static str, f64),
+        paper: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = view.median(group, of.0, of.1, metric)?
+                / view.median(group, over.0, over.1, metric)?;
+            let name = |(series, x): (&str, f64)| match x {
+                0.0 => series.to_string(),
+                x => format!("{series} at {}", short(x)),
+            };
+            let (left, right, what) = (name(of), name(over), metric.label());
+            Some(Finding {
+                text: format!(
+                    "{group}, {what}: {left} is {ratio:.2} times {right} (paper: {paper})"
+                ),
+                level: of_factor(ratio, paper),
+            })
+        })
+    }
+
+    /// `of` and `over` are about the same: within 15 %, or in part within 40 %.
+    pub fn same(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio =
+                view.median(group, of, 0.0, metric)? / view.median(group, over, 0.0, metric)?;
+            let what = metric.label();
+            Some(Finding {
+                text: format!("{group}, {what}: {of} is {ratio:.2} times {over} (paper: about 1)"),
+                level: of_distance((ratio - 1.0).abs(), 0.15, 0.4),
+            })
+        })
+    }
+
+    /// A figure is at most what the paper has; in part up to twice of it.
+    pub fn at_most(group: &'static str, metric: Metric, of: &'static str, paper: f64) -> Check {
+        Check::new(move |view| {
+            let ours = view.median(group, of, 0.0, metric)?;
+            let what = metric.label();
+            Some(Finding {
+                text: format!("{group}: {of} has {} {what} (paper: {})", short(ours), short(paper)),
+                level: of_distance(ours / paper, 1.15, 2.0),
+            })
+        })
+    }
+
+    /// `n` devices give at least 0.9 times n of what one gives, up to `most` of them.
+    pub fn grows_with(group: &'static str, metric: Metric, of: &'static str, most: f64) -> Check {
+        Check::new(move |view| {
+            let points = view.points(group, of, metric);
+            let one = points.iter().find(|(x, _)| *x == 1.0)?.1.median;
+            let (x, last) = points.iter().rev().find(|(x, _)| *x <= most && *x > 1.0)?;
+            let ratio = last.median / one;
+            Some(Finding {
+                text: format!("{group}: {of} on {x} devices is {ratio:.2} times one device"),
+                level: of_distance(x / ratio, 1.0 / 0.9, 2.0),
+            })
+        })
+    }
+
+    /// A series stays within a factor from its first place to its last.
+    pub fn flat(group: &'static str, metric: Metric, of: &'static str, within: f64) -> Check {
+        Check::new(move |view| {
+            let points = view.points(group, of, metric);
+            let (first, last) = (points.first()?.1.median, points.last()?.1.median);
+            let change = (last / first).max(first / last);
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} changes by a factor of {change:.2} from {} to {} (to stay \
+                     flat: below {within})",
+                    metric.label(),
+                    short(points.first()?.0),
+                    short(points.last()?.0)
+                ),
+                level: of_distance(change, within, within * 1.5),
+            })
+        })
+    }
+
+    /// From one place of a series to another it falls by a tenth at least.
+    pub fn falls(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        from: f64,
+        to: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let (a, b) =
+                (view.median(group, of, from, metric)?, view.median(group, of, to, metric)?);
+            let level = if b < 0.9 * a {
+                Level::Holds
+            } else if b < a {
+                Level::InPart
+            } else {
+                Level::Fails
+            };
+            Some(Finding {
+                text: format!(
+                    "{group}, {}: {of} goes from {} at {from} to {} at {to} (paper: falls)",
+                    metric.label(),
+                    short(a),
+                    short(b)
+                ),
+                level,
+            })
+        })
+    }
+}
+
+/// A ratio against a claimed one.
+pub fn of_factor(ratio: f64, paper: f64) -> Level {
+    // A claim of less than one is the same claim of the inverse.
+    let (ratio, paper) = if paper < 1.0 { (1.0 / ratio, 1.0 / paper) } else { (ratio, paper) };
+    let share = ratio.ln() / paper.ln();
+    match share {
+        s if s >= HOLDS => Level::Holds,
+        s if s >= IN_PART => Level::InPart,
+        _ => Level::Fails,
+    }
+}
+
+/// A distance that is to be small.
+pub fn of_distance(distance: f64, holds: f64, in_part: f64) -> Level {
+    match distance {
+        d if d <= holds => Level::Holds,
+        d if d <= in_part => Level::InPart,
+        _ => Level::Fails,
+    }
+}
+
+/// The verdict over what was found. Checks whose runs are missing weigh as holding in part.
+pub fn verdict(findings: &[Option<Finding>], simulated: bool) -> Verdict {
+    let levels: Vec<Level> = findings.iter().flatten().map(|finding| finding.level).collect();
+    match levels.as_slice() {
+        [] => Verdict::NotMeasured,
+        _ if simulated => Verdict::SimulatedOnly,
+        all if all.iter().all(|l| *l == Level::Holds) && all.len() == findings.len() => {
+            Verdict::Holds
+        }
+        all if all.iter().all(|l| *l == Level::Fails) => Verdict::DoesNotHold,
+        _ => Verdict::InPart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(level: Level) -> Option<Finding> {
+        Some(Finding { text: String::new(), level })
+    }
+
+    #[test]
+    fn factors_are_judged_by_their_logarithm() {
+        assert_eq!(of_factor(8.0, 8.0), Level::Holds);
+        assert_eq!(of_factor(20.0, 8.0), Level::Holds);
+        assert_eq!(of_factor(5.3, 8.0), Level::Holds);
+        assert_eq!(of_factor(5.2, 8.0), Level::InPart);
+        assert_eq!(of_factor(1.8, 8.0), Level::Fails);
+        assert_eq!(of_factor(0.5, 8.0), Level::Fails);
+        assert_eq!(of_factor(0.5, 0.5), Level::Holds);
+        assert_eq!(of_factor(1.5, 0.5), Level::Fails);
+    }
+
+    #[test]
+    fn a_missing_run_keeps_a_claim_from_holding_in_full() {
+        let (yes, no) = (found(Level::Holds), found(Level::Fails));
+        assert_eq!(verdict(&[yes.clone(), yes.clone()], false), Verdict::Holds);
+        assert_eq!(verdict(&[yes.clone(), None], false), Verdict::InPart);
+        assert_eq!(verdict(&[yes.clone(), no.clone()], false), Verdict::InPart);
+        assert_eq!(verdict(&[no.clone(), None], false), Verdict::DoesNotHold);
+        assert_eq!(verdict(&[None, None], false), Verdict::NotMeasured);
+        assert_eq!(verdict(&[], false), Verdict::NotMeasured);
+        assert_eq!(verdict(&[yes], true), Verdict::SimulatedOnly);
+    }
+}

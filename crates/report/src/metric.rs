@@ -1,0 +1,108 @@
+//! What is taken from the JSON object that a run prints.
+
+use serde_json::Value;
+
+/// A figure of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Acknowledged transactions per second.
+    Throughput,
+    /// The median latency in milliseconds.
+    LatencyP50,
+    /// The latency that 99 of 100 keep, in milliseconds.
+    LatencyP99,
+    /// Frames per acknowledged transaction in bytes.
+    BytesPerTransaction,
+    /// Frames per replayed transaction in bytes: those that only read are left out.
+    BytesPerRecord,
+    /// What went to the devices, in MB/s.
+    DeviceRate,
+    /// Replayed transactions per second, the population's left out.
+    ReplayRate,
+    /// Replay in seconds, the population's left out.
+    ReplaySeconds,
+    /// Log replayed per second in MB.
+    ReplayBandwidth,
+    /// Worker time per transaction in microseconds.
+    WorkerTime,
+    /// Conflicts per acknowledged transaction.
+    Conflicts,
+    /// Transactions over the longest chain of them that wait for each other at replay.
+    Parallelism,
+}
+
+impl Metric {
+    /// Its name and unit.
+    pub fn label(self) -> &'static str {
+        match self {
+            Metric::Throughput => "acknowledged transactions / s",
+            Metric::LatencyP50 => "median latency (ms)",
+            Metric::LatencyP99 => "99th percentile latency (ms)",
+            Metric::BytesPerTransaction => "log bytes / transaction",
+            Metric::BytesPerRecord => "log bytes / record",
+            Metric::DeviceRate => "written to all devices (MB/s)",
+            Metric::ReplayRate => "replayed transactions / s",
+            Metric::ReplaySeconds => "replay of the log (s)",
+            Metric::ReplayBandwidth => "log replayed (MB/s)",
+            Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
+            Metric::Conflicts => "conflicts / transaction",
+            Metric::Parallelism => "transactions / longest chain",
+        }
+    }
+
+    /// Takes it from what a run printed; none where it does not apply.
+    pub fn of(self, run: &Value) -> Option<f64> {
+        let number = |path: &str| run.pointer(path).and_then(Value::as_f64);
+        let value = match self {
+            Metric::Throughput => number("/acknowledged_per_s")?,
+            Metric::LatencyP50 => number("/latency_us/p50")? / 1e3,
+            Metric::LatencyP99 => number("/latency_us/p99")? / 1e3,
+            Metric::BytesPerTransaction => number("/log_bytes_per_transaction")?,
+            Metric::BytesPerRecord => number("/recovery/bytes")? / number("/recovery/records")?,
+            Metric::DeviceRate => number("/device_bytes")? / number("/seconds")? / 1e6,
+            Metric::ReplayRate => number("/recovery/records_per_s")?,
+            Metric::ReplaySeconds => {
+                number("/recovery/seconds")? - number("/recovery/image_seconds")?
+            }
+            Metric::ReplayBandwidth => {
+                let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
+                number("/recovery/bytes")? / seconds / 1e6
+            }
+            Metric::WorkerTime => number("/workers")? * 1e6 / number("/acknowledged_per_s")?,
+            Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
+            Metric::Parallelism => last_incarnation(run)?.pointer("/parallelism")?.as_f64()?,
+        };
+        value.is_finite().then_some(value)
+    }
+}
+
+/// The run's own part of its log: the one before it is the population's.
+fn last_incarnation(run: &Value) -> Option<&Value> {
+    run.pointer("/log/incarnations")?.as_array()?.last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nulls_and_nothing_acknowledged_give_none() {
+        let run = json!({"workers": 2, "acknowledged_per_s": 0.0, "recovery": {"seconds": null}});
+        assert_eq!(Metric::WorkerTime.of(&run), None);
+        assert_eq!(Metric::ReplaySeconds.of(&run), None);
+        assert_eq!(Metric::Throughput.of(&run), Some(0.0));
+    }
+
+    #[test]
+    fn figures_have_the_units_of_their_labels() {
+        let run = json!({"workers": 2, "acknowledged_per_s": 1e6, "latency_us": {"p50": 1500.0},
+            "device_bytes": 8e6, "seconds": 2.0,
+            "recovery": {"seconds": 3.0, "image_seconds": 1.0, "bytes": 4e6, "records": 1000}});
+        assert_eq!(Metric::WorkerTime.of(&run), Some(2.0));
+        assert_eq!(Metric::LatencyP50.of(&run), Some(1.5));
+        assert_eq!(Metric::DeviceRate.of(&run), Some(4.0));
+        assert_eq!(Metric::ReplayBandwidth.of(&run), Some(2.0));
+        assert_eq!(Metric::BytesPerRecord.of(&run), Some(4000.0));
+    }
+}

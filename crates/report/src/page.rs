@@ -1,0 +1,368 @@
+//! The page: one HTML file, nothing from elsewhere, for light and dark; and the same as JSON.
+
+use crate::data::{Data, Outcome, View};
+use crate::experiment::{Experiment, Paper, Run};
+use crate::judge::{Finding, Level, Verdict, verdict};
+use crate::plot;
+use crate::scale::{Rates, Size};
+use crate::svg::{draw, escape};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What stands at the head of a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct About {
+    /// The program and its version.
+    pub program: String,
+    /// Processors, memory, system.
+    pub machine: String,
+    /// When, in words.
+    pub date: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// The sizes of runs.
+    pub size: Size,
+    /// What this machine does; none if it could not be measured.
+    pub rates: Option<Rates>,
+    /// Words that were left out of commands, and what to put there.
+    pub placeholders: Vec<(String, String)>,
+    /// The model's costs and residuals; none if nothing was simulated.
+    pub calibration: Option<Value>,
+}
+
+/// A report.
+pub struct Page<'a> {
+    /// Its head.
+    pub about: About,
+    /// What was to be run.
+    pub experiments: &'a [Experiment],
+    /// What came of it.
+    pub data: &'a Data,
+}
+
+struct Judged<'a> {
+    view: View<'a>,
+    findings: Vec<Option<Finding>>,
+    verdict: Verdict,
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--soft:#5d5d66;--rule:#dcdce2;--card:#f7f7f9}\
+@media(prefers-color-scheme:dark){:root{--ground:#17181b;--ink:#e4e4e8;--soft:#a2a2ac;--rule:#37383e;\
+--card:#1f2024}}\
+body{background:var(--ground);color:var(--ink);font:15px/1.5 Georgia,'Times New Roman',serif;margin:0 auto;\
+max-width:1010px;padding:2rem 1.2rem 4rem}\
+h1,h2,h3,table,.badge,nav,summary{font-family:Helvetica,Arial,'Liberation Sans',sans-serif}\
+h1{font-size:1.9rem;margin:.2rem 0}h2{margin-top:3rem;border-bottom:2px solid var(--rule);padding-bottom:.3rem}\
+h3{margin:2.6rem 0 .3rem;font-size:1.15rem}.soft{color:var(--soft);font-size:.9rem}\
+figure{margin:1rem 0;display:flex;flex-wrap:wrap;gap:1rem 1.6rem}\
+.chart{max-width:100%;height:auto}\
+table{border-collapse:collapse;font-size:.84rem;width:100%}td,th{text-align:left;padding:.28rem .6rem .28rem 0;\
+border-bottom:1px solid var(--rule);vertical-align:top}\
+.badge{display:inline-block;font-size:.74rem;font-weight:bold;border-radius:3px;padding:.08rem .5rem;\
+color:#fff;white-space:nowrap}\
+.holds{background:#00805c}.part{background:#a06a00}.fails{background:#b8450c}.sim{background:#6a5acd}\
+.none{background:#77777f}\
+dl{display:grid;grid-template-columns:7.5rem 1fr;gap:.35rem .8rem;margin:.6rem 0}dt{color:var(--soft)}dd{margin:0}\
+ul.found{list-style:none;padding:0;margin:0}ul.found li{padding-left:1.3rem;text-indent:-1.3rem}\
+code{font:12px/1.45 ui-monospace,Menlo,Consolas,monospace}\
+details{margin:.5rem 0}summary{cursor:pointer;font-size:.85rem;color:var(--soft)}\
+pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x:auto;margin:.4rem 0}\
+a{color:inherit}";
+
+impl<'a> Page<'a> {
+    fn judged(&self) -> Vec<Judged<'a>> {
+        let judge = |experiment: &'a Experiment| {
+            let view = View { experiment, data: self.data };
+            let findings: Vec<_> = experiment.checks.iter().map(|c| c.look(&view)).collect();
+            let verdict = verdict(&findings, experiment.is_simulated());
+            Judged { view, findings, verdict }
+        };
+        self.experiments.iter().map(judge).collect()
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        let judged = self.judged();
+        let mut out = String::new();
+        let mut put = |text: &str| out.push_str(text);
+        put("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
+        put("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n");
+        put("<title>Hyades: the papers' figures beside ours</title>\n<style>");
+        put(STYLE);
+        put("</style></head><body>\n<h1>The papers' figures beside ours</h1>\n");
+        put(&self.head());
+        put(&self.summary(&judged));
+        for paper in Paper::ALL {
+            let mut own = judged.iter().filter(|j| j.view.experiment.paper == paper).peekable();
+            if own.peek().is_some() {
+                put(&format!(
+                    "<h2>{}</h2>\n<p class=\"soft\">{}.</p>\n",
+                    escape(paper.name()),
+                    escape(paper.citation())
+                ));
+                own.for_each(|judged| put(&self.section(judged)));
+            }
+        }
+        put(&self.calibration());
+        put("</body></html>\n");
+        out
+    }
+
+    fn head(&self) -> String {
+        let About { program, machine, date, seconds, size, rates, .. } = &self.about;
+        let rates = rates.map_or("not measured".to_string(), |rates| {
+            let short = crate::axis::short;
+            format!(
+                "YCSB {}/s, Payment {}/s, New-Order {}/s",
+                short(rates.ycsb),
+                short(rates.payment),
+                short(rates.new_order)
+            )
+        });
+        format!(
+            "<p class=\"soft\">{} \u{b7} {} \u{b7} {} \u{b7} {:.0} minutes</p>\n\
+             <p>Every figure comes from runs of this program; the command of each stands below it. A \
+             transaction counts when it is acknowledged as durable within {} s after {} s of warm-up, \
+             those that only read too. Bars and points are the median of {} {}; thin bars show the \
+             lowest and the highest. Runs of an experiment alternate. Runs that recover crash first, and \
+             their state after recovery is compared with that before: figures of a run that differs are \
+             not shown. {} rows of 1,000 bytes, {} warehouses.</p>\n\
+             <p>Where a device's bandwidth matters, throttled devices stand for the paper's, scaled by \
+             one rule: our rate of Taurus command logging to memory ({}) over the rate that the paper's \
+             figures imply. That fixes where the device binds; whether a scheme gets there is the \
+             experiment. A claimed factor <i>holds</i> if we reach 80 % of its logarithm, and <i>holds \
+             in part</i> from 30 %. What was simulated says so.</p>\n",
+            escape(program),
+            escape(machine),
+            escape(date),
+            (seconds / 60.0).max(1.0),
+            size.seconds,
+            size.warmup,
+            size.repeats,
+            if size.repeats == 1 { "run" } else { "runs" },
+            size.rows,
+            size.warehouses,
+            rates
+        )
+    }
+
+    fn summary(&self, judged: &[Judged<'_>]) -> String {
+        let mut out = String::from(
+            "<table><tr><th>Experiment</th><th>Source</th><th>Verdict</th><th>Found</th></tr>\n",
+        );
+        for judged in judged {
+            let experiment = judged.view.experiment;
+            let found = match judged.findings.iter().flatten().next() {
+                Some(first) => escape(&first.text),
+                None => escape(&reason(judged)),
+            };
+            let _ = writeln!(
+                out,
+                "<tr><td><a href=\"#{}\">{}</a></td><td>{}, {}</td><td>{}</td><td>{found}</td></tr>",
+                experiment.id,
+                escape(experiment.title),
+                escape(experiment.paper.name()),
+                escape(experiment.source),
+                badge(judged.verdict)
+            );
+        }
+        out + "</table>\n"
+    }
+
+    fn section(&self, judged: &Judged<'_>) -> String {
+        let experiment = judged.view.experiment;
+        let mut out = format!(
+            "<section id=\"{}\"><h3>{} {}</h3>\n<p class=\"soft\">{} \u{b7} {}</p>\n<figure>\n",
+            experiment.id,
+            escape(experiment.title),
+            badge(judged.verdict),
+            escape(experiment.source),
+            experiment.id
+        );
+        for panel in &experiment.panels {
+            match plot::chart(&judged.view, panel) {
+                Some(chart) => out += &draw(&chart),
+                None => {
+                    let _ = writeln!(
+                        out,
+                        "<p class=\"soft\">{}: no figures.</p>",
+                        escape(&panel.title)
+                    );
+                }
+            }
+        }
+        out += "</figure>\n<dl>";
+        let mut entry = |what: &str, text: &str| {
+            let _ = writeln!(out, "<dt>{what}</dt><dd>{text}</dd>");
+        };
+        entry("The paper", &escape(experiment.claim));
+        if !experiment.how.is_empty() {
+            entry("Here", &escape(&experiment.how));
+        }
+        entry("Found", &found(judged));
+        out += "</dl>\n";
+        out += &self.commands(judged);
+        out += "</section>\n";
+        out
+    }
+
+    /// A command as one types it.
+    fn command(&self, run: &Run) -> String {
+        let words: Vec<&str> = run.words.iter().map(String::as_str).collect();
+        let mut text = format!("hyades {} --json", words.join(" "));
+        for (word, meaning) in &self.about.placeholders {
+            text = text.replace(word.as_str(), meaning);
+        }
+        if run.words.iter().any(|word| word == "--log-dir") {
+            text += " && hyades log stat log --json";
+        }
+        text
+    }
+
+    fn commands(&self, judged: &Judged<'_>) -> String {
+        let runs = &judged.view.experiment.runs;
+        if runs.is_empty() {
+            return String::new();
+        }
+        let mut text = String::new();
+        for run in runs {
+            let _ = writeln!(text, "{}", escape(&self.command(run)));
+            let words = self.data.of(&run.words).iter().find_map(|outcome| match outcome {
+                Outcome::Done(_) => outcome.trouble().map(str::to_string),
+                Outcome::Unavailable(words) => Some(format!("not available: {words}")),
+                Outcome::Failed(words) => Some(format!("failed: {words}")),
+            });
+            if let Some(words) = words {
+                let _ = writeln!(text, "    # {}", escape(&words));
+            }
+        }
+        format!(
+            "<details><summary>The commands that repeat it ({})</summary><pre><code>{text}</code></pre>\
+             </details>\n",
+            runs.len()
+        )
+    }
+
+    fn calibration(&self) -> String {
+        let Some(calibration) = &self.about.calibration else { return String::new() };
+        let mut out = String::from(
+            "<h2 id=\"calibration\">The model's calibration</h2>\n<p>Costs come from runs at one and two \
+             workers; the held-out points below were not used for them. The residual is the model's rate \
+             over the measured one, less one.</p>\n<table><tr><th>Held-out point</th><th>Measured \
+             /s</th><th>Model /s</th><th>Residual</th></tr>\n",
+        );
+        let points = calibration.pointer("/validation").and_then(Value::as_array);
+        for point in points.into_iter().flatten() {
+            let number = |key| point.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN);
+            let _ = writeln!(
+                out,
+                "<tr><td>{}</td><td>{:.0}</td><td>{:.0}</td><td>{:+.1} %</td></tr>",
+                escape(point.get("point").and_then(Value::as_str).unwrap_or("")),
+                number("measured"),
+                number("model"),
+                100.0 * number("residual")
+            );
+        }
+        out += "</table>\n<details><summary>Costs</summary><pre><code>";
+        let costs = calibration.get("costs").unwrap_or(calibration);
+        out += &escape(&serde_json::to_string_pretty(costs).unwrap_or_default());
+        out + "</code></pre></details>\n"
+    }
+
+    /// Everything as one JSON value.
+    pub fn json(&self) -> Value {
+        let experiments: Vec<Value> = self
+            .judged()
+            .iter()
+            .map(|judged| {
+                let experiment = judged.view.experiment;
+                let runs: Vec<Value> = experiment
+                    .runs
+                    .iter()
+                    .map(|run| {
+                        json!({
+                            "group": run.group, "series": run.series, "x": run.x,
+                            "command": self.command(run),
+                            "outcomes": self.data.of(&run.words),
+                        })
+                    })
+                    .collect();
+                let findings: Vec<Value> = judged
+                    .findings
+                    .iter()
+                    .flatten()
+                    .map(|f| json!({"text": f.text, "level": level(f.level)}))
+                    .collect();
+                json!({
+                    "id": experiment.id, "paper": experiment.paper.name(),
+                    "source": experiment.source, "title": experiment.title,
+                    "claim": experiment.claim, "how": experiment.how,
+                    "verdict": judged.verdict.words(), "simulated": experiment.is_simulated(),
+                    "not_measured": (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
+                    "checks": experiment.checks.len(), "findings": findings, "runs": runs,
+                })
+            })
+            .collect();
+        json!({ "about": self.about, "experiments": experiments })
+    }
+
+    /// Titles with their verdicts, for the terminal.
+    pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
+        self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Holds => Verdict::Holds.words(),
+        Level::InPart => Verdict::InPart.words(),
+        Level::Fails => Verdict::DoesNotHold.words(),
+    }
+}
+
+fn badge(verdict: Verdict) -> String {
+    let class = match verdict {
+        Verdict::Holds => "holds",
+        Verdict::InPart => "part",
+        Verdict::DoesNotHold => "fails",
+        Verdict::SimulatedOnly => "sim",
+        Verdict::NotMeasured => "none",
+    };
+    format!("<span class=\"badge {class}\">{}</span>", verdict.words())
+}
+
+/// Why nothing was found.
+fn reason(judged: &Judged<'_>) -> String {
+    if let Some(why) = judged.view.experiment.not_measured {
+        return why.to_string();
+    }
+    let runs = &judged.view.experiment.runs;
+    let trouble = runs.iter().find_map(|run| judged.view.trouble(run));
+    trouble.unwrap_or_else(|| "the runs gave no figures for it".to_string())
+}
+
+fn found(judged: &Judged<'_>) -> String {
+    let mut out = String::from("<ul class=\"found\">");
+    for finding in judged.findings.iter().flatten() {
+        let mark = match finding.level {
+            Level::Holds => "\u{2713}",
+            Level::InPart => "\u{25d0}",
+            Level::Fails => "\u{2717}",
+        };
+        let _ = write!(out, "<li>{mark}\u{2002}{}</li>", escape(&finding.text));
+    }
+    let missing = judged.findings.iter().filter(|finding| finding.is_none()).count();
+    if judged.verdict == Verdict::NotMeasured {
+        let _ = write!(out, "<li>Not measured: {}.</li>", escape(&reason(judged)));
+    } else if missing > 0 {
+        let _ = write!(
+            out,
+            "<li>\u{2013}\u{2002}{missing} of {} checks not measured: {}.</li>",
+            judged.findings.len(),
+            escape(&reason(judged))
+        );
+    }
+    out + "</ul>"
+}

@@ -1,0 +1,194 @@
+//! The table of experiments, a file for each paper, and what their commands are made of.
+
+mod command_logging;
+mod poplar;
+pub mod simulated;
+mod taurus_2016;
+mod taurus_2020;
+mod taurus_2020_more;
+
+use crate::data::View;
+use crate::experiment::{Experiment, Run};
+use crate::metric::Metric;
+use crate::scale::{Rates, Size};
+use serde_json::Value;
+
+/// All experiments, in the order of the report.
+pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
+    let table = Table { size, rates };
+    let mut out = taurus_2020::experiments(&table);
+    out.extend(taurus_2020_more::experiments(&table));
+    out.extend(taurus_2016::experiments(&table));
+    out.extend(poplar::experiments(&table));
+    out.extend(command_logging::experiments(&table));
+    out.extend(simulated::experiments(&table));
+    out
+}
+
+/// The runs that fix the scale of throttled devices: YCSB, Payment, New-Order.
+pub fn calibration(size: &Size) -> [Run; 3] {
+    let table = Table { size, rates: &Rates::TYPICAL };
+    let to_memory = "--protocol taurus --record command --device memory";
+    [("YCSB", table.ycsb()), ("Payment", table.payment()), ("New-Order", table.new_order())]
+        .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0))
+}
+
+/// The rates that the runs of [`calibration`] gave; none if one failed.
+pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
+    let [ycsb, payment, new_order] = results.map(|run| Metric::Throughput.of(run?));
+    let measured = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
+    Some(Rates {
+        ycsb: measured(ycsb)?,
+        payment: measured(payment)?,
+        new_order: measured(new_order)?,
+    })
+}
+
+/// What the tables are made for.
+pub(crate) struct Table<'a> {
+    pub size: &'a Size,
+    pub rates: &'a Rates,
+}
+
+/// A command in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    words: Vec<String>,
+    /// Seconds to make the population.
+    load: f64,
+    seconds: f64,
+}
+
+/// A protocol with a kind of record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scheme {
+    pub label: &'static str,
+    pub options: &'static str,
+    /// Whether it has one stream, whatever the number of devices.
+    pub single: bool,
+}
+
+const fn scheme(label: &'static str, options: &'static str, single: bool) -> Scheme {
+    Scheme { label, options, single }
+}
+
+pub(crate) const NONE: Scheme = scheme("No logging", "--protocol none", true);
+pub(crate) const SERIAL_DATA: Scheme =
+    scheme("Serial data", "--protocol serial --record data", true);
+pub(crate) const SERIAL_COMMAND: Scheme =
+    scheme("Serial command", "--protocol serial --record command", true);
+pub(crate) const TAURUS_DATA: Scheme =
+    scheme("Taurus data", "--protocol taurus --record data", false);
+pub(crate) const TAURUS_COMMAND: Scheme =
+    scheme("Taurus command", "--protocol taurus --record command", false);
+pub(crate) const TAURUS_2016_DATA: Scheme =
+    scheme("Taurus 2016 data", "--protocol taurus-2016 --record data", false);
+pub(crate) const TAURUS_2016_COMMAND: Scheme =
+    scheme("Taurus 2016 command", "--protocol taurus-2016 --record command", false);
+pub(crate) const SILO_R: Scheme = scheme("Silo-R", "--protocol silo-r --record data", false);
+pub(crate) const PLOVER: Scheme = scheme("Plover", "--protocol plover --record data", false);
+pub(crate) const POPLAR: Scheme = scheme("Poplar", "--protocol poplar --record data", false);
+pub(crate) const GSN: Scheme = scheme("GSN (NVM-D)", "--protocol gsn --record data", false);
+pub(crate) const PHYSIOLOGICAL: Scheme =
+    scheme("Physiological", "--protocol physiological --record data", true);
+
+/// Transactions that may await acknowledgement, so many that an epoch of 50 ms does not bind.
+pub(crate) const DEEP: &str = "--in-flight 65536";
+
+impl Table<'_> {
+    fn command(&self, words: &str, load: f64) -> Command {
+        let Size { seconds, warmup, .. } = self.size;
+        let command = Command {
+            words: vec!["bench".to_string()],
+            load: load + 0.2,
+            seconds: seconds + warmup,
+        };
+        let short =
+            format!("{words} --seconds {seconds} --warmup {warmup} --reserve-memory 512MiB");
+        command.with(&short)
+    }
+
+    /// YCSB with these options.
+    pub fn ycsb_with(&self, options: &str) -> Command {
+        let rows = self.size.rows;
+        self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
+    }
+
+    /// YCSB as the paper of 2020 has it: whole rows written, their values derived at replay.
+    pub fn ycsb(&self) -> Command {
+        self.ycsb_with("--theta 0.6 --accesses 2 --write-columns all --values derived")
+    }
+
+    fn tpcc(&self, mix: &str) -> Command {
+        let warehouses = self.size.warehouses;
+        let load = f64::from(warehouses) * 1.0;
+        self.command(&format!("tpcc --warehouses {warehouses} --mix {mix}"), load)
+    }
+
+    /// TPC-C Payment.
+    pub fn payment(&self) -> Command {
+        self.tpcc("payment")
+    }
+
+    /// TPC-C New-Order.
+    pub fn new_order(&self) -> Command {
+        self.tpcc("new-order")
+    }
+
+    /// Payment and New-Order, half and half.
+    pub fn mixed(&self) -> Command {
+        self.tpcc("payment-new-order")
+    }
+
+    /// All five transactions.
+    pub fn full_mix(&self) -> Command {
+        self.tpcc("full")
+    }
+
+    /// All steps of a sweep, or the few that show its shape.
+    pub fn steps(&self, all: &[f64], few: &[f64]) -> Vec<f64> {
+        if self.size.fine { all.to_vec() } else { few.to_vec() }
+    }
+}
+
+impl Command {
+    /// With more options.
+    pub fn with(mut self, options: &str) -> Command {
+        self.words.extend(options.split_whitespace().map(str::to_string));
+        self
+    }
+
+    /// By a scheme, on so many devices with so many streams each.
+    pub fn by(self, scheme: Scheme, device: &str, devices: u32, streams_each: u32) -> Command {
+        let command = self.with(scheme.options);
+        match (scheme.label, scheme.single) {
+            ("No logging", _) => command,
+            (_, true) => command.with(&format!("--device {device}")),
+            (_, false) => {
+                let streams = devices * streams_each;
+                let set = if devices > 1 { format!(" --devices {devices}") } else { String::new() };
+                command.with(&format!("--streams {streams} --device {device}{set}"))
+            }
+        }
+    }
+
+    /// With a crash at the end, and recovery.
+    pub fn recovered(self) -> Command {
+        self.with("--recover")
+    }
+
+    /// A run of it.
+    pub fn run(self, group: &'static str, series: impl Into<String>, x: f64) -> Run {
+        let recovers = self.words.iter().any(|word| word == "--recover");
+        // The population is made again, the log is read about as fast as it was written, and both
+        // states are put into digests.
+        let again = if recovers { self.load * 1.3 + self.seconds * 1.2 } else { 0.0 };
+        let cost = 0.3 + self.load + self.seconds + again;
+        Run { group, series: series.into(), x, words: self.words, cost }
+    }
+}
+
+/// The worker's time for a transaction in microseconds, of a series at a place.
+pub(crate) fn worker_time(view: &View<'_>, group: &str, series: &str, x: f64) -> Option<f64> {
+    view.median(group, series, x, Metric::WorkerTime)
+}

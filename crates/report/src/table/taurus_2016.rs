@@ -1,0 +1,231 @@
+//! The Taurus report of 2016: lists of predecessors.
+
+use super::*;
+use crate::experiment::{Panel, Paper, Shape};
+use crate::judge::Check;
+use crate::scale::{FLASH, Load};
+
+const SCHEMES: [Scheme; 7] = [
+    NONE,
+    SERIAL_DATA,
+    TAURUS_2016_DATA,
+    TAURUS_DATA,
+    SERIAL_COMMAND,
+    TAURUS_2016_COMMAND,
+    TAURUS_COMMAND,
+];
+
+pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
+    vec![logging(table), recovery(table), loggers(table), bytes(table)]
+}
+
+/// Flushes as the report has them: 5 ms, or half a buffer of 16 MB.
+const FLUSH: &str = "--flush-interval 5ms --flush-fill 8MiB --buffer 16MiB";
+
+/// YCSB as the report has it: uniform, two tuples read and written, values passed in.
+fn ycsb(table: &Table<'_>) -> Command {
+    table.ycsb_with("--theta 0 --accesses 2 --read-and-write --values argument").with(DEEP)
+}
+
+fn device(table: &Table<'_>, load: Load) -> String {
+    format!("{},over=memory", FLASH.device(table.rates, load))
+}
+
+fn runs(table: &Table<'_>) -> Vec<Run> {
+    let mut out = Vec::new();
+    for scheme in SCHEMES {
+        for (group, load) in [("YCSB", Load::Ycsb), ("TPC-C", Load::Mixed)] {
+            let command = if group == "YCSB" { ycsb(table) } else { table.mixed().with(DEEP) };
+            let command = command.by(scheme, &device(table, load), FLASH.devices, 1);
+            let logged = scheme.label != NONE.label;
+            let command = if logged { command.with(FLUSH).recovered() } else { command };
+            out.push(command.run(group, scheme.label, 0.0));
+        }
+    }
+    out
+}
+
+fn how(table: &Table<'_>) -> String {
+    format!(
+        "{} there; here 4 throttled devices in memory of {} MB/s for YCSB and {} MB/s for TPC-C, scaled \
+         as everywhere. Two workers, two warehouses. Our TPC-C does every insert and keeps its indexes.",
+        FLASH.name,
+        FLASH.scaled(table.rates, Load::Ycsb),
+        FLASH.scaled(table.rates, Load::Mixed)
+    )
+}
+
+fn bars(
+    group: &'static str,
+    title: &str,
+    metric: Metric,
+    paper: Vec<(&'static str, &'static str, f64)>,
+) -> Panel {
+    Panel { group, title: title.to_string(), metric, shape: Shape::Bars { log: false, paper } }
+}
+
+fn logging(table: &Table<'_>) -> Experiment {
+    let rate = Metric::Throughput;
+    Experiment {
+        id: "2016-logging",
+        paper: Paper::Taurus2016,
+        source: "Figures 5 and 6, sections 6.3 and 6.4",
+        title: "Throughput, latency, traffic",
+        claim: "Taurus makes 3.8 (data) and 2.67 times (command) what serial logging makes. TPC-C: \
+                0.29 M/s serial data, 1.09 M/s Taurus data. Latency stays around 5 ms, the interval of \
+                flushes; serial logging's is longer, as its device is full.",
+        how: how(table),
+        runs: runs(table),
+        panels: vec![
+            bars(
+                "YCSB",
+                "(a) YCSB",
+                rate,
+                vec![
+                    ("Taurus 2016 data", "Serial data", 3.8),
+                    ("Taurus 2016 command", "Serial command", 2.67),
+                ],
+            ),
+            bars(
+                "TPC-C",
+                "(b) TPC-C",
+                rate,
+                vec![("Taurus 2016 data", "Serial data", 1.09 / 0.29)],
+            ),
+            bars("YCSB", "(c) YCSB, latency", Metric::LatencyP50, Vec::new()),
+            bars("TPC-C", "(d) TPC-C, latency", Metric::LatencyP50, Vec::new()),
+            bars("YCSB", "(e) YCSB, traffic", Metric::DeviceRate, Vec::new()),
+            bars("TPC-C", "(f) TPC-C, traffic", Metric::DeviceRate, Vec::new()),
+        ],
+        checks: vec![
+            Check::times("YCSB", rate, "Taurus 2016 data", "Serial data", 3.8),
+            Check::times("YCSB", rate, "Taurus 2016 command", "Serial command", 2.67),
+            Check::times("TPC-C", rate, "Taurus 2016 data", "Serial data", 1.09 / 0.29),
+            Check::times("YCSB", Metric::LatencyP50, "Taurus 2016 data", "Serial data", 0.8),
+        ],
+        not_measured: None,
+    }
+}
+
+fn recovery(table: &Table<'_>) -> Experiment {
+    let rate = Metric::ReplayRate;
+    let bars = |group, title, paper| bars(group, title, rate, paper);
+    let ratios = vec![
+        ("Taurus 2016 data", "Serial data", 4.9),
+        ("Taurus 2016 command", "Serial command", 9.8),
+    ];
+    Experiment {
+        id: "2016-recovery",
+        paper: Paper::Taurus2016,
+        source: "Figure 8, section 6.4, abstract",
+        title: "Recovery",
+        claim: "Recovery is 4.9 (data) and 9.8 times (command) as fast as serial recovery.",
+        how: format!("The logs of the figure above. {}", how(table)),
+        runs: runs(table),
+        panels: vec![bars("YCSB", "(a) YCSB", ratios.clone()), bars("TPC-C", "(b) TPC-C", ratios)],
+        checks: vec![
+            Check::times("YCSB", rate, "Taurus 2016 data", "Serial data", 4.9),
+            Check::times("YCSB", rate, "Taurus 2016 command", "Serial command", 9.8),
+            Check::times("TPC-C", rate, "Taurus 2016 command", "Serial command", 9.8),
+        ],
+        not_measured: None,
+    }
+}
+
+fn loggers(table: &Table<'_>) -> Experiment {
+    let schemes = [TAURUS_2016_DATA, TAURUS_DATA, SILO_R, PLOVER, POPLAR, GSN];
+    let counts = table.steps(&[1.0, 2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]);
+    // Slower than the report's by the same rule, so that even eight of them bind.
+    let slow = FLASH.scaled(table.rates, Load::Ycsb) / 4.0;
+    let device = format!("throttled:bandwidth={slow:.1}MB/s,latency=100us,depth=1,over=memory");
+    let mut runs = Vec::new();
+    for scheme in schemes {
+        for devices in &counts {
+            let command = table
+                .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
+                .with(DEEP)
+                .by(scheme, &device, *devices as u32, 1);
+            runs.push(command.run("YCSB", scheme.label, *devices));
+        }
+    }
+    let serial = table
+        .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
+        .with(DEEP)
+        .by(SERIAL_DATA, &device, 1, 1);
+    runs.push(serial.run("YCSB", SERIAL_DATA.label, 1.0));
+    let last = counts.last().copied().unwrap_or(4.0);
+    Experiment {
+        id: "2016-loggers",
+        paper: Paper::Taurus2016,
+        source: "Figure 9, section 6.5; Poplar, figures 6 and 9",
+        title: "More devices",
+        claim: "With one logger Taurus is as fast as serial logging or slightly slower; with more its \
+                throughput grows with them, and serial logging's does not. Poplar says the same of \
+                itself and of Silo.",
+        how: format!(
+            "Throttled devices in memory of {slow:.1} MB/s, a quarter of the scale above so that all of \
+             them bind; two whole rows written. A log stream on each."
+        ),
+        runs,
+        panels: vec![
+            Panel {
+                group: "YCSB",
+                title: "(a) Throughput".to_string(),
+                metric: Metric::Throughput,
+                shape: Shape::Lines { x: "devices", log_x: false, log_y: false },
+            },
+            Panel {
+                group: "YCSB",
+                title: "(b) Traffic".to_string(),
+                metric: Metric::DeviceRate,
+                shape: Shape::Lines { x: "devices", log_x: false, log_y: false },
+            },
+        ],
+        checks: schemes
+            .iter()
+            .map(|scheme| Check::grows_with("YCSB", Metric::Throughput, scheme.label, last))
+            .collect(),
+        not_measured: None,
+    }
+}
+
+fn bytes(table: &Table<'_>) -> Experiment {
+    let mut runs = Vec::new();
+    let schemes = [
+        SERIAL_DATA,
+        TAURUS_2016_DATA,
+        TAURUS_DATA,
+        SERIAL_COMMAND,
+        TAURUS_2016_COMMAND,
+        TAURUS_COMMAND,
+    ];
+    for scheme in schemes {
+        let ycsb = ycsb(table).by(scheme, "memory", 1, 4).recovered();
+        runs.push(ycsb.run("YCSB", scheme.label, 0.0));
+        let tpcc = table.mixed().with(DEEP).by(scheme, "memory", 1, 4).recovered();
+        runs.push(tpcc.run("TPC-C", scheme.label, 0.0));
+    }
+    let size = Metric::BytesPerRecord;
+    Experiment {
+        id: "2016-bytes",
+        paper: Paper::Taurus2016,
+        source: "Table 1, section 6.6",
+        title: "Bytes per record",
+        claim: "Redo and dependencies take, on YCSB, 252 + 20.5 bytes (data) and 244 + 30.6 (command); \
+                on TPC-C 1,899.7 + 68.5 and 196.9 + 77.8.",
+        how: "Four streams, log in memory; bytes of frames over replayed records, checksums and headers \
+              included. What dependencies take is the difference to serial logging of the same records."
+            .to_string(),
+        runs,
+        panels: vec![bars("YCSB", "(a) YCSB", size, vec![]), bars("TPC-C", "(b) TPC-C", size, vec![])],
+        checks: vec![
+            Check::at_most("YCSB", size, "Taurus data", 272.5),
+            Check::at_most("YCSB", size, "Taurus command", 274.6),
+            Check::at_most("TPC-C", size, "Taurus data", 1_968.2),
+            Check::at_most("TPC-C", size, "Taurus command", 274.7),
+            Check::at_most("YCSB", size, "Taurus 2016 data", 272.5),
+            Check::at_most("TPC-C", size, "Taurus 2016 command", 274.7),
+        ],
+        not_measured: None,
+    }
+}

@@ -1,0 +1,86 @@
+//! A history under guard: a panic or a hang is an outcome, and is not waited for.
+
+use crate::case::{self, Outcome};
+use crate::plan::Plan;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A history that takes longer than this hangs, unless somebody says otherwise: the longest take a few
+/// seconds on a machine that does much else.
+pub const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs a history on a thread of its own.
+pub fn run(plan: &Plan, hangs_after: Duration) -> Outcome {
+    let own = plan.clone();
+    run_guarded(hangs_after, move || case::run(&own))
+}
+
+fn run_guarded(
+    hangs_after: Duration,
+    history: impl FnOnce() -> Outcome + Send + 'static,
+) -> Outcome {
+    let (sender, receiver) = mpsc::channel();
+    let spawned = std::thread::Builder::new().name("history".into()).spawn(move || {
+        // Nobody listens after a hang.
+        let _ = sender.send(history());
+    });
+    match receiver.recv_timeout(hangs_after) {
+        Ok(outcome) => {
+            drop(spawned.map(|thread| thread.join()));
+            outcome
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            let mut outcome = Outcome::default();
+            outcome.verdict.diverged.push("the engine panicked".to_string());
+            outcome
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let after = hangs_after.as_secs_f64();
+            let threads = threads().join(", ");
+            let hung = Some(format!("it has not ended after {after} s; threads: {threads}"));
+            Outcome { hung, ..Outcome::default() }
+        }
+    }
+}
+
+/// The threads of this process: name, state and where in the system they wait, as far as the system tells.
+fn threads() -> Vec<String> {
+    let read = |place: std::path::PathBuf| std::fs::read_to_string(place).unwrap_or_default();
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let describe = |task: std::fs::DirEntry| {
+        let stat = read(task.path().join("stat"));
+        // The state follows the name, which stands in parentheses.
+        let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
+        let (name, waits) = (read(task.path().join("comm")), read(task.path().join("wchan")));
+        format!("{} {state} {}", name.trim(), waits.trim())
+    };
+    tasks.flatten().map(describe).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Combination;
+
+    #[test]
+    fn a_history_that_does_not_end_is_reported_and_not_waited_for() {
+        let (hold, held) = mpsc::channel::<()>();
+        let outcome = run_guarded(Duration::from_millis(50), move || {
+            // Ends when the test does.
+            let _ = held.recv();
+            Outcome::default()
+        });
+        let sentence = outcome.sentences().pop().expect("it is reported");
+        assert!(sentence.contains("hung") && !outcome.is_sound(), "{sentence}");
+        assert!(!cfg!(target_os = "linux") || sentence.contains("history"), "{sentence}");
+        drop(hold);
+    }
+
+    #[test]
+    fn a_panic_is_an_outcome() {
+        let outcome = run_guarded(HANGS_AFTER, || panic!("for the test"));
+        assert!(!outcome.is_sound() && outcome.hung.is_none());
+        let sound = run(&Plan::random(1, Combination::all()[0]), HANGS_AFTER);
+        assert!(sound.is_sound(), "{:?}", sound.sentences());
+    }
+}

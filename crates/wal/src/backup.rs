@@ -1,0 +1,234 @@
+//! Copies of a log, running or not, that open as it would have opened (`docs/format.md`, section 11).
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::format::{BATCH_HEADER, BatchHeader};
+use crate::log::Log;
+use crate::manifest::{Manifest, Marker, part_name};
+use crate::open::{Recovering, Verdict};
+use crate::options::LogOptions;
+use crate::segment::{Chain, Segment, segment_path, start_of, stream_dir};
+use crate::unfinished::Unfinished;
+use hyades_platform::device::{Device, DeviceFile};
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// So many bytes are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What is copied, from where to where.
+struct Copying<'c> {
+    device: &'c dyn Device,
+    /// Where each of the manifest's directories is.
+    places: &'c [Option<PathBuf>],
+    /// With the ends of all incarnations.
+    manifest: Manifest,
+    to: &'c Unfinished,
+    copied: Copied,
+}
+
+impl Log {
+    /// Copies all that is durable now: the checkpoint, and the streams up to the frontier. Whoever was
+    /// acknowledged before this was called is in it. Work goes on; checkpoints are adopted, and log is given up,
+    /// only after that. The copy is read back and checked.
+    ///
+    /// # Errors
+    /// The log has failed; a file could not be copied, or turned out to be damaged. The log goes on.
+    pub fn backup(&self, to: &Unfinished) -> Result<Copied, Error> {
+        let _kept = self.keep_files();
+        if let Some(cause) = self.poisoned() {
+            return Err(cause.into());
+        }
+        let mut manifest = self.manifest();
+        // Lane by lane, not at one moment: any vector of durable positions is one at which the database
+        // could have crashed, and the rule decides what of it is live.
+        let mut ends = vec![0; self.streams()];
+        // The marks first: then the frames that state them lie below the ends.
+        for (lane, dim) in
+            manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
+        {
+            dim.mark = self.frontier().mark(lane);
+        }
+        self.frontier().load_into(&mut ends);
+        end_newest(&mut manifest, &ends);
+        let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
+        copy(&**self.device(), &places, manifest, to)
+    }
+}
+
+impl Recovering {
+    /// Copies all that the log holds, up to the ends that the verdict found. The copy is read back and checked.
+    ///
+    /// # Errors
+    /// A file could not be copied.
+    pub fn backup(&self, verdict: &Verdict, to: &Unfinished) -> Result<Copied, Error> {
+        let mut manifest = self.manifest().clone();
+        if let Some(end) = verdict.ends().last() {
+            end_newest(&mut manifest, &end.ends);
+        }
+        copy(&**self.device(), &self.places, manifest, to)
+    }
+}
+
+fn end_newest(manifest: &mut Manifest, ends: &[Lsn]) {
+    if let Some(newest) = manifest.incarnations.last_mut() {
+        newest.clean = true;
+        for (dim, &end) in newest.dims.iter_mut().zip(ends) {
+            dim.end.get_or_insert(end);
+        }
+    }
+}
+
+fn copy(
+    device: &dyn Device,
+    places: &[Option<PathBuf>],
+    manifest: Manifest,
+    to: &Unfinished,
+) -> Result<Copied, Error> {
+    let mut copying = Copying { device, places, manifest, to, copied: Copied::default() };
+    copying.checkpoint()?;
+    copying.streams()?;
+    let manifest = copying.names()?;
+    check(&manifest, to)?;
+    Ok(copying.copied)
+}
+
+impl Copying<'_> {
+    fn place(&self, dir: usize) -> Result<&Path, Error> {
+        self.places[dir].as_deref().ok_or_else(|| {
+            Error::Invalid(format!(
+                "the directory {} is missing: give it among the log directories",
+                self.manifest.dirs[dir].display()
+            ))
+        })
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Error> {
+        let Some(checkpoint) = self.manifest.checkpoint.clone() else { return Ok(()) };
+        for (at, part) in checkpoint.parts.iter().enumerate() {
+            let name = part_name(checkpoint.number, at);
+            let (from, to) = (self.place(part.dir)?.join(&name), self.to.dir.join(&name));
+            self.file(&from, &to, part.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn streams(&mut self) -> Result<(), Error> {
+        for stream in self.manifest.streams.clone() {
+            let dims = self.manifest.incarnations.iter().flat_map(|i| &i.dims);
+            let of = dims.filter(|dim| dim.stream == stream.id);
+            let end = of.map(|dim| dim.end.unwrap_or(dim.start)).max().unwrap_or(0);
+            let from = stream_dir(self.place(stream.dir)?, stream.id);
+            let uuid = self.manifest.uuid();
+            let (chain, error) =
+                Chain::read(self.device, &from, stream.id, &uuid, stream.first_sequence);
+            if let Some(error) = error {
+                return Err(error);
+            }
+            let dir = stream_dir(&self.to.dir, stream.id);
+            let device = &*self.to.device;
+            device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
+            let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
+            let mut none = true;
+            for segment in begun {
+                none = false;
+                let length = self.needed(segment, end)?;
+                self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
+            }
+            if none {
+                let path = segment_path(&dir, stream.first_sequence);
+                let zeros = vec![0; self.manifest.block_bytes];
+                self.to.device.write_small(&path, &zeros).map_err(Error::io(&path, "write"))?;
+            }
+            self.to.device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
+        }
+        Ok(())
+    }
+
+    /// How much of a segment lies below `end`: up to the batch that reaches it.
+    fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
+        let Some(header) = &segment.header else { return Ok(segment.length) };
+        let path = &segment.path;
+        let file = self.device.open(path).map_err(Error::io(path, "open"))?;
+        let block = u64::from(header.block_bytes);
+        let mut at = block;
+        let mut bytes = [0; BATCH_HEADER];
+        while at + BATCH_HEADER as u64 <= segment.length {
+            let n = file.read_at(&mut bytes, at).map_err(Error::io(path, "read"))?;
+            let uuid = self.manifest.uuid();
+            let batch = BatchHeader::decode(&bytes[..n], &uuid, header.stream, header.incarnation);
+            // What is damaged is found when the copy is read.
+            let Some(batch) = batch else { break };
+            at = (at + BATCH_HEADER as u64 + u64::from(batch.length)).next_multiple_of(block);
+            if batch.start + u64::from(batch.length) >= end {
+                return Ok(at.min(segment.length));
+            }
+        }
+        Ok(segment.length)
+    }
+
+    fn file(&mut self, from: &Path, to: &Path, length: u64) -> Result<(), Error> {
+        let source = self.device.open(from).map_err(Error::io(from, "open"))?;
+        let target = self.to.device.create(to, 0).map_err(Error::io(to, "create"))?;
+        copy_bytes((&source, from), (&target, to), length)?;
+        target.sync_data().map_err(Error::io(to, "sync"))?;
+        self.copied.files += 1;
+        self.copied.bytes += length;
+        Ok(())
+    }
+
+    /// Writes the marker and the manifest.
+    fn names(&mut self) -> Result<Manifest, Error> {
+        let mut manifest = self.manifest.clone();
+        manifest.dirs = vec![self.to.dir.clone()];
+        manifest.streams.iter_mut().for_each(|stream| stream.dir = 0);
+        let parts = manifest.checkpoint.iter_mut().flat_map(|c| &mut c.parts);
+        parts.for_each(|part| part.dir = 0);
+        let (device, dir) = (&*self.to.device, &self.to.dir);
+        manifest.write(device, dir)?;
+        Marker { uuid: manifest.uuid.clone(), dir: 0 }.write(device, dir)?;
+        Ok(manifest)
+    }
+}
+
+fn copy_bytes(
+    (source, from): (&Arc<dyn DeviceFile>, &Path),
+    (target, to): (&Arc<dyn DeviceFile>, &Path),
+    length: u64,
+) -> Result<(), Error> {
+    let mut piece = vec![0; PIECE.min(length as usize)];
+    let mut at = 0;
+    while at < length {
+        let n = piece.len().min((length - at) as usize);
+        let read = source.read_at(&mut piece[..n], at).map_err(Error::io(from, "read"))?;
+        if read < n {
+            let what = format!("it ends here, and should have {length} bytes");
+            return Err(Error::corrupt(from, at + read as u64, what));
+        }
+        target.write_at(&[IoSlice::new(&piece[..n])], at).map_err(Error::io(to, "write to"))?;
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// A backup that cannot be read is none: reads all of it.
+fn check(manifest: &Manifest, to: &Unfinished) -> Result<(), Error> {
+    let lanes = manifest.newest().map_or(1, |newest| newest.dims.len());
+    let copy = to.open(LogOptions::new(Vec::new(), lanes))?;
+    let mut ends = Vec::new();
+    for mut reader in copy.readers() {
+        while reader.next_chunk()?.is_some() {}
+        ends.push(reader.end());
+    }
+    copy.verdict(&ends).map(drop)
+}
