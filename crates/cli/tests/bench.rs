@@ -114,6 +114,8 @@ fn every_combination_recovers_to_the_same_state() {
         "gsn",
         "plover",
         "poplar",
+        "physiological",
+        "physiological --no-undo",
     ];
     for workload in workloads {
         for log in logs {

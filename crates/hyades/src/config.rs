@@ -99,6 +99,13 @@ pub enum Replay {
     Serial,
 }
 
+impl Replay {
+    /// Whether no other thread is to take part.
+    pub(crate) fn is_on_one_thread(self) -> bool {
+        self == Replay::Serial
+    }
+}
+
 /// Everything that can be set about the log.
 #[derive(Clone)]
 pub struct LogSettings {

@@ -3,7 +3,7 @@
 use crate::checkpoint::cut::{Cut, Seats};
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
-use crate::config::{Builder, Concurrency, Replay};
+use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared, Stats};
 use crate::digest;
 use crate::engine::Engine;
@@ -196,7 +196,7 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
         let threads = match builder.recovery_threads {
-            _ if builder.replay == Replay::Serial => 1,
+            _ if builder.replay.is_on_one_thread() => 1,
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         };

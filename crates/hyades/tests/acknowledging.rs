@@ -97,7 +97,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 9] = [
+const LAYOUTS: [(Protocol, usize); 10] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
@@ -107,6 +107,7 @@ const LAYOUTS: [(Protocol, usize); 9] = [
     (Protocol::Gsn, 3),
     (Protocol::Plover, 3),
     (Protocol::Poplar, 3),
+    (Protocol::Physiological, 1),
 ];
 
 #[test]

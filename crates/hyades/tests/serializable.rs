@@ -217,6 +217,7 @@ fn under_everything(which: &[&str]) {
                 (Protocol::Gsn, 3),
                 (Protocol::Plover, 3),
                 (Protocol::Poplar, 3),
+                (Protocol::Physiological, 1),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

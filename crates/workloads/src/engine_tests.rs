@@ -45,7 +45,7 @@ fn forms() -> Vec<Form> {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
-        for protocol in [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar] {
+        for protocol in Protocol::all().filter(|protocol| !protocol.takes_commands()) {
             forms.push(Form { protocol, record: Record::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });
@@ -54,7 +54,10 @@ fn forms() -> Vec<Form> {
 }
 
 fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
-    let streams = if form.protocol == Protocol::Serial { 1 } else { 3 };
+    let streams = match form.protocol {
+        Protocol::Serial | Protocol::Physiological => 1,
+        _ => 3,
+    };
     let mut builder = Database::builder()
         .protocol(form.protocol)
         .record(form.record)

@@ -59,6 +59,8 @@ pub fn combinations() -> Vec<Combination> {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
+        let (protocol, record) = (Protocol::Physiological, Record::Data);
+        all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
     all
 }
