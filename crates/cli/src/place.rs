@@ -36,17 +36,22 @@ pub struct Place {
 }
 
 impl Place {
-    /// The given directories, which must not hold anything yet; a temporary one if none is given.
+    /// The given directories, which must not hold anything yet; `devices` temporary ones if none is
+    /// given.
     ///
     /// # Errors
     /// Usage: a directory is not empty. A temporary one could not be made.
-    pub fn new(given: &[PathBuf], device: DeviceKind) -> Result<Place, Failure> {
+    pub fn new(given: &[PathBuf], device: DeviceKind, devices: usize) -> Result<Place, Failure> {
         if given.is_empty() {
             let root = match device {
                 DeviceKind::File => std::env::temp_dir(),
                 DeviceKind::Memory => PathBuf::from(MemoryDevice::ROOT),
             };
-            return Place::temporary(&root);
+            let mut place = Place::temporary(&root)?;
+            let first = place.dirs[0].clone();
+            let name = |n: usize| first.with_file_name(format!("log{n}"));
+            place.dirs.extend((1..devices).map(name));
+            return Ok(place);
         }
         for dir in given {
             if !is_empty(dir)? {

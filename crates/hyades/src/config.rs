@@ -33,6 +33,9 @@ pub enum Protocol {
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
     Gsn,
+    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section IV). Data
+    /// records only.
+    Physiological,
     /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
     /// only.
     Plover,
@@ -48,6 +51,7 @@ impl Protocol {
             Protocol::Taurus2016 => "taurus-2016",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
+            Protocol::Physiological => "physiological",
             Protocol::Plover => "plover",
         }
     }
@@ -60,6 +64,7 @@ impl Protocol {
             "taurus-2016" => Some(Protocol::Taurus2016),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
+            "physiological" => Some(Protocol::Physiological),
             "plover" => Some(Protocol::Plover),
             _ => None,
         }
@@ -114,6 +119,9 @@ pub struct LogSettings {
     /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
     /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
     pub epoch: Option<Duration>,
+    /// Under physiological logging: before-images are logged, and recovery undoes what was lost half-way.
+    /// Without them it keeps the changes of a transaction aside until it has seen that it committed.
+    pub undo: bool,
     /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -179,6 +187,7 @@ impl Default for Builder {
                 anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
                 epoch: None,
+                undo: true,
                 stepped: false,
             },
             tables: Vec::new(),

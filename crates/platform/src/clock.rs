@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where [`monotonic_ns`] counts from: the first call in the process.
 static START: OnceLock<Instant> = OnceLock::new();
@@ -27,6 +27,26 @@ pub fn monotonic_ns() -> u64 {
         return ns;
     }
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Sleeps until [`monotonic_ns`] is at least this. A thread in simulated time is there at once.
+pub fn sleep_until(ns: u64) {
+    wait_until(ns, |left| std::thread::sleep(Duration::from_nanos(left)));
+}
+
+/// As [`sleep_until`], but keeps the processor busy: what a thread does that waits for memory.
+pub fn spin_until(ns: u64) {
+    wait_until(ns, |_| std::hint::spin_loop());
+}
+
+fn wait_until(ns: u64, wait: impl Fn(u64)) {
+    if let Some(now) = SIMULATED.get() {
+        SIMULATED.set(Some(now.max(ns)));
+        return;
+    }
+    while let Some(left) = ns.checked_sub(monotonic_ns()).filter(|left| *left > 0) {
+        wait(left);
+    }
 }
 
 /// Milliseconds since 1970 by the machine's clock, which may jump; 0 if it stands before 1970.

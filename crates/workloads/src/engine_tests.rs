@@ -40,7 +40,7 @@ struct Form {
 fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for protocol in [Protocol::Serial, Protocol::Taurus] {
+        for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
             for record in [Record::Data, Record::Command] {
                 forms.push(Form { protocol, record, concurrency });
             }

@@ -87,6 +87,7 @@ pub struct Oracle {
     /// Rows handed out stand here.
     arena: Bump,
     draws: Cell<u64>,
+    gets: Cell<usize>,
 }
 
 fn owned(values: &[Value<'_>]) -> Tuple {
@@ -115,6 +116,7 @@ impl Oracle {
             journal: RefCell::default(),
             arena: Bump::new(),
             draws: Cell::new(0),
+            gets: Cell::new(0),
         }
     }
 
@@ -129,6 +131,11 @@ impl Oracle {
         }
         self.journal.borrow_mut().clear();
         outcome
+    }
+
+    /// How many rows have been asked for one by one.
+    pub fn gets(&self) -> usize {
+        self.gets.get()
     }
 
     /// How many rows a table has.
@@ -220,6 +227,7 @@ impl Access for Oracle {
         key: &[Value<'_>],
         columns: Columns,
     ) -> Result<Option<Row<'a>>, Abort> {
+        self.gets.set(self.gets.get() + 1);
         let table = table_number(table);
         let key = self.checked_key(table, key)?;
         let row = self.contents.borrow()[table].rows.get(&key).cloned();

@@ -1,8 +1,10 @@
 //! `hyades bench`: populate, run, measure; and, if asked, crash and recover in fresh processes.
 
 mod driver;
+pub mod knobs;
 pub mod options;
 pub mod report;
+pub mod ycsb;
 
 use crate::children;
 use crate::failure::Failure;
@@ -43,7 +45,7 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
     let mut settings = options.settings()?;
     let place = match settings.protocol {
         Protocol::None => None,
-        _ => Some(Place::new(&settings.dirs, settings.device)?),
+        _ => Some(Place::new(&settings.dirs, settings.device.lowest(), settings.knobs.devices)?),
     };
     if let Some(place) = &place {
         settings.dirs.clone_from(&place.dirs);
@@ -90,6 +92,12 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
 /// The database's.
 pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
     memory::reserve(settings.reserve_memory)?;
+    for dir in settings.dirs.iter().filter(|_| settings.knobs.cold) {
+        let what = format!("cannot drop the files in {} from memory", dir.display());
+        let bytes = hyades_platform::device::drop_cached(dir).map_err(Failure::doing(what))?;
+        let size = units::bytes(bytes as f64);
+        eprintln!("dropped {size} in {} from the page cache", dir.display());
+    }
     match &settings.workload {
         Choice::Ycsb(own) => recover_one(settings, Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => recover_one(settings, Tpcc::new(own.config(settings.seed))),
@@ -203,6 +211,7 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
         bytes: Some(runs.iter().map(|i| i.bytes).sum()),
         records_per_s: Some(records as f64 / replay_seconds),
         threads: Some(report.threads),
+        cold: settings.knobs.cold.then_some(true),
         state_matches: None,
     };
     let digest = database.digest();
@@ -237,7 +246,7 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         concurrency: settings.concurrency,
         workers: settings.workers,
         streams: settings.streams,
-        device: logged.then_some(settings.device),
+        device: logged.then(|| settings.device.clone()),
         in_flight: settings.in_flight,
         seconds: measured.seconds,
         acknowledged: measured.acknowledged,

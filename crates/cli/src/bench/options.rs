@@ -1,12 +1,14 @@
 //! What `hyades bench` can be told, and what it makes of it.
 
+use super::knobs::Knobs;
+use super::ycsb::Ycsb;
+use crate::device::DeviceChoice;
 use crate::failure::Failure;
-use crate::place::DeviceKind;
 use crate::units;
 use crate::words::words;
 use clap::{Args, Subcommand};
 use hyades::{Builder, Record};
-use hyades_workloads::{bank, tpcc, ycsb};
+use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +28,8 @@ words! {
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
         Gsn = "gsn",
+        /// One stream, row by row, with before-images.
+        Physiological = "physiological",
         /// Parallel streams, a record for each partition.
         Plover = "plover",
     }
@@ -63,6 +67,7 @@ impl Protocol {
             Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
+            Protocol::Physiological => hyades::Protocol::Physiological,
             Protocol::Plover => hyades::Protocol::Plover,
         }
     }
@@ -101,9 +106,11 @@ pub struct Common {
     /// temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// What the log is on: file, or memory (not durable)
-    #[arg(long, default_value = "file")]
-    device: DeviceKind,
+    /// What the log is on: file; memory (not durable); throttled:bandwidth=8MB/s,latency=100us,depth=1;
+    /// nvm:factor=2; striped. All but the first two stand over another, as in
+    /// striped:over=throttled:bandwidth=8MB/s. Each log directory is a device of its own
+    #[arg(long, default_value = "file", value_name = "DEVICE")]
+    device: DeviceChoice,
     /// Worker threads [default: the number of cores]
     #[arg(long)]
     workers: Option<usize>,
@@ -145,6 +152,8 @@ pub struct Common {
     /// Threads that recover [default: the number of cores]
     #[arg(long, value_name = "N")]
     recovery_threads: Option<usize>,
+    #[command(flatten)]
+    knobs: Knobs,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -159,35 +168,6 @@ pub enum Workload {
     Tpcc(Tpcc),
     /// Transfers between accounts, each written down
     Bank(Bank),
-}
-
-/// Options of YCSB.
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
-pub struct Ycsb {
-    /// Rows of 1,000 bytes
-    #[arg(long, default_value_t = 1 << 20)]
-    rows: u64,
-    /// Skew; 0 is uniform [default: 0.6; 0.99 for a standard mix]
-    #[arg(long)]
-    theta: Option<f64>,
-    /// Accesses per transaction
-    #[arg(long, default_value_t = 2, conflicts_with = "standard")]
-    accesses: usize,
-    /// Share of accesses that write, 0 to 1
-    #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
-    write_share: f64,
-    /// Share of transactions that also write one and the same row, 0 to 1
-    #[arg(long, default_value_t = 0.0, conflicts_with = "standard")]
-    hot_share: f64,
-    /// Columns that a write sets: 1 or all
-    #[arg(long, default_value = "1", value_parser = ["1", "all"])]
-    write_columns: String,
-    /// Written values: derived from a small argument, or passed whole as argument
-    #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
-    values: String,
-    /// A standard mix instead, A to F
-    #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
-    standard: Option<String>,
 }
 
 /// Options of TPC-C.
@@ -248,7 +228,7 @@ pub struct Settings {
     /// Log directories, filled in once they are known.
     pub dirs: Vec<PathBuf>,
     /// What these are on.
-    pub device: DeviceKind,
+    pub device: DeviceChoice,
     /// Worker threads.
     pub workers: usize,
     /// Transactions per worker awaiting acknowledgement.
@@ -275,6 +255,8 @@ pub struct Settings {
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
     pub recovery_threads: usize,
+    /// What experiments turn.
+    pub knobs: Knobs,
     /// Whether results are JSON.
     pub json: bool,
 }
@@ -284,7 +266,8 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+/// Wrong usage, in one sentence.
+pub fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Usage(text.into()))
 }
 
@@ -304,7 +287,7 @@ impl Bench {
         common.check()?;
         let streams = match common.protocol {
             Protocol::None => 0,
-            Protocol::Serial => 1,
+            Protocol::Serial | Protocol::Physiological => 1,
             _ => common.streams.unwrap_or(4),
         };
         Ok(Settings {
@@ -328,6 +311,7 @@ impl Bench {
             checkpoint_share: common.checkpoint_share,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
+            knobs: common.knobs,
             json: common.json,
         })
     }
@@ -336,10 +320,11 @@ impl Bench {
 impl Common {
     fn check(&self) -> Result<(), Failure> {
         let streams = self.streams.unwrap_or(1);
-        if self.protocol == Protocol::Serial && streams != 1 {
+        if matches!(self.protocol, Protocol::Serial | Protocol::Physiological) && streams != 1 {
             return usage(format!(
-                "serial logging has one stream, not {streams}: leave --streams out, or choose \
-                 --protocol taurus"
+                "{} logging has one stream, not {streams}: leave --streams out, or choose \
+                 --protocol taurus",
+                self.protocol.word()
             ));
         }
         if !(1..=hyades_wal::MAX_LANES).contains(&streams) {
@@ -379,7 +364,13 @@ impl Common {
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
         }
-        Ok(())
+        if self.knobs.no_undo && self.protocol != Protocol::Physiological {
+            return usage(format!(
+                "{} logging has nothing to undo: --no-undo is for --protocol physiological",
+                self.protocol.word()
+            ));
+        }
+        self.knobs.check(&self.device, &self.log_dir)
     }
 }
 
@@ -405,56 +396,6 @@ impl Workload {
             Workload::Tpcc(_) => "tpcc",
             Workload::Bank(_) => "bank",
         }
-    }
-}
-
-impl Ycsb {
-    fn check(&self) -> Result<(), Failure> {
-        if !(1..1 << 40).contains(&self.rows) {
-            return usage(format!("--rows must be at least 1 and below 2^40, not {}", self.rows));
-        }
-        if let Some(theta) = self.theta.filter(|t| !(0.0..=10.0).contains(t)) {
-            return usage(format!("--theta must be 0 to 10, not {theta}"));
-        }
-        if !(0.0..=1.0).contains(&self.write_share) {
-            return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
-        }
-        if !(0.0..=1.0).contains(&self.hot_share) {
-            return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
-        }
-        let most = self.rows.div_ceil(2);
-        // A standard mix has accesses of its own.
-        if self.standard.is_some() {
-            return Ok(());
-        }
-        if self.accesses == 0 || self.accesses as u64 > most {
-            return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's \
-                 accesses are to different rows",
-                self.accesses
-            ));
-        }
-        Ok(())
-    }
-
-    /// What the workload is to run.
-    pub fn config(&self, seed: u64) -> ycsb::Config {
-        let parsed = "clap took only words that the workload knows";
-        let mut config = match &self.standard {
-            Some(mix) => ycsb::Config::standard(mix.parse().expect(parsed), self.rows),
-            None => ycsb::Config {
-                rows: self.rows,
-                accesses: self.accesses,
-                write_share: self.write_share,
-                hot_share: self.hot_share,
-                ..ycsb::Config::default()
-            },
-        };
-        config.theta = self.theta.unwrap_or(config.theta);
-        config.write_columns = self.write_columns.parse().expect(parsed);
-        config.values = self.values.parse().expect(parsed);
-        config.seed = seed;
-        config
     }
 }
 
@@ -484,8 +425,10 @@ impl Settings {
             })
             .record(record)
             .streams(self.streams.max(1))
-            .recovery_threads(self.recovery_threads);
-        for dir in self.dirs.iter().skip(1) {
+            .recovery_threads(self.recovery_threads)
+            .replay(self.knobs.recovery.replay());
+        // The device knows of the others where files are striped.
+        for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
             builder = builder.log_dir(dir);
         }
         builder
@@ -495,7 +438,8 @@ impl Settings {
                 checkpoints.share = self.checkpoint_share;
             })
             .log_settings(|log| {
-                log.device = Some(self.device.open());
+                log.device = Some(self.device.open(&self.dirs));
+                self.knobs.apply(&self.device, log);
                 log.epoch = self.epoch.map(Duration::from_secs_f64);
             })
     }

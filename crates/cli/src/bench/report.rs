@@ -1,6 +1,8 @@
 //! What a run is reported as: one JSON object whose keys scripts rely on, or text for people.
 
+use super::knobs::RecoveryKind;
 use super::options::{Concurrency, Protocol, RecordKind, Settings};
+use crate::device::DeviceChoice;
 use crate::place::DeviceKind;
 use crate::units::{bytes, count, exact, rate, time};
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,7 @@ pub struct Report {
     /// Log streams; 0 without a log.
     pub streams: usize,
     /// What the log is on; none without a log.
-    pub device: Option<DeviceKind>,
+    pub device: Option<DeviceChoice>,
     /// Transactions per worker awaiting acknowledgement.
     pub in_flight: usize,
     /// The measured interval.
@@ -106,6 +108,9 @@ pub struct Recovery {
     pub records_per_s: Option<f64>,
     /// Threads used.
     pub threads: Option<usize>,
+    /// Whether the page cache was dropped before; left out if that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold: Option<bool>,
     /// Whether the digest is that of the run.
     pub state_matches: Option<bool>,
 }
@@ -176,25 +181,30 @@ impl Report {
                 ),
             );
         }
-        self.recovery_text(&mut line);
+        self.recovery_text(settings.knobs.recovery, &mut line);
         if let Some(consistent) = self.consistent {
             line("conditions", if consistent { "hold" } else { "VIOLATED" }.to_string());
         }
-        if settings.device == DeviceKind::Memory && self.record.is_some() {
+        if settings.device.lowest() == DeviceKind::Memory && self.record.is_some() {
             line("note", "the log is in shared memory: not durable".to_string());
         }
         out
     }
 
-    fn recovery_text(&self, line: &mut impl FnMut(&str, String)) {
+    fn recovery_text(&self, how: RecoveryKind, line: &mut impl FnMut(&str, String)) {
         let Recovery { seconds: Some(seconds), .. } = self.recovery else { return };
         let r = &self.recovery;
         line(
             "recovery",
             format!(
-                "{} on {} threads, of which {} for the load; {} transactions, {}: {}",
+                "{}{} on {} threads{}, of which {} for the load; {} transactions, {}: {}",
+                if r.cold == Some(true) { "cold reads, " } else { "" },
                 time(seconds),
                 r.threads.unwrap_or(0),
+                match how {
+                    RecoveryKind::Parallel => String::new(),
+                    other => format!(" ({})", other.word()),
+                },
                 time(r.image_seconds.unwrap_or(0.0)),
                 count(r.records.unwrap_or(0) as f64),
                 bytes(r.bytes.unwrap_or(0) as f64),
@@ -219,7 +229,7 @@ mod tests {
             concurrency: Concurrency::Silo,
             workers: 1,
             streams: 1,
-            device: Some(DeviceKind::File),
+            device: Some("file".parse().unwrap()),
             in_flight: 1,
             seconds: 1.0,
             acknowledged: 0,

@@ -16,6 +16,7 @@
 pub(crate) mod no_wait;
 mod partitioned;
 pub(crate) mod replaying;
+mod row_frames;
 pub(crate) mod silo;
 pub(crate) mod steps;
 

@@ -1,10 +1,12 @@
 //! The steps that commits have in common.
 
 use super::partitioned::{self, Many};
+use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::{Head, Tid, push_change};
+use crate::logging::row_frame::RowFrames;
 use crate::storage::record::word;
 use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
@@ -122,6 +124,10 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         head.row_ids.extend_from_slice(&state.row_ids_used);
     }
     payload.clear();
+    let by_rows = !command && engine.protocol.row_frames() != RowFrames::None;
+    if by_rows {
+        head.continued = row_frames::write(engine, state, writer, stream, tid);
+    }
     engine.protocol.versioned(state.stamp, tid);
     let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
         head.encode(out);
@@ -136,6 +142,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
             push_varint(payload, u64::from(call.log_id));
             payload.extend_from_slice(call.arguments);
         }
+        None if by_rows => {}
         None => state.final_writes().for_each(|write| encode_write(engine, write, payload)),
     }
     if payload.len() > writer.max_payload() {
@@ -147,12 +154,13 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp]);
-    appender.appended = reservation.end() - reservation.start();
+    appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
     appender.placed = Some((epoch, reservation.end()));
     let own = (stream, reservation.end());
     Reserved(Places::One(reservation, own, payload))
 }
 
+/// Appends a write as a data record has it.
 pub(super) fn encode_write<P: LoggingProtocol>(
     engine: &Engine<P>,
     write: &Write<'_, P::RowStamp>,

@@ -11,9 +11,11 @@ pub(crate) mod counters;
 pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
+pub(crate) mod physiological;
 pub(crate) mod plover;
 pub(crate) mod predecessors;
 pub(crate) mod record;
+pub(crate) mod row_frame;
 pub(crate) mod serial;
 pub(crate) mod silo_r;
 pub(crate) mod supported;
@@ -27,6 +29,7 @@ use crate::config::LogSettings;
 use crate::engine::EPOCH;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
+use row_frame::RowFrames;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +94,10 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
 
+    /// Whether changed rows go into frames of their own, ahead of the record.
+    fn row_frames(&self) -> RowFrames {
+        RowFrames::None
+    }
     /// How far replay of this transaction as a command would come behind the replay of everything else,
     /// in commands: how much it is on the critical path.
     fn lag(&self, txn: &Self::TxnStamp) -> u64 {
@@ -170,6 +177,11 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const MARKS: bool = false;
     /// How long an epoch is unless [`LogSettings::epoch`] says otherwise.
     const EPOCH: Duration = EPOCH;
+    /// Whether changed rows go into frames of their own under these settings.
+    fn rows(settings: &LogSettings) -> RowFrames {
+        let _ = settings;
+        RowFrames::None
+    }
     /// Starts on a log that has just begun an incarnation.
     fn start(ground: &Ground<'_>) -> Self;
 }

@@ -2,20 +2,36 @@
 //!
 //! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
 //! the promises of a log are about what a device does at its worst ([`PowerCutDevice`],
-//! [`FaultyDevice`], and [`SimulatedDisk`], which does all of that and more in memory).
+//! [`FaultyDevice`], and [`SimulatedDisk`], which does all of that and more in memory). For
+//! experiments there are devices that behave as others would ([`ThrottledDevice`], [`NvmDevice`]),
+//! sets of devices ([`StripedDevice`]), and one that finds the device by the directory
+//! ([`MountedDevice`]); all of these stand on others and can be combined.
 
+mod cold;
 mod faulty;
 mod file;
 mod memory;
+mod mounted;
+mod nvm;
 mod power_cut;
+mod schedule;
 mod simulated;
+mod striped;
+mod throttled;
 mod whole;
+mod workers;
 
+pub use cold::drop_cached;
 pub use faulty::{Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use mounted::MountedDevice;
+pub use nvm::{Nvm, NvmDevice};
 pub use power_cut::{PowerCutDevice, PowerCutOptions};
+pub use schedule::Throttle;
 pub use simulated::{Rot, SimulatedDevice, SimulatedDisk, SimulatedFault};
+pub use striped::StripedDevice;
+pub use throttled::ThrottledDevice;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -54,6 +70,48 @@ pub trait Device: Send + Sync + Debug {
     /// by this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
 }
+
+/// Hands everything that concerns names, not bytes, on to the device `self.inner`.
+macro_rules! forward_names {
+    () => {
+        fn durable(&self) -> bool {
+            self.inner.durable()
+        }
+
+        fn create_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+            self.inner.create_dir(dir)
+        }
+
+        fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+            self.inner.rename(from, to)
+        }
+
+        fn remove(&self, path: &std::path::Path) -> std::io::Result<()> {
+            self.inner.remove(path)
+        }
+
+        fn list(&self, dir: &std::path::Path) -> std::io::Result<Vec<String>> {
+            self.inner.list(dir)
+        }
+
+        fn sync_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+            self.inner.sync_dir(dir)
+        }
+
+        fn read_small(&self, path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+            self.inner.read_small(path)
+        }
+
+        fn exists(&self, path: &std::path::Path) -> std::io::Result<bool> {
+            self.inner.exists(path)
+        }
+
+        fn lock_dir(&self, dir: &std::path::Path) -> std::io::Result<super::DirectoryLock> {
+            self.inner.lock_dir(dir)
+        }
+    };
+}
+pub(in crate::device) use forward_names;
 
 /// An open file of a [`Device`].
 pub trait DeviceFile: Send + Sync + Debug {

@@ -113,8 +113,11 @@ pub struct Config {
     pub distinct: bool,
     /// What a write sets.
     pub write_columns: WriteColumns,
-    /// Whether a read is of the whole row instead of one column.
-    pub read_whole_rows: bool,
+    /// What is read beside what is written.
+    pub reads: Reads,
+    /// Each transaction changes one column of a row and scans so many rows, instead of the accesses
+    /// (the hybrid workload of Zhou et al., "Poplar", section 6).
+    pub scan_length: Option<u32>,
     /// Where written values come from.
     pub values: Values,
     /// A standard mix instead of the above (of which rows, theta, write columns and values count).
@@ -133,7 +136,8 @@ impl Default for Config {
             hot_share: 0.0,
             distinct: true,
             write_columns: WriteColumns::One,
-            read_whole_rows: false,
+            reads: Reads::default(),
+            scan_length: None,
             values: Values::Derived,
             standard: None,
             seed: 1,
@@ -148,15 +152,19 @@ impl Config {
             rows,
             theta: 0.99,
             accesses: 1,
-            read_whole_rows: true,
+            reads: Reads { whole_rows: true, ..Reads::default() },
             standard: Some(mix),
             ..Config::default()
         }
     }
 
-    /// Whether keys are spread over the 64-bit range, and the primary index is ordered: where rows
-    /// are scanned.
+    /// Whether the primary index is ordered: where rows are scanned.
     pub fn is_ordered(&self) -> bool {
+        self.is_spread() || self.scan_length.is_some()
+    }
+
+    /// Whether keys are spread over the 64-bit range: where rows are scanned and inserted.
+    pub fn is_spread(&self) -> bool {
         self.standard == Some(Standard::E)
     }
 }
@@ -177,6 +185,8 @@ pub enum Operation {
     Scan,
     /// [`modify`].
     Modify,
+    /// [`write_and_scan`].
+    WriteAndScan,
 }
 
 /// The input of one transaction. It is drawn over and over in place, so that its buffers are
@@ -193,6 +203,8 @@ pub struct Input {
     pub scan: Scan,
     /// For a read with a change.
     pub modify: Modify,
+    /// For a write with a scan.
+    pub write_and_scan: WriteAndScan,
     /// Rows drawn so far, where there are many.
     drawn: HashSet<u64>,
 }
@@ -243,7 +255,16 @@ impl Inputs {
     /// Draws the next input.
     pub fn draw(&self, rng: &mut Rng, into: &mut Input) {
         let Some(standard) = self.config.standard else {
-            return self.accesses(rng, into);
+            return match self.config.scan_length {
+                None => self.accesses(rng, into),
+                Some(count) => {
+                    // So far from the end that all of the range is there.
+                    let last = self.config.rows.saturating_sub(count.into());
+                    let (id, from) = (self.row(rng), self.row(rng) % (last + 1));
+                    into.operation = Operation::WriteAndScan;
+                    into.write_and_scan = WriteAndScan { id, seed: rng.u32(..), from, count };
+                }
+            };
         };
         let percent = rng.u32(..100);
         match standard {
@@ -253,7 +274,7 @@ impl Inputs {
             Standard::D | Standard::E if percent < 5 => {
                 // Row 0 to rows - 1 were populated; each number from there on is drawn once.
                 let id = self.next.fetch_add(1, Ordering::Relaxed);
-                let spread = self.config.is_ordered();
+                let spread = self.config.is_spread();
                 into.operation = Operation::Insert;
                 into.insert = Insert { id, seed: self.config.seed, spread };
             }
@@ -351,7 +372,7 @@ const CHUNK: u64 = 1000;
 
 /// The calls that make the population.
 pub fn parts(config: &Config) -> Vec<Populate> {
-    let (rows, seed, spread) = (config.rows, config.seed, config.is_ordered());
+    let (rows, seed, spread) = (config.rows, config.seed, config.is_spread());
     let part = |from| Populate { from, count: CHUNK.min(rows - from) as u32, seed, spread };
     (0..rows).step_by(CHUNK as usize).map(part).collect()
 }

@@ -108,6 +108,29 @@ pub struct Modify {
     pub seed: u32,
 }
 
+/// Changes one column of a row and reads a range of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WriteAndScan {
+    /// The row to change.
+    pub id: u64,
+    /// Column and value follow from this.
+    pub seed: u32,
+    /// The row that the range begins with; keys are not spread.
+    pub from: u64,
+    /// How many rows it has; none are read if it is 0.
+    pub count: u32,
+}
+
+/// What is read beside what is written. It leaves no trace in the database, so it may differ from one
+/// process to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// A read is of the whole row instead of one column.
+    pub whole_rows: bool,
+    /// What an access writes it reads before.
+    pub before_writes: bool,
+}
+
 /// Makes rows of the population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Populate {
@@ -137,10 +160,26 @@ fn read(
     table: Table,
     id: u64,
     column: Column<[u8]>,
-    whole_rows: bool,
+    whole_row: bool,
 ) -> Result<(), Abort> {
-    let columns = if whole_rows { Columns::ALL } else { column.only() };
+    let columns = if whole_row { Columns::ALL } else { column.only() };
     found(tx.get_columns(table, id, columns)?).map(drop)
+}
+
+/// Reads what is about to be written, where that is asked for.
+#[inline]
+fn read_before(
+    tx: &Transaction<'_>,
+    table: Table,
+    row: &RowAccess,
+    mixed: u64,
+    whole_row: bool,
+    reads: Reads,
+) -> Result<(), Abort> {
+    if !reads.before_writes {
+        return Ok(());
+    }
+    read(tx, table, row.id(), column(mixed), whole_row)
 }
 
 /// Announces the rows to come, so that their cache misses overlap.
@@ -162,18 +201,19 @@ pub fn access(
     tx: &Transaction<'_>,
     table: Table,
     call: &Accesses,
-    whole_rows: bool,
+    reads: Reads,
 ) -> Result<(), Abort> {
-    prefetch(tx, table, call, touched(whole_rows));
+    prefetch(tx, table, call, touched(reads.whole_rows));
     let mut value = [0; WIDTH];
     for (row, n) in call.rows.iter().zip(0u64..) {
         let mixed = mix(call.seed as u64, n);
         if row.is_write() {
+            read_before(tx, table, row, mixed, reads.whole_rows, reads)?;
             fill(mixed, &mut value);
             let set = column(mixed).set(&value);
             done(tx.update(table, row.id(), &[set])?)?;
         } else {
-            read(tx, table, row.id(), column(mixed), whole_rows)?;
+            read(tx, table, row.id(), column(mixed), reads.whole_rows)?;
         }
     }
     Ok(())
@@ -184,17 +224,18 @@ pub fn access_all(
     tx: &Transaction<'_>,
     table: Table,
     call: &Accesses,
-    whole_rows: bool,
+    reads: Reads,
 ) -> Result<(), Abort> {
     prefetch(tx, table, call, touched(true));
     let mut values = [0; WIDTH * COLUMNS];
     for (row, n) in call.rows.iter().zip(0u64..) {
         let mixed = mix(call.seed as u64, n);
         if row.is_write() {
+            read_before(tx, table, row, mixed, true, reads)?;
             fill(mixed, &mut values);
             write_all(tx, table, row.id(), &values)?;
         } else {
-            read(tx, table, row.id(), column(mixed), whole_rows)?;
+            read(tx, table, row.id(), column(mixed), reads.whole_rows)?;
         }
     }
     Ok(())
@@ -205,7 +246,7 @@ pub fn access_given(
     tx: &Transaction<'_>,
     table: Table,
     call: &Given,
-    whole_rows: bool,
+    reads: Reads,
 ) -> Result<(), Abort> {
     let Given { accesses, values } = call;
     let writes = accesses.rows.iter().filter(|row| row.is_write()).count();
@@ -214,16 +255,17 @@ pub fn access_given(
     if (writes > 0 && !fits) || values.0.len() != each * writes {
         return Err(Abort::BadArguments);
     }
-    prefetch(tx, table, accesses, touched(whole_rows || each != WIDTH));
+    prefetch(tx, table, accesses, touched(reads.whole_rows || each != WIDTH));
     let mut values = &values.0[..];
     for (row, n) in accesses.rows.iter().zip(0u64..) {
         let mixed = mix(accesses.seed as u64, n);
         if !row.is_write() {
-            read(tx, table, row.id(), column(mixed), whole_rows)?;
+            read(tx, table, row.id(), column(mixed), reads.whole_rows)?;
             continue;
         }
         let (mine, rest) = values.split_at(each);
         values = rest;
+        read_before(tx, table, row, mixed, reads.whole_rows || each != WIDTH, reads)?;
         if each == WIDTH {
             let set = column(mixed).set(mine);
             done(tx.update(table, row.id(), &[set])?)?;
@@ -264,6 +306,23 @@ pub fn populate(tx: &Transaction<'_>, table: Table, call: &Populate) -> Result<(
 /// Scans and returns how many rows there were.
 pub fn scan(tx: &Transaction<'_>, table: Table, call: &Scan) -> Result<u32, Abort> {
     let from = [key(call.id, true).into()];
+    Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
+}
+
+/// Changes a column of one row and scans; returns how many rows it passed over.
+pub fn write_and_scan(
+    tx: &Transaction<'_>,
+    table: Table,
+    call: &WriteAndScan,
+) -> Result<u32, Abort> {
+    let mixed = mix(call.seed as u64, 0);
+    let mut value = [0; WIDTH];
+    fill(mixed, &mut value);
+    done(tx.update(table, call.id, &[column(mixed).set(&value)])?)?;
+    if call.count == 0 {
+        return Ok(0);
+    }
+    let from = [call.from.into()];
     Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
 }
 

@@ -4,14 +4,15 @@ use hyades::{Abort, Table, Transaction};
 
 const TABLE: Table = Table::nth(0);
 
-fn run(tx: &Transaction<'_>, input: &Input, whole: bool) -> Result<(), Abort> {
+fn run(tx: &Transaction<'_>, input: &Input, reads: Reads) -> Result<(), Abort> {
     match input.operation {
-        Operation::Access => access(tx, TABLE, &input.given.accesses, whole),
-        Operation::AccessAll => access_all(tx, TABLE, &input.given.accesses, whole),
-        Operation::AccessGiven => access_given(tx, TABLE, &input.given, whole),
+        Operation::Access => access(tx, TABLE, &input.given.accesses, reads),
+        Operation::AccessAll => access_all(tx, TABLE, &input.given.accesses, reads),
+        Operation::AccessGiven => access_given(tx, TABLE, &input.given, reads),
         Operation::Insert => insert(tx, TABLE, &input.insert),
         Operation::Scan => scan(tx, TABLE, &input.scan).map(drop),
         Operation::Modify => modify(tx, TABLE, &input.modify),
+        Operation::WriteAndScan => write_and_scan(tx, TABLE, &input.write_and_scan).map(drop),
     }
 }
 
@@ -34,7 +35,7 @@ fn after(config: &Config, count: usize) -> (u64, usize) {
     let (mut rng, mut input, mut missing) = (Rng::with_seed(8), Input::default(), 0);
     for _ in 0..count {
         inputs.draw(&mut rng, &mut input);
-        match oracle.transact(|tx| run(tx, &input, config.read_whole_rows)) {
+        match oracle.transact(|tx| run(tx, &input, config.reads)) {
             Ok(()) => {}
             Err(Abort::User(crate::MISSING_ROW)) => missing += 1,
             Err(other) => panic!("{other:?} by {input:?}"),
@@ -152,11 +153,11 @@ fn wrong_amounts_of_values_are_refused() {
     call.accesses.rows.push(RowAccess::new(1, true));
     for len in [0, 99, 101, 200, 999] {
         call.values = Bytes([0; 1000][..len].into());
-        let outcome = oracle.transact(|tx| access_given(tx, TABLE, &call, false));
+        let outcome = oracle.transact(|tx| access_given(tx, TABLE, &call, Reads::default()));
         assert_eq!(outcome, Err(Abort::BadArguments), "{len}");
     }
     call.values = Bytes([0; 1000][..100].into());
-    assert_eq!(oracle.transact(|tx| access_given(tx, TABLE, &call, false)), Ok(()));
+    assert_eq!(oracle.transact(|tx| access_given(tx, TABLE, &call, Reads::default())), Ok(()));
 }
 
 #[test]
@@ -168,5 +169,50 @@ fn arguments_travel_and_are_small() {
         let bytes = postcard::to_stdvec(&input.given).unwrap();
         assert_eq!(postcard::from_bytes::<Given>(&bytes).unwrap(), input.given);
         assert!(postcard::to_stdvec(&input.given.accesses).unwrap().len() <= 14);
+    }
+}
+
+#[test]
+fn a_range_is_scanned_and_one_column_is_written() {
+    let config = Config { scan_length: Some(40), theta: 0.9, ..small() };
+    assert!(config.is_ordered() && !config.is_spread());
+    let oracle = populated(&config);
+    let inputs = Inputs::new(config.clone());
+    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    for _ in 0..200 {
+        inputs.draw(&mut rng, &mut input);
+        let call = &input.write_and_scan;
+        assert!(call.from + 40 <= config.rows);
+        assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, call)), Ok(40));
+    }
+    assert_ne!(oracle.digest(), populated(&config).digest());
+    let none = WriteAndScan { count: 0, ..input.write_and_scan };
+    assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &none)), Ok(0));
+    // More than there are rows: all of them.
+    let all = Config { scan_length: Some(2000), ..small() };
+    Inputs::new(all).draw(&mut rng, &mut input);
+    assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &input.write_and_scan)), Ok(1500));
+}
+
+#[test]
+fn what_is_written_is_read_before_if_asked_and_the_outcome_is_the_same() {
+    for write_columns in [WriteColumns::One, WriteColumns::All] {
+        for values in [Values::Derived, Values::Argument] {
+            let run_with = |before_writes| {
+                let reads = Reads { before_writes, ..Reads::default() };
+                let config = Config { write_share: 1.0, write_columns, values, reads, ..small() };
+                let oracle = populated(&config);
+                let inputs = Inputs::new(config);
+                let (mut rng, mut input) = (Rng::with_seed(8), Input::default());
+                for _ in 0..50 {
+                    inputs.draw(&mut rng, &mut input);
+                    oracle.transact(|tx| run(tx, &input, reads)).unwrap();
+                }
+                (oracle.gets(), oracle.digest())
+            };
+            let (without, with) = (run_with(false), run_with(true));
+            assert_eq!((without.0, with.0), (0, 100));
+            assert_eq!(without.1, with.1);
+        }
     }
 }

@@ -22,6 +22,7 @@ struct Procedures {
     insert: ProcedureId,
     scan: ProcedureId,
     modify: ProcedureId,
+    write_and_scan: ProcedureId,
 }
 
 impl Ycsb {
@@ -45,20 +46,22 @@ impl Workload for Ycsb {
 
     fn declare(&mut self, builder: &mut Builder) {
         let table = builder.table(schema(self.inputs.config().is_ordered()));
-        // What a read copies leaves no trace in the database, so it may be a setting.
-        let whole = self.inputs.config().read_whole_rows;
+        // Reads leave no trace in the database, so they may be a setting.
+        let reads = self.inputs.config().reads;
         self.procedures = Some(Procedures {
             populate: builder
                 .procedure("ycsb_populate", 1, move |tx, call| populate(tx, table, &call)),
             access: builder
-                .procedure("ycsb_access", 1, move |tx, call| access(tx, table, &call, whole)),
+                .procedure("ycsb_access", 1, move |tx, call| access(tx, table, &call, reads)),
             access_all: builder
-                .procedure("ycsb_access_all", 1, move |tx, c| access_all(tx, table, &c, whole)),
+                .procedure("ycsb_access_all", 1, move |tx, c| access_all(tx, table, &c, reads)),
             access_given: builder
-                .procedure("ycsb_access_given", 1, move |tx, c| access_given(tx, table, &c, whole)),
+                .procedure("ycsb_access_given", 1, move |tx, c| access_given(tx, table, &c, reads)),
             insert: builder.procedure("ycsb_insert", 1, move |tx, call| insert(tx, table, &call)),
             scan: builder.procedure("ycsb_scan", 1, move |tx, call| scan(tx, table, &call)),
             modify: builder.procedure("ycsb_modify", 1, move |tx, call| modify(tx, table, &call)),
+            write_and_scan: builder
+                .procedure("ycsb_write_and_scan", 1, move |tx, c| write_and_scan(tx, table, &c)),
         });
     }
 
@@ -83,11 +86,14 @@ impl Workload for Ycsb {
             Operation::Insert => session.call(procedures.insert, &input.insert),
             Operation::Scan => session.call(procedures.scan, &input.scan),
             Operation::Modify => session.call(procedures.modify, &input.modify),
+            Operation::WriteAndScan => {
+                session.call(procedures.write_and_scan, &input.write_and_scan)
+            }
         }
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["read", "write", "insert", "scan", "modify"]
+        &["read", "write", "insert", "scan", "modify", "write and scan"]
     }
 
     fn kind(&self, input: &Input) -> usize {
@@ -98,6 +104,7 @@ impl Workload for Ycsb {
             Operation::Insert => 2,
             Operation::Scan => 3,
             Operation::Modify => 4,
+            Operation::WriteAndScan => 5,
         }
     }
 

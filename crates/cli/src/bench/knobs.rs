@@ -1,0 +1,231 @@
+//! What the papers' experiments turn: how the log is flushed and compressed, which devices it is on,
+//! and how it is replayed.
+
+use super::options::usage;
+use crate::device::DeviceChoice;
+use crate::failure::Failure;
+use crate::place::DeviceKind;
+use crate::units;
+use crate::words::words;
+use clap::Args;
+use hyades::{LogSettings, Replay};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+words! {
+    /// How a log is replayed.
+    RecoveryKind("way to recover") {
+        /// On all threads.
+        Parallel = "parallel",
+        /// On one thread.
+        Serial = "serial",
+        /// With the pools of the Taurus paper.
+        Pools = "pools",
+    }
+}
+
+impl RecoveryKind {
+    /// The engine's word for it.
+    pub fn replay(self) -> Replay {
+        match self {
+            RecoveryKind::Parallel => Replay::Wavefront,
+            RecoveryKind::Serial => Replay::Serial,
+            RecoveryKind::Pools => Replay::Pools,
+        }
+    }
+}
+
+/// The buffer of a stream on memory whose cache lines are flushed: it holds what is on its way, and
+/// Poplar's experiments give it a megabyte.
+const NVM_BUFFER: u64 = 1 << 20;
+
+/// The segments of a log on throttled devices. Recovery looks behind the end of each stream for what
+/// would prove that bytes are missing, through the rest of the last segment and the prepared one; on a slow
+/// device that should not take longer than the log itself.
+const THROTTLED_SEGMENT: u64 = 4 << 20;
+
+/// The options.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct Knobs {
+    /// How many devices to run on, each a temporary directory; for several of your own, repeat
+    /// --log-dir
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "log_dir")]
+    pub devices: usize,
+    /// Collect this long before each flush [default: flush as soon as somebody waits]
+    #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
+    pub flush_interval: Option<f64>,
+    /// Flush before the interval is over once so much has collected, up to half of the buffer
+    /// [default: 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "flush_interval")]
+    pub flush_fill: Option<u64>,
+    /// The buffer of each stream, a power of two, 4KiB or more [default: 8MiB; 1MiB on nvm]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub buffer: Option<u64>,
+    /// The largest segment file of a stream [default: 64MiB; 4MiB on throttled devices]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub segment: Option<u64>,
+    /// Write an anchor, to which vectors are compressed, after so many bytes of a stream
+    /// [default: 32KiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub anchor_interval: Option<u64>,
+    /// Keep vectors of rows until these lie so many bytes below what is durable [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub delta: Option<u64>,
+    /// Under physiological logging: log no before-images, and recover without an undo pass
+    #[arg(long)]
+    pub no_undo: bool,
+    /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, where
+    /// there are vectors)
+    #[arg(long, value_name = "HOW", default_value = "parallel")]
+    pub recovery: RecoveryKind,
+    /// Drop the log's files from the page cache before recovering, so that they are read from the
+    /// disk
+    #[arg(long, requires = "recover")]
+    pub cold: bool,
+}
+
+impl Knobs {
+    /// Checks the options against one another.
+    ///
+    /// # Errors
+    /// Wrong usage, in one sentence.
+    pub fn check(&self, device: &DeviceChoice, dirs: &[PathBuf]) -> Result<(), Failure> {
+        let devices = if dirs.is_empty() { self.devices } else { dirs.len() };
+        if !(1..=64).contains(&devices) {
+            return usage(format!("--devices must be 1 to 64, not {devices}"));
+        }
+        if device.is_striped() && devices == 1 {
+            return usage(
+                "a striped set has several devices: give --devices 4, say, or repeat --log-dir",
+            );
+        }
+        if let Some(buffer) = self.buffer.filter(|b| !b.is_power_of_two() || *b < 4096) {
+            return usage(format!(
+                "--buffer must be a power of two, 4KiB or more, as in 16MiB, not {buffer} bytes"
+            ));
+        }
+        let longest = 1 << 32;
+        if let Some(buffer) = self.buffer.filter(|b| *b > longest) {
+            return usage(format!("--buffer must be 4GiB or less, not {buffer} bytes"));
+        }
+        let segments = 64 << 10..=1 << 40;
+        if let Some(segment) =
+            self.segment.filter(|s| !segments.contains(s) || !s.is_multiple_of(64 << 10))
+        {
+            return usage(format!(
+                "--segment must be a multiple of 64KiB, up to 1TiB, not {segment} bytes"
+            ));
+        }
+        if self.anchor_interval == Some(0) {
+            return usage("--anchor-interval must be at least a byte: 32KiB, say");
+        }
+        if self.cold && device.lowest() == DeviceKind::Memory {
+            return usage(
+                "--cold drops files from memory, and a log in memory is nowhere else: choose \
+                 --device file, or one over it",
+            );
+        }
+        Ok(())
+    }
+
+    /// Sets what was asked for.
+    pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
+        log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
+        log.flush_fill_bytes = self.flush_fill.map(|fill| fill as usize);
+        if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
+            log.buffer_bytes = buffer as usize;
+        }
+        if let Some(segment) = self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT)) {
+            log.segment_bytes = segment;
+        }
+        if let Some(interval) = self.anchor_interval {
+            log.anchor_interval_bytes = interval;
+        }
+        log.undo = !self.no_undo;
+        if let Some(delta) = self.delta {
+            log.delta_bytes = delta;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[arg(long)]
+        recover: bool,
+        #[arg(long)]
+        log_dir: Vec<PathBuf>,
+        #[command(flatten)]
+        knobs: Knobs,
+    }
+
+    fn knobs(words: &str) -> Knobs {
+        let alone = Alone::try_parse_from(std::iter::once("x").chain(words.split_whitespace()));
+        alone.unwrap_or_else(|why| panic!("{words}: {why}")).knobs
+    }
+
+    fn applied(words: &str, device: &str) -> LogSettings {
+        let (knobs, device) = (knobs(words), device.parse().unwrap());
+        knobs.check(&device, &[]).unwrap();
+        let mut settings = None;
+        let _ = hyades::Database::builder().log_settings(|log| {
+            knobs.apply(&device, log);
+            settings = Some(log.clone());
+        });
+        settings.unwrap()
+    }
+
+    #[test]
+    fn every_knob_turns_its_setting() {
+        let log = applied(
+            "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
+             --anchor-interval 4KiB --delta 1MB --no-undo",
+            "file",
+        );
+        assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
+        assert_eq!(log.flush_fill_bytes, Some(100 << 10));
+        assert_eq!((log.buffer_bytes, log.segment_bytes), (16 << 20, 1 << 20));
+        assert_eq!((log.anchor_interval_bytes, log.delta_bytes), (4 << 10, 1_000_000));
+        assert!(!log.undo);
+    }
+
+    #[test]
+    fn defaults_are_the_engines_but_for_small_devices() {
+        let usual = applied("", "file");
+        assert_eq!((usual.flush_interval, usual.flush_fill_bytes), (None, None));
+        assert_eq!((usual.buffer_bytes, usual.segment_bytes), (8 << 20, 64 << 20));
+        assert_eq!(applied("", "nvm").buffer_bytes, 1 << 20);
+        assert_eq!(applied("--buffer 64KiB", "nvm").buffer_bytes, 64 << 10);
+        let slow = "throttled:bandwidth=8MB/s";
+        assert_eq!(applied("", slow).segment_bytes, 4 << 20);
+        assert_eq!(applied("--segment 64KiB", slow).segment_bytes, 64 << 10);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (words, device, says) in [
+            ("--devices 0", "file", "1 to 64"),
+            ("", "striped", "several devices"),
+            ("--buffer 10MB", "file", "power of two"),
+            ("--buffer 8GiB", "file", "4GiB"),
+            ("--segment 100KB", "file", "multiple of 64KiB"),
+            ("--anchor-interval 0", "file", "at least a byte"),
+            ("--cold --recover", "nvm", "nowhere else"),
+        ] {
+            match knobs(words).check(&device.parse().unwrap(), &[]) {
+                Err(Failure::Usage(why)) => assert!(why.contains(says), "{words}: {why}"),
+                other => panic!("{words}: {other:?}"),
+            }
+        }
+        for words in ["--cold", "--flush-fill 1MiB", "--devices 2 --log-dir x"] {
+            assert!(Alone::try_parse_from(format!("x {words}").split(' ')).is_err(), "{words}");
+        }
+        let both = knobs("--recover --cold").check(&"file".parse().unwrap(), &["a".into()]);
+        assert!(both.is_ok());
+    }
+}

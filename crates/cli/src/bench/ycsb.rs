@@ -1,0 +1,100 @@
+//! The options of YCSB.
+
+use super::options::usage;
+use crate::failure::Failure;
+use clap::Args;
+use hyades_workloads::ycsb;
+use serde::{Deserialize, Serialize};
+
+/// Options of YCSB.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct Ycsb {
+    /// Rows of 1,000 bytes
+    #[arg(long, default_value_t = 1 << 20)]
+    rows: u64,
+    /// Skew; 0 is uniform [default: 0.6; 0.99 for a standard mix]
+    #[arg(long)]
+    theta: Option<f64>,
+    /// Accesses per transaction
+    #[arg(long, default_value_t = 2, conflicts_with = "standard")]
+    accesses: usize,
+    /// Share of accesses that write, 0 to 1
+    #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
+    write_share: f64,
+    /// Share of transactions that also write one and the same row, 0 to 1
+    #[arg(long, default_value_t = 0.0, conflicts_with_all = ["standard", "scan_length"])]
+    hot_share: f64,
+    /// Read each row that is accessed, then write it
+    #[arg(long, conflicts_with_all = ["standard", "write_share"])]
+    read_and_write: bool,
+    /// Instead: write one column of a row, and scan this many rows in key order
+    #[arg(long, value_name = "ROWS", conflicts_with_all = ["standard", "write_share", "accesses",
+        "read_and_write", "write_columns", "values"])]
+    scan_length: Option<u32>,
+    /// Columns that a write sets: 1 or all
+    #[arg(long, default_value = "1", value_parser = ["1", "all"])]
+    write_columns: String,
+    /// Written values: derived from a small argument, or passed whole as argument
+    #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
+    values: String,
+    /// A standard mix instead, A to F
+    #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
+    standard: Option<String>,
+}
+
+impl Ycsb {
+    /// Checks the options against one another.
+    ///
+    /// # Errors
+    /// Wrong usage, in one sentence.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !(1..1 << 40).contains(&self.rows) {
+            return usage(format!("--rows must be at least 1 and below 2^40, not {}", self.rows));
+        }
+        if let Some(theta) = self.theta.filter(|t| !(0.0..=10.0).contains(t)) {
+            return usage(format!("--theta must be 0 to 10, not {theta}"));
+        }
+        if !(0.0..=1.0).contains(&self.write_share) {
+            return usage(format!("--write-share must be 0 to 1, not {}", self.write_share));
+        }
+        if !(0.0..=1.0).contains(&self.hot_share) {
+            return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
+        }
+        let most = self.rows.div_ceil(2);
+        // These have accesses of their own.
+        if self.standard.is_some() || self.scan_length.is_some() {
+            return Ok(());
+        }
+        if self.accesses == 0 || self.accesses as u64 > most {
+            return usage(format!(
+                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's \
+                 accesses are to different rows",
+                self.accesses
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the workload is to run.
+    pub fn config(&self, seed: u64) -> ycsb::Config {
+        let parsed = "clap took only words that the workload knows";
+        let mut config = match &self.standard {
+            Some(mix) => ycsb::Config::standard(mix.parse().expect(parsed), self.rows),
+            None => ycsb::Config {
+                rows: self.rows,
+                accesses: self.accesses,
+                write_share: if self.read_and_write { 1.0 } else { self.write_share },
+                hot_share: self.hot_share,
+                reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
+                scan_length: self.scan_length,
+                distinct: self.scan_length.is_none(),
+                ..ycsb::Config::default()
+            },
+        };
+        config.theta = self.theta.unwrap_or(config.theta);
+        config.write_columns = self.write_columns.parse().expect(parsed);
+        config.values = self.values.parse().expect(parsed);
+        config.seed = seed;
+        config
+    }
+}

@@ -1,0 +1,111 @@
+//! The devices and knobs of experiments act, and a log on any of them is recovered.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use serde_json::Value;
+
+fn bench(words: &str) -> Value {
+    let output = hyades(
+        &format!("bench {words} --seconds 0.3 --warmup 0.05 --reserve-memory 0 --json"),
+        &[],
+    );
+    assert_eq!(code(&output), 0, "{words}: {}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("it is JSON")
+}
+
+fn recovered(words: &str) -> Value {
+    let report = bench(&format!("{words} --recover"));
+    assert_eq!(report["recovery"]["state_matches"], true, "{words}: {report}");
+    assert_ne!(report["consistent"], false, "{words}: {report}");
+    report
+}
+
+#[test]
+fn a_log_on_any_device_is_recovered() {
+    for (device, more) in [
+        ("throttled:bandwidth=20MB/s,latency=100us,depth=2", "--devices 2 --streams 4"),
+        ("throttled:bandwidth=20MB/s,over=memory", "--segment 1MiB"),
+        ("nvm:factor=3", ""),
+        ("striped:unit=8KiB", "--devices 3"),
+        ("striped:over=throttled:bandwidth=20MB/s,over=memory", "--devices 3 --segment 1MiB"),
+    ] {
+        let report = recovered(&format!("bank --accounts 500 --device {device} {more}"));
+        assert_eq!(report["device"], device);
+    }
+}
+
+#[test]
+fn serial_data_on_a_striped_set_is_recovered_by_one_thread_and_by_all() {
+    let words = "bank --accounts 500 --protocol serial --device striped --devices 4 \
+                 --recovery-threads 3 --recovery";
+    let threads = |how: &str| recovered(&format!("{words} {how}"))["recovery"]["threads"].clone();
+    assert_eq!((threads("serial"), threads("parallel")), (1.into(), 3.into()));
+    // Nor do commands, or vectors, mind.
+    recovered("bank --accounts 500 --record command --recovery serial");
+    recovered("bank --accounts 500 --record command --recovery pools");
+}
+
+#[test]
+fn a_throttled_device_passes_no_more_than_its_bandwidth() {
+    let run = |devices: &str| {
+        let device = "throttled:bandwidth=1MB/s,over=memory";
+        bench(&format!("bank --accounts 500 --device {device} --devices {devices} --streams 2"))
+    };
+    for (devices, rate) in [("1", 1e6), ("2", 2e6)] {
+        let bytes = run(devices)["device_bytes"].as_f64().unwrap();
+        // What was under way at the start of the interval, and as much again for a late look at its end.
+        assert!(bytes <= 0.3 * rate * 1.5 + 2.0 * 2_097_152.0, "{bytes} at {rate}/s");
+        assert!(bytes > 0.0);
+    }
+}
+
+#[test]
+fn cold_reads_are_said_to_be_cold() {
+    let report = recovered("bank --accounts 500 --cold");
+    assert_eq!(report["recovery"]["cold"], true);
+    assert!(recovered("bank --accounts 500")["recovery"].get("cold").is_none());
+    let words = "bench bank --accounts 500 --seconds 0.1 --warmup 0 --recover --cold";
+    let output = hyades(words, &[]);
+    assert!(stdout(&output).contains("cold reads, "), "{}", stdout(&output));
+    assert!(stderr(&output).contains("from the page cache"), "{}", stderr(&output));
+}
+
+#[test]
+fn flushes_collect_for_their_interval() {
+    // Few transactions, each in a hurry: without an interval each gets a block of its own.
+    let padding = |knobs: &str| {
+        let report = bench(&format!("bank --accounts 500 --rate 2000 {knobs}"));
+        let number = |key: &str| report[key].as_f64().unwrap();
+        number("device_bytes") / number("log_bytes").max(1.0)
+    };
+    let (greedy, collected) = (padding("--in-flight 1"), padding("--flush-interval 100ms"));
+    assert!(greedy > 2.0 * collected, "{greedy} {collected}");
+}
+
+#[test]
+fn ycsb_reads_before_it_writes_and_scans() {
+    let report = recovered("ycsb --rows 2000 --read-and-write");
+    assert!(report["log_bytes_per_transaction"].as_f64() > Some(200.0), "{report}");
+    let scanned = recovered("ycsb --rows 2000 --scan-length 20 --record command");
+    assert!(scanned["acknowledged"].as_u64() > Some(0));
+    recovered("ycsb --rows 2000 --scan-length 20 --concurrency no-wait");
+}
+
+#[test]
+fn knobs_that_make_no_sense_end_with_2() {
+    for (words, right) in [
+        ("--device throttled", "a bandwidth or a latency"),
+        ("--device striped", "--devices 4"),
+        ("--devices 2 --log-dir x", "cannot be used with"),
+        ("--cold", "--recover"),
+        ("--cold --recover --device memory", "nowhere else"),
+        ("--buffer 3MB", "power of two"),
+        ("--recovery slow", "choose parallel, serial, pools"),
+    ] {
+        let output = hyades("bench bank", &words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code(&output), 2, "{words}");
+        assert!(stderr(&output).contains(right), "{words}: {}", stderr(&output));
+    }
+}

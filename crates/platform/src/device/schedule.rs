@@ -1,0 +1,121 @@
+//! When a device of a given speed would be done: the arithmetic of a throttled device, without a
+//! clock and without waiting, so that it can be tested exactly.
+
+/// How fast a device is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// Bytes per second, of reads and writes together; without a limit if none.
+    pub bytes_per_s: Option<f64>,
+    /// Nanoseconds from the last byte of a request to its completion. Reads that continue where the
+    /// last one ended have none, as if they had been read ahead.
+    pub latency_ns: u64,
+    /// Requests that it serves at a time, at least 1: their latencies overlap, their bytes do not.
+    pub depth: usize,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Throttle { bytes_per_s: None, latency_ns: 0, depth: 1 }
+    }
+}
+
+/// A thread is not woken exactly on time, and the device would not have stood idle meanwhile: so much
+/// idle time, at most, is made up for.
+const CREDIT_NS: u64 = 2_000_000;
+
+/// What a device has promised so far. Times are nanoseconds of one clock.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    ns_per_byte: f64,
+    latency_ns: u64,
+    /// When each of the requests in service is done.
+    slots: Vec<u64>,
+    /// When the last byte that was asked for has passed.
+    bytes_done: u64,
+}
+
+impl Schedule {
+    pub fn new(throttle: Throttle) -> Self {
+        Schedule {
+            ns_per_byte: throttle.bytes_per_s.map_or(0.0, |rate| 1e9 / rate.max(1.0)),
+            latency_ns: throttle.latency_ns,
+            slots: vec![0; throttle.depth.max(1)],
+            bytes_done: 0,
+        }
+    }
+
+    /// Takes in a request that arrived at `arrival`, it being `now`; `positioned` if it has the latency.
+    /// Returns when it is done. Requests are served in the order of these calls.
+    pub fn admit(&mut self, arrival: u64, now: u64, bytes: u64, positioned: bool) -> u64 {
+        let slot = self.slots.iter_mut().min().expect("there is at least one");
+        let begin = arrival.max(*slot).max(now.saturating_sub(CREDIT_NS));
+        let transfer = (bytes as f64 * self.ns_per_byte).round() as u64;
+        self.bytes_done = self.bytes_done.max(begin) + transfer;
+        *slot = self.bytes_done + if positioned { self.latency_ns } else { 0 };
+        *slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 8 MB/s is 125 ns for each byte.
+    fn eight_mb(latency_ns: u64, depth: usize) -> Schedule {
+        Schedule::new(Throttle { bytes_per_s: Some(8e6), latency_ns, depth })
+    }
+
+    #[test]
+    fn bytes_take_their_time_whoever_sends_them() {
+        let mut schedule = eight_mb(0, 1);
+        let begin = 1_000 * MS;
+        let mut done = begin;
+        for stream in 0..80 {
+            // All were there at the beginning.
+            done = schedule.admit(begin, begin, 100_000 + stream, false);
+        }
+        let bytes: u64 = (0..80).map(|stream| 100_000 + stream).sum();
+        assert_eq!(done - begin, bytes * 125);
+    }
+
+    #[test]
+    fn latencies_overlap_as_far_as_the_queue_is_deep() {
+        let last_of_eight = |depth| {
+            let mut schedule = eight_mb(MS, depth);
+            (0..8).map(|_| schedule.admit(5 * MS, 5 * MS, 800, true)).max().unwrap() - 5 * MS
+        };
+        // 800 bytes are 100 us.
+        assert_eq!(last_of_eight(1), 8 * (MS + MS / 10));
+        assert_eq!(last_of_eight(2), 4 * (MS + MS / 10) + MS / 10);
+        assert_eq!(last_of_eight(8), MS + 8 * (MS / 10));
+    }
+
+    #[test]
+    fn an_idle_device_saves_nothing_up() {
+        let mut schedule = eight_mb(0, 1);
+        schedule.admit(0, 0, 8_000, false);
+        let now = 10_000 * MS;
+        assert_eq!(schedule.admit(now, now, 8_000, false), now + MS);
+        assert_eq!(schedule.admit(now, now, 8_000, false), now + 2 * MS);
+    }
+
+    #[test]
+    fn waking_late_costs_the_device_nothing_and_a_pause_gains_it_nothing() {
+        let mut schedule = eight_mb(0, 1);
+        let first = schedule.admit(10 * MS, 10 * MS, 8_000, false);
+        // Its thread was woken 60 us late and asked again at once.
+        let second = schedule.admit(first, first + 60_000, 8_000, false);
+        assert_eq!(second, first + MS);
+        // Its thread was stopped for a second.
+        let late = second + 1_000 * MS;
+        assert_eq!(schedule.admit(second, late, 8_000, false), late - CREDIT_NS + MS);
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        let mut schedule = Schedule::new(Throttle::default());
+        assert_eq!(schedule.admit(7, 7, u64::MAX / 4, true), 7);
+    }
+}

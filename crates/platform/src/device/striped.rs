@@ -1,0 +1,266 @@
+//! RAID-0 over directories: each file is spread over all of them in units of a fixed length, so that
+//! one stream has the bandwidth of several devices.
+
+use super::workers::{Task, Workers};
+use super::{Device, DeviceFile, DirectoryLock};
+use std::io::{self, ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Spreads files over directories, each perhaps on a device of its own.
+///
+/// Paths are those of the first directory. Of a file there, the units `i`, `i + n`, `i + 2n`, ... are in
+/// the file of the same name in directory `i`, one behind the other. Small files are in the first
+/// directory only. A name appears in the first directory last and goes from it first, so what is
+/// listed is whole. Parts are read, written and synced in parallel; a sync reaches those that
+/// were written to since the last one.
+#[derive(Clone, Debug)]
+pub struct StripedDevice {
+    set: Arc<Set>,
+}
+
+#[derive(Debug)]
+struct Set {
+    dirs: Vec<(PathBuf, Arc<dyn Device>)>,
+    unit: u64,
+    workers: Workers,
+}
+
+impl StripedDevice {
+    /// A set of directories, each with the device that it is on; `unit` bytes of a file go to one before
+    /// the next has its turn.
+    ///
+    /// # Panics
+    /// Without a directory, or with a unit of 0.
+    pub fn new(dirs: Vec<(PathBuf, Arc<dyn Device>)>, unit: u64) -> Self {
+        assert!(!dirs.is_empty() && unit > 0, "a striped set has directories and a unit");
+        let workers = Workers::new(dirs.len());
+        StripedDevice { set: Arc::new(Set { dirs, unit, workers }) }
+    }
+
+    fn first(&self) -> &dyn Device {
+        &*self.set.dirs[0].1
+    }
+
+    /// The path in every directory, the first one last.
+    fn parts<'a>(
+        &'a self,
+        path: &'a Path,
+    ) -> impl Iterator<Item = (usize, &'a Arc<dyn Device>, PathBuf)> {
+        let below = path.strip_prefix(&self.set.dirs[0].0).ok();
+        self.set.dirs.iter().enumerate().rev().filter_map(move |(at, (dir, device))| {
+            // What lies elsewhere is not spread.
+            let path = match below {
+                Some(below) if below.as_os_str().is_empty() => dir.clone(),
+                Some(below) => dir.join(below),
+                None if at == 0 => path.to_path_buf(),
+                None => return None,
+            };
+            Some((at, device, path))
+        })
+    }
+
+    /// A file of these parts, the first one last. `fresh` if what it holds is yet to be synced.
+    fn file(&self, mut parts: Vec<Arc<dyn DeviceFile>>, fresh: bool) -> Arc<dyn DeviceFile> {
+        parts.reverse();
+        let written = parts.iter().map(|_| AtomicBool::new(fresh)).collect();
+        Arc::new(StripedFile { set: Arc::clone(&self.set), parts, written })
+    }
+}
+
+/// How many of a file's first `len` bytes are in part `part` of `parts`.
+fn share(len: u64, unit: u64, parts: u64, part: u64) -> u64 {
+    let row = unit * parts;
+    len / row * unit + (len % row).saturating_sub(part * unit).min(unit)
+}
+
+#[derive(Debug)]
+struct StripedFile {
+    set: Arc<Set>,
+    parts: Vec<Arc<dyn DeviceFile>>,
+    /// Whether a part has something to sync. Set by writers after the write, taken by whoever
+    /// syncs before the sync. Relaxed: a write that a sync is to cover has returned before, to the
+    /// one who syncs or to whoever told it.
+    written: Vec<AtomicBool>,
+}
+
+/// A run of bytes within a transfer that lies in one part: at `at` of the part, `range` of the transfer.
+struct Run {
+    part: usize,
+    at: u64,
+    range: std::ops::Range<usize>,
+}
+
+impl StripedFile {
+    /// Cuts a transfer of `len` bytes at `offset` into runs.
+    fn runs(&self, offset: u64, len: usize) -> impl Iterator<Item = Run> {
+        let (unit, parts) = (self.set.unit, self.parts.len() as u64);
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let from = offset + done as u64;
+            let n = ((unit - from % unit) as usize).min(len - done);
+            let at = from / unit / parts * unit + from % unit;
+            let run = Run { part: (from / unit % parts) as usize, at, range: done..done + n };
+            done += n;
+            (n > 0).then_some(run)
+        })
+    }
+
+    /// The runs of each part, those that have any; a part's runs lie one behind the other.
+    fn by_part(&self, offset: u64, len: usize) -> Vec<(usize, Vec<Run>)> {
+        let mut all: Vec<(usize, Vec<Run>)> =
+            self.parts.iter().map(|_| Vec::new()).enumerate().collect();
+        self.runs(offset, len).for_each(|run| all[run.part].1.push(run));
+        all.retain(|(_, runs)| !runs.is_empty());
+        all
+    }
+}
+
+impl DeviceFile for StripedFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let tasks = self.by_part(offset, bytes.len()).into_iter().map(|(part, runs)| {
+            let file = Arc::clone(&self.parts[part]);
+            let own: Vec<u8> = runs.iter().flat_map(|r| &bytes[r.range.clone()]).copied().collect();
+            let at = runs[0].at;
+            Task::new(part, move || file.write_at(&[IoSlice::new(&own)], at))
+        });
+        let tasks: Vec<_> = tasks.collect();
+        let parts: Vec<usize> = tasks.iter().map(|task| task.device).collect();
+        let result = self.set.workers.run(tasks).into_iter().collect();
+        parts.iter().for_each(|part| self.written[*part].store(true, Ordering::Relaxed));
+        result
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = (self.len()?.saturating_sub(offset)).min(buffer.len() as u64) as usize;
+        let all = self.by_part(offset, len);
+        let tasks = all.iter().map(|(part, runs)| {
+            let file = Arc::clone(&self.parts[*part]);
+            let at = runs[0].at;
+            let mut own = vec![0; runs.iter().map(|run| run.range.len()).sum()];
+            // What a part does not have, for it was created or written when the power failed, reads as
+            // zeros: no valid bytes, which is what a reader of logs has to be told.
+            Task::new(*part, move || file.read_at(&mut own, at).map(|_| own))
+        });
+        let read = self.set.workers.run(tasks.collect());
+        for ((_, runs), own) in all.iter().zip(read) {
+            let own = own?;
+            let mut rest = &own[..];
+            for run in runs {
+                let (head, tail) = rest.split_at(run.range.len());
+                buffer[run.range.clone()].copy_from_slice(head);
+                rest = tail;
+            }
+        }
+        Ok(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let tasks = self.parts.iter().enumerate().filter_map(|(part, file)| {
+            let file = Arc::clone(file);
+            let written = self.written[part].swap(false, Ordering::Relaxed);
+            written.then(|| Task::new(part, move || file.sync_data()))
+        });
+        self.set.workers.run(tasks.collect()).into_iter().collect()
+    }
+
+    /// The end of the last byte that any part has.
+    fn len(&self) -> io::Result<u64> {
+        let (unit, n) = (self.set.unit, self.parts.len() as u64);
+        let mut end = 0;
+        for (part, file) in self.parts.iter().enumerate() {
+            if let Some(last) = file.len()?.checked_sub(1) {
+                end = end.max((last / unit * n + part as u64) * unit + last % unit + 1);
+            }
+        }
+        Ok(end)
+    }
+}
+
+/// Nothing there is as good as done.
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+impl Device for StripedDevice {
+    fn name(&self) -> &'static str {
+        "striped"
+    }
+
+    fn durable(&self) -> bool {
+        self.set.dirs.iter().all(|(_, device)| device.durable())
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.parts(dir).try_for_each(|(_, device, dir)| device.create_dir(&dir))
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        let n = self.set.dirs.len() as u64;
+        let part = |(at, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
+            device.create(&path, share(len, self.set.unit, n, at as u64))
+        };
+        self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, true))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        // The first one's absence is the file's.
+        self.first().open(path)?;
+        let part = |(_, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
+            // Its name was not durable yet when the power failed: it holds nothing.
+            if device.exists(&path)? { device.open(&path) } else { device.create(&path, 0) }
+        };
+        self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, false))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        for ((at, device, from), (_, _, to)) in self.parts(from).zip(self.parts(to)) {
+            if at == 0 || device.exists(&from)? {
+                device.rename(&from, &to)?;
+            } else {
+                // A small file takes the place of what may have been a large one.
+                unless_missing(device.remove(&to))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.first().remove(path)?;
+        let mut others = self.parts(path).filter(|(at, ..)| *at > 0);
+        others.try_for_each(|(_, device, path)| unless_missing(device.remove(&path)))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.first().list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.parts(dir).try_for_each(|(_, device, dir)| device.sync_dir(&dir))
+    }
+
+    fn read_small(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.first().read_small(path)
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.first().write_small(path, bytes)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.first().exists(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        let locks = self.parts(dir).map(|(_, device, dir)| device.lock_dir(&dir));
+        Ok(DirectoryLock(Box::new(locks.collect::<io::Result<Vec<_>>>()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

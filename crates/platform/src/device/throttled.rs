@@ -1,0 +1,215 @@
+//! A device with a given bandwidth, latency and queue depth, on top of another one.
+
+use super::schedule::{Schedule, Throttle};
+use super::{Device, DeviceFile, forward_names};
+use crate::clock;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// What is written passes at the latest when so much of it waits for its sync; what is read, in pieces
+/// of so much. Others get their turn in between.
+const PIECE: u64 = 1 << 20;
+
+/// Wraps a device and makes it as slow as asked, never faster.
+///
+/// A write costs nothing until the sync that follows it, or until a megabyte has gathered. The sync
+/// returns when the device would have completed the write durably: what is synced within that time
+/// below is on the device, so the figures are those of a device without a volatile cache. Reads pass
+/// at the same bandwidth. All files of the device share its one bucket and its queue: they take
+/// turns, in the order in which they asked, with at most `depth` of them in service. Names,
+/// and the zeros of a new file, are free.
+///
+/// Threads sleep while they wait. Time that a thread loses by being woken late is made up for, up to
+/// 2 ms, so that the rate comes out exactly.
+#[derive(Clone, Debug)]
+pub struct ThrottledDevice {
+    inner: Arc<dyn Device>,
+    queue: Arc<Queue>,
+}
+
+impl ThrottledDevice {
+    /// The device `inner`, this slow.
+    pub fn new(inner: Arc<dyn Device>, throttle: Throttle) -> Self {
+        let state = State {
+            schedule: Schedule::new(throttle),
+            in_service: 0,
+            next_ticket: 0,
+            waiting: VecDeque::new(),
+        };
+        let depth = throttle.depth.max(1);
+        let queue = Queue { depth, state: Mutex::new(state), turn: Condvar::new() };
+        ThrottledDevice { inner, queue: Arc::new(queue) }
+    }
+
+    fn wrap(&self, inner: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
+        Arc::new(ThrottledFile {
+            inner,
+            queue: Arc::clone(&self.queue),
+            unsynced: AtomicU64::new(0),
+            read_to: AtomicU64::new(u64::MAX),
+            late_ns: AtomicU64::new(0),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    schedule: Schedule,
+    in_service: usize,
+    next_ticket: u64,
+    /// Tickets of those who wait for their turn.
+    waiting: VecDeque<u64>,
+}
+
+/// The device's queue: first come, first served.
+#[derive(Debug)]
+struct Queue {
+    depth: usize,
+    state: Mutex<State>,
+    turn: Condvar,
+}
+
+/// A place among those in service; given back on drop.
+struct Turn<'q>(&'q Queue);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().in_service -= 1;
+        self.0.turn.notify_all();
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn enter(&self) -> Turn<'_> {
+        let mut state = self.state();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        while state.waiting.front() != Some(&ticket) || state.in_service == self.depth {
+            state = self.turn.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        state.waiting.pop_front();
+        state.in_service += 1;
+        drop(state);
+        // The next in line may fit in too.
+        self.turn.notify_all();
+        Turn(self)
+    }
+
+    /// Serves one request: `operate` does it below and says how many bytes passed. `late_ns` is how late
+    /// the file's last request was answered.
+    fn serve<T>(
+        &self,
+        late_ns: &AtomicU64,
+        positioned: bool,
+        operate: impl FnOnce() -> io::Result<(T, u64)>,
+    ) -> io::Result<T> {
+        let arrival = clock::monotonic_ns().saturating_sub(late_ns.swap(0, Ordering::Relaxed));
+        let turn = self.enter();
+        let entered = clock::monotonic_ns();
+        let (result, bytes) = operate()?;
+        let done = self.state().schedule.admit(arrival, entered, bytes, positioned);
+        clock::sleep_until(done);
+        drop(turn);
+        late_ns.store(clock::monotonic_ns().saturating_sub(done), Ordering::Relaxed);
+        Ok(result)
+    }
+}
+
+#[derive(Debug)]
+struct ThrottledFile {
+    inner: Arc<dyn DeviceFile>,
+    queue: Arc<Queue>,
+    /// Bytes written and not yet passed. Added to by writers, taken by whoever syncs; Relaxed, for a
+    /// write that a sync is to cover has returned before.
+    unsynced: AtomicU64,
+    /// Where the last read ended. Written and read by readers, of which a file has one at a time;
+    /// another one would only be charged a latency more or less. Hence Relaxed.
+    read_to: AtomicU64,
+    /// How late the last request was answered. Relaxed, as `read_to`.
+    late_ns: AtomicU64,
+}
+
+impl ThrottledFile {
+    fn pass<T>(
+        &self,
+        positioned: bool,
+        operate: impl FnOnce() -> io::Result<(T, u64)>,
+    ) -> io::Result<T> {
+        self.queue.serve(&self.late_ns, positioned, operate)
+    }
+}
+
+impl DeviceFile for ThrottledFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.inner.write_at(slices, offset)?;
+        let bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        self.unsynced.fetch_add(bytes, Ordering::Relaxed);
+        let piece = |unsynced: u64| (unsynced >= 2 * PIECE).then(|| unsynced - PIECE);
+        while self.unsynced.fetch_update(Ordering::Relaxed, Ordering::Relaxed, piece).is_ok() {
+            self.pass(false, || Ok(((), PIECE)))?;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        for piece in buffer.chunks_mut(PIECE as usize) {
+            let at = offset + done as u64;
+            let positioned = self.read_to.load(Ordering::Relaxed) != at;
+            let n = self.pass(positioned, || {
+                let n = self.inner.read_at(piece, at)?;
+                Ok((n, n as u64))
+            })?;
+            self.read_to.store(at + n as u64, Ordering::Relaxed);
+            done += n;
+            if n < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match self.unsynced.swap(0, Ordering::Relaxed) {
+            0 => self.inner.sync_data(),
+            bytes => self.pass(true, || Ok((self.inner.sync_data()?, bytes))),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+}
+
+impl Device for ThrottledDevice {
+    fn name(&self) -> &'static str {
+        "throttled"
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.create(path, len)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.open(path)?))
+    }
+
+    fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.queue.serve(&AtomicU64::new(0), true, || {
+            Ok((self.inner.write_small(path, bytes)?, bytes.len() as u64))
+        })
+    }
+
+    forward_names!();
+}
+
+#[cfg(test)]
+mod tests;
