@@ -1,192 +1,12 @@
 //! Poplar's orders of answering and of numbers, and what a crash leaves of them: the scenarios (a) to (h) of
-//! figure 1 of its paper, step by step, on a log without threads.
+//! figure 1 of its paper, step by step.
 #![allow(missing_docs)]
 
 mod common;
-use common::directory;
-use hyades::{
-    Abort, Column, Concurrency, Database, Index, Protocol, Schema, Session, Table, Ticket,
-    Transaction, Type,
-};
-use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use common::by_hand::*;
+use hyades::{Abort, Index, Protocol, Transaction};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-
-const ROWS: Table = Table::nth(0);
-const INDEXED: Table = Table::nth(1);
-const LOOSE: Table = Table::nth(2);
-const N: Column<i64> = Column::at(1);
-const BOTH: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
-
-/// The rows of the figure.
-const X: i64 = 1;
-const Y: i64 = 2;
-/// A row that makes the numbers of a stream high.
-const HIGH: i64 = 3;
-
-fn builder(concurrency: Concurrency, streams: usize) -> hyades::Builder {
-    let mut builder = Database::builder()
-        .protocol(Protocol::Poplar)
-        .concurrency(concurrency)
-        .streams(streams)
-        .log_settings(|log| {
-            log.segment_bytes = 1 << 16;
-            log.buffer_bytes = 1 << 14;
-            log.epoch = Some(Duration::from_millis(2));
-        });
-    let two = |name: &str| Schema::new(name).column("id", Type::I64).column("n", Type::I64);
-    builder.table(two("rows").primary_key(&["id"]));
-    builder.table(two("indexed").primary_key(&["id"]).index("by_n", &["n"]));
-    builder.table(two("loose"));
-    builder
-}
-
-/// A transaction of a [`World`].
-#[derive(Clone, Copy)]
-struct Txn(usize);
-
-/// A database whose streams are flushed by hand, and a session on each.
-struct World {
-    dir: tempfile::TempDir,
-    device: PowerCutDevice,
-    concurrency: Concurrency,
-    db: Database,
-    sessions: Vec<Session>,
-    /// Dropped with the database, whose log they keep open.
-    tickets: Vec<Ticket>,
-}
-
-fn put(tx: &Transaction<'_>, id: i64, n: i64) -> Result<(), Abort> {
-    tx.put(ROWS, &[id.into(), n.into()])
-}
-
-fn read(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
-    Ok(tx.get(ROWS, id)?.map_or(0, |row| row.get(N)))
-}
-
-impl World {
-    fn new(concurrency: Concurrency, streams: usize) -> World {
-        let dir = directory();
-        let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
-        let device = PowerCutDevice::new(options);
-        let db = builder(concurrency, streams)
-            .log_settings(|log| {
-                log.device = Some(Arc::new(device.clone()) as Arc<dyn Device>);
-                log.stepped = true;
-            })
-            .open(dir.path())
-            .unwrap();
-        let mut world =
-            World { dir, device, concurrency, db, sessions: Vec::new(), tickets: Vec::new() };
-        // A session takes the stream with the least to flush: each finds those before it busy.
-        for stream in 0..streams {
-            let mut session = world.db.session().unwrap();
-            let (result, _) = session.submit(|tx| put(tx, 100 + stream as i64, 0)).unwrap();
-            result.unwrap();
-            assert!(world.db.log().unwrap().backlog(stream) > 0);
-            world.sessions.push(session);
-        }
-        world.db.log().unwrap().flush().unwrap();
-        world
-    }
-
-    fn run(&mut self, stream: usize, body: impl Fn(&Transaction<'_>) -> Result<(), Abort>) -> Txn {
-        let before = self.db.log().unwrap().next_lsn(stream);
-        let (result, ticket) = self.sessions[stream].submit(|tx| body(tx)).unwrap();
-        result.unwrap();
-        let moved = self.db.log().unwrap().next_lsn(stream) > before;
-        assert!(moved, "it wrote to another stream");
-        self.keep(ticket)
-    }
-
-    fn keep(&mut self, ticket: Ticket) -> Txn {
-        self.tickets.push(ticket);
-        Txn(self.tickets.len() - 1)
-    }
-
-    fn is_answered(&self, txn: Txn) -> bool {
-        self.tickets[txn.0].is_acknowledged().unwrap()
-    }
-
-    /// T1: W1(x).
-    fn t1(&mut self, stream: usize) -> Txn {
-        self.run(stream, |tx| put(tx, X, 1))
-    }
-
-    /// T2: R2(x), W2(y).
-    fn t2(&mut self, stream: usize) -> Txn {
-        self.run(stream, |tx| {
-            let x = read(tx, X)?;
-            put(tx, Y, 20 + x)
-        })
-    }
-
-    /// T3: W3(y).
-    fn t3(&mut self, stream: usize) -> Txn {
-        self.run(stream, |tx| put(tx, Y, 3))
-    }
-
-    /// T4: W4(x).
-    fn t4(&mut self, stream: usize) -> Txn {
-        self.run(stream, |tx| put(tx, X, 4))
-    }
-
-    /// Numbers of this stream will be far above those of the others.
-    fn make_high(&mut self, stream: usize) {
-        for n in 0..50 {
-            let _ = self.run(stream, |tx| put(tx, HIGH, n));
-        }
-        self.flush(stream);
-    }
-
-    fn flush(&self, stream: usize) {
-        while self.db.log().unwrap().step(stream) {}
-    }
-
-    /// What streams are asked to state for the transaction is stated, by these streams.
-    fn answered(&self, txn: Txn, flushed: &[usize]) -> bool {
-        let _ = self.is_answered(txn);
-        flushed.iter().for_each(|&stream| self.flush(stream));
-        self.is_answered(txn)
-    }
-
-    /// The power fails.
-    fn crash(self) -> Crashed {
-        self.device.cut();
-        let World { dir, concurrency, db, sessions, tickets, .. } = self;
-        let streams = db.streams();
-        drop((sessions, tickets));
-        drop(db);
-        Crashed { dir, concurrency, streams }
-    }
-}
-
-struct Crashed {
-    dir: tempfile::TempDir,
-    concurrency: Concurrency,
-    streams: usize,
-}
-
-impl Crashed {
-    fn numbers(&self) -> Vec<(u64, bool)> {
-        numbers(self.dir.path())
-    }
-
-    /// The rows x and y, and how many records were dead, from a second opening as from the first.
-    fn recovered(&self) -> (i64, i64, u64) {
-        let [first, second] = [(); 2].map(|()| {
-            let db = builder(self.concurrency, self.streams).open(self.dir.path()).unwrap();
-            let both = |tx: &Transaction<'_>| Ok::<_, Abort>((read(tx, X)?, read(tx, Y)?));
-            let (x, y) = db.transact(both).unwrap().unwrap();
-            let dead = db.recovery().dead;
-            db.close().unwrap();
-            (x, y, dead)
-        });
-        assert_eq!(first, second, "who was dead stays dead");
-        first
-    }
-}
 
 /// Numbers of the last records in the streams, in the order of streams and places, and whether the records
 /// have read: docs/format.md, "Numbers".
@@ -196,16 +16,20 @@ fn numbers(dir: &Path) -> Vec<(u64, bool)> {
     for mut reader in hyades_wal::open(options).unwrap().readers() {
         while let Some(chunk) = reader.next_chunk().unwrap() {
             for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
-                // Flags, none of them set here; two varints; the stamp.
-                let mut rest = frame.payload;
+                // Flags, of which only the epoch's beginning may be set here; two varints, then that, 8
+                // bytes; the stamp.
+                let mut rest = &frame.payload[1..];
                 let varint = |rest: &mut &[u8]| {
                     let len = rest.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
                     *rest = &rest[len..];
                 };
-                assert_eq!(rest[0], 0);
-                rest = &rest[1..];
                 varint(&mut rest);
                 varint(&mut rest);
+                match frame.payload[0] {
+                    0 => {}
+                    32 => rest = &rest[8..],
+                    flags => panic!("flags {flags}"),
+                }
                 let stamp = u64::from_le_bytes(rest[..8].try_into().unwrap());
                 numbers.push((stamp >> 1, stamp & 1 == 1));
             }
@@ -216,7 +40,7 @@ fn numbers(dir: &Path) -> Vec<(u64, bool)> {
 
 /// The numbers of the last records of the first two streams.
 fn last_two(crashed: &Crashed, lens: [usize; 2]) -> [u64; 2] {
-    let all = crashed.numbers();
+    let all = numbers(crashed.dir.path());
     assert_eq!(all.len(), lens[0] + lens[1]);
     [all[lens[0] - 1].0, all[all.len() - 1].0]
 }
@@ -226,7 +50,7 @@ fn last_two(crashed: &Crashed, lens: [usize; 2]) -> [u64; 2] {
 fn scenario_a_the_reader_follows_its_writer() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(concurrency, 2);
+            let mut world = World::new(Protocol::Poplar, concurrency, 2);
             let (t1, t2) = (world.t1(0), world.t2(1));
             world.flush(0);
             assert!(world.is_answered(t1) && !world.is_answered(t2));
@@ -248,7 +72,7 @@ fn scenario_a_the_reader_follows_its_writer() {
 #[test]
 fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
     for concurrency in BOTH {
-        let mut world = World::new(concurrency, 2);
+        let mut world = World::new(Protocol::Poplar, concurrency, 2);
         world.make_high(0);
         let (t1, t2) = (world.t1(0), world.t2(1));
         assert!(world.answered(t1, &[0]) && !world.is_answered(t2));
@@ -264,7 +88,7 @@ fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
 #[test]
 fn scenario_c_a_reader_without_its_writer_is_dead() {
     for concurrency in BOTH {
-        let mut world = World::new(concurrency, 2);
+        let mut world = World::new(Protocol::Poplar, concurrency, 2);
         let (t1, t2) = (world.t1(0), world.t2(1));
         assert!(!world.answered(t2, &[1]));
         assert!(!world.is_answered(t1));
@@ -277,7 +101,7 @@ fn scenario_c_a_reader_without_its_writer_is_dead() {
 fn scenario_d_the_later_writer_wins() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(concurrency, 2);
+            let mut world = World::new(Protocol::Poplar, concurrency, 2);
             let t2 = world.t2(0);
             assert!(world.answered(t2, &[0, 1]));
             let t3 = world.t3(1);
@@ -294,7 +118,7 @@ fn scenario_d_the_later_writer_wins() {
 #[test]
 fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     for concurrency in BOTH {
-        let mut world = World::new(concurrency, 2);
+        let mut world = World::new(Protocol::Poplar, concurrency, 2);
         world.make_high(0);
         let (t2, t3) = (world.t2(0), world.t3(1));
         assert!(world.answered(t2, &[0, 1]) && world.answered(t3, &[1]));
@@ -310,7 +134,7 @@ fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
 fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(concurrency, 2);
+            let mut world = World::new(Protocol::Poplar, concurrency, 2);
             let (t2, t3) = (world.t2(0), world.t3(1));
             assert!(world.answered(t3, &[1]) && !world.is_answered(t2));
             if both {
@@ -326,7 +150,7 @@ fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
 fn scenario_g_the_overwriter_follows_the_reader() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(concurrency, 2);
+            let mut world = World::new(Protocol::Poplar, concurrency, 2);
             let t2 = world.t2(0);
             assert!(world.answered(t2, &[0, 1]));
             let t4 = world.t4(1);
@@ -344,7 +168,7 @@ fn scenario_g_the_overwriter_follows_the_reader() {
 fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(concurrency, 2);
+            let mut world = World::new(Protocol::Poplar, concurrency, 2);
             world.make_high(0);
             let (t2, t4) = (world.t2(0), world.t4(1));
             assert!(world.answered(t4, &[1]) && !world.is_answered(t2));
@@ -366,7 +190,7 @@ fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
 #[test]
 fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     for concurrency in BOTH {
-        let mut world = World::new(concurrency, 3);
+        let mut world = World::new(Protocol::Poplar, concurrency, 3);
         let t1 = world.t1(0);
         assert!(world.answered(t1, &[0]));
         let change = |n: i64| move |tx: &Transaction<'_>| tx.update(ROWS, X, &[N.set(n)]).map(drop);
@@ -384,7 +208,7 @@ fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
 #[test]
 fn a_deleted_row_keeps_its_number() {
     for concurrency in BOTH {
-        let mut world = World::new(concurrency, 2);
+        let mut world = World::new(Protocol::Poplar, concurrency, 2);
         let _ = world.t1(1);
         world.db.log().unwrap().flush().unwrap();
         world.make_high(0);
@@ -437,14 +261,14 @@ fn everything_but_a_blind_put_counts_as_having_read() {
     for concurrency in BOTH {
         for (bodies, expected) in [(&blind[..], false), (&reads[..], true)] {
             for (at, body) in bodies.iter().enumerate() {
-                let mut world = World::new(concurrency, 2);
+                let mut world = World::new(Protocol::Poplar, concurrency, 2);
                 let prepared = world.run(0, |tx| put(tx, X, 1).and_then(|()| put(tx, Y, 1)));
                 world.db.log().unwrap().flush().unwrap();
                 assert!(world.is_answered(prepared));
                 let ticket = world.run(0, body);
                 assert_eq!(!world.answered(ticket, &[0]), expected, "{expected} {at}");
                 let crashed = world.crash();
-                assert_eq!(crashed.numbers()[2].1, expected, "{expected} {at}");
+                assert_eq!(numbers(crashed.dir.path())[2].1, expected, "{expected} {at}");
                 assert_eq!(crashed.recovered().2, u64::from(expected), "{expected} {at}");
             }
         }

@@ -198,8 +198,9 @@ impl Judge<'_> {
         }
         let id = row.version;
         self.is_there(id, || format!("row {at:?} is its"));
+        let blind = chain.writers[last].0.trace.blind;
         for (other, (ran, _)) in chain.writers.iter().enumerate() {
-            if chain.precedes(other, last) {
+            if chain.precedes(other, last) && !blind {
                 self.is_there(ran.id, || format!("row {at:?} went on from it to {id}"));
             } else if chain.precedes(last, other) {
                 self.is_gone(ran.id, || format!("row {at:?} is still that of {id}"));

@@ -34,6 +34,8 @@ pub enum Step {
     Put(At),
     /// Writes all of a row without reading it.
     Blind(At),
+    /// Puts a row down and is not told whether there was one.
+    Store(At),
     /// Changes columns of a row without reading them, if it is there.
     Change(At),
     /// Inserts a row.
@@ -96,6 +98,8 @@ pub struct Trace {
     pub reads: Vec<(At, Saw)>,
     /// Rows as it left them.
     pub writes: BTreeMap<At, Wrote>,
+    /// It put rows down and did nothing else: it may be there although those are not whose rows it replaced.
+    pub blind: bool,
 }
 
 thread_local! {
@@ -151,6 +155,7 @@ pub fn run_with(
             trace.reads.push((at, wrote.before));
         }
     }
+    trace.blind = result.is_ok() && !program.mark && !tables.indexed && are_stores(&program.steps);
     // What was put in place and taken away again was only looked at.
     trace.writes.retain(|at, wrote| {
         let nothing = wrote.before == Saw::Absent && wrote.after.is_none();
@@ -240,6 +245,11 @@ impl Running<'_, '_> {
                 self.upsert(*at)?;
             }
             Step::Blind(at) => self.upsert(*at)?,
+            Step::Store(at) => {
+                let content = self.next(*at);
+                schema::put(tx, *at, content)?;
+                self.wrote(*at, Saw::Present, Some(content));
+            }
             Step::Change(at) => {
                 let content = self.next(*at);
                 if schema::update(tx, *at, content)? {
@@ -309,6 +319,14 @@ impl Running<'_, '_> {
     }
 }
 
+fn are_stores(steps: &[Step]) -> bool {
+    steps.iter().all(|step| match step {
+        Step::Store(_) => true,
+        Step::Attempt { steps, .. } => are_stores(steps),
+        _ => false,
+    })
+}
+
 fn random_at(rng: &mut Rng, tables: Tables) -> At {
     // The lower keys are hotter.
     let key = rng.i64(0..tables.keys).min(rng.i64(0..tables.keys));
@@ -320,7 +338,8 @@ fn random_step(rng: &mut Rng, tables: Tables, nested: bool) -> Step {
     match rng.u32(0..if nested { 18 } else { 20 }) {
         0..=3 => Step::Get(at),
         4..=6 => Step::Put(at),
-        7 | 8 => Step::Blind(at),
+        7 => Step::Blind(at),
+        8 => Step::Store(at),
         9..=11 => Step::Change(at),
         12 | 13 => Step::Insert(at),
         14 | 15 => Step::Delete(at),
@@ -342,6 +361,10 @@ fn random_step(rng: &mut Rng, tables: Tables, nested: bool) -> Step {
 
 /// A random program. Some only read, some give up.
 pub fn random(rng: &mut Rng, tables: Tables, id: u64) -> Program {
+    if rng.u32(0..8) == 0 {
+        let steps = (0..rng.usize(1..6)).map(|_| Step::Store(random_at(rng, tables))).collect();
+        return Program { id, steps, mark: rng.u32(0..4) == 0, give_up: false, strict: false };
+    }
     let reads_only = rng.u32(0..6) == 0;
     let mut steps = Vec::new();
     for _ in 0..rng.usize(1..6) {

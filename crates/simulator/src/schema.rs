@@ -112,6 +112,11 @@ pub fn upsert(tx: &Transaction<'_>, at: At, content: Content) -> Result<bool, Ab
     with_row(at, content, |row| tx.upsert(Table::nth(at.0), row))
 }
 
+/// Inserts or replaces a row.
+pub fn put(tx: &Transaction<'_>, at: At, content: Content) -> Result<(), Abort> {
+    with_row(at, content, |row| tx.put(Table::nth(at.0), row))
+}
+
 /// Changes a row, if it is there.
 pub fn update(tx: &Transaction<'_>, at: At, content: Content) -> Result<bool, Abort> {
     let fill = fill(content.digest);

@@ -1,6 +1,7 @@
 //! A small bank with a churning side table, run by two threads under any combination, and its checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod by_hand;
 pub mod checkpointing;
 pub mod held;
 

@@ -1,0 +1,191 @@
+//! A log without threads, whose streams are flushed by hand: who is answered before whom, step by step.
+
+use super::directory;
+use hyades::{
+    Abort, Column, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Transaction,
+    Type,
+};
+use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const ROWS: Table = Table::nth(0);
+pub const INDEXED: Table = Table::nth(1);
+pub const LOOSE: Table = Table::nth(2);
+pub const N: Column<i64> = Column::at(1);
+pub const BOTH: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
+
+/// The rows of the figure.
+pub const X: i64 = 1;
+pub const Y: i64 = 2;
+/// A row that makes the numbers of a stream high.
+pub const HIGH: i64 = 3;
+
+pub fn builder(protocol: Protocol, concurrency: Concurrency, streams: usize) -> hyades::Builder {
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .concurrency(concurrency)
+        .streams(streams)
+        .log_settings(|log| {
+            log.segment_bytes = 1 << 16;
+            log.buffer_bytes = 1 << 14;
+            log.epoch = Some(Duration::from_millis(2));
+        });
+    let two = |name: &str| Schema::new(name).column("id", Type::I64).column("n", Type::I64);
+    builder.table(two("rows").primary_key(&["id"]));
+    builder.table(two("indexed").primary_key(&["id"]).index("by_n", &["n"]));
+    builder.table(two("loose"));
+    builder
+}
+
+/// A transaction of a [`World`].
+#[derive(Clone, Copy)]
+pub struct Txn(usize);
+
+/// A database whose streams are flushed by hand, and a session on each.
+pub struct World {
+    dir: tempfile::TempDir,
+    device: PowerCutDevice,
+    form: (Protocol, Concurrency),
+    pub db: Database,
+    pub sessions: Vec<Session>,
+    /// Dropped with the database, whose log they keep open.
+    tickets: Vec<Ticket>,
+}
+
+pub fn put(tx: &Transaction<'_>, id: i64, n: i64) -> Result<(), Abort> {
+    tx.put(ROWS, &[id.into(), n.into()])
+}
+
+pub fn read(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
+    Ok(tx.get(ROWS, id)?.map_or(0, |row| row.get(N)))
+}
+
+impl World {
+    pub fn new(protocol: Protocol, concurrency: Concurrency, streams: usize) -> World {
+        let dir = directory();
+        let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
+        let device = PowerCutDevice::new(options);
+        let db = builder(protocol, concurrency, streams)
+            .log_settings(|log| {
+                log.device = Some(Arc::new(device.clone()) as Arc<dyn Device>);
+                log.stepped = true;
+            })
+            .open(dir.path())
+            .unwrap();
+        let mut world = World {
+            dir,
+            device,
+            form: (protocol, concurrency),
+            db,
+            sessions: Vec::new(),
+            tickets: Vec::new(),
+        };
+        // A session takes the stream with the least to flush: each finds those before it busy.
+        for stream in 0..streams {
+            let mut session = world.db.session().unwrap();
+            let (result, _) = session.submit(|tx| put(tx, 100 + stream as i64, 0)).unwrap();
+            result.unwrap();
+            assert!(world.db.log().unwrap().backlog(stream) > 0);
+            world.sessions.push(session);
+        }
+        world.db.log().unwrap().flush().unwrap();
+        world
+    }
+
+    pub fn run(
+        &mut self,
+        stream: usize,
+        body: impl Fn(&Transaction<'_>) -> Result<(), Abort>,
+    ) -> Txn {
+        let before = self.db.log().unwrap().next_lsn(stream);
+        let (result, ticket) = self.sessions[stream].submit(|tx| body(tx)).unwrap();
+        result.unwrap();
+        let moved = self.db.log().unwrap().next_lsn(stream) > before;
+        assert!(moved, "it wrote to another stream");
+        self.keep(ticket)
+    }
+
+    pub fn keep(&mut self, ticket: Ticket) -> Txn {
+        self.tickets.push(ticket);
+        Txn(self.tickets.len() - 1)
+    }
+
+    pub fn is_answered(&self, txn: Txn) -> bool {
+        self.tickets[txn.0].is_acknowledged().unwrap()
+    }
+
+    /// T1: W1(x).
+    pub fn t1(&mut self, stream: usize) -> Txn {
+        self.run(stream, |tx| put(tx, X, 1))
+    }
+
+    /// T2: R2(x), W2(y).
+    pub fn t2(&mut self, stream: usize) -> Txn {
+        self.run(stream, |tx| {
+            let x = read(tx, X)?;
+            put(tx, Y, 20 + x)
+        })
+    }
+
+    /// T3: W3(y).
+    pub fn t3(&mut self, stream: usize) -> Txn {
+        self.run(stream, |tx| put(tx, Y, 3))
+    }
+
+    /// T4: W4(x).
+    pub fn t4(&mut self, stream: usize) -> Txn {
+        self.run(stream, |tx| put(tx, X, 4))
+    }
+
+    /// Numbers of this stream will be far above those of the others.
+    pub fn make_high(&mut self, stream: usize) {
+        for n in 0..50 {
+            let _ = self.run(stream, |tx| put(tx, HIGH, n));
+        }
+        self.flush(stream);
+    }
+
+    pub fn flush(&self, stream: usize) {
+        while self.db.log().unwrap().step(stream) {}
+    }
+
+    /// What streams are asked to state for the transaction is stated, by these streams.
+    pub fn answered(&self, txn: Txn, flushed: &[usize]) -> bool {
+        let _ = self.is_answered(txn);
+        flushed.iter().for_each(|&stream| self.flush(stream));
+        self.is_answered(txn)
+    }
+
+    /// The power fails.
+    pub fn crash(self) -> Crashed {
+        self.device.cut();
+        let World { dir, form, db, sessions, tickets, .. } = self;
+        let streams = db.streams();
+        drop((sessions, tickets));
+        drop(db);
+        Crashed { dir, form, streams }
+    }
+}
+
+pub struct Crashed {
+    pub dir: tempfile::TempDir,
+    form: (Protocol, Concurrency),
+    streams: usize,
+}
+
+impl Crashed {
+    /// The rows x and y, and how many records were dead, from a second opening as from the first.
+    pub fn recovered(&self) -> (i64, i64, u64) {
+        let [first, second] = [(); 2].map(|()| {
+            let db = builder(self.form.0, self.form.1, self.streams).open(self.dir.path()).unwrap();
+            let both = |tx: &Transaction<'_>| Ok::<_, Abort>((read(tx, X)?, read(tx, Y)?));
+            let (x, y) = db.transact(both).unwrap().unwrap();
+            let dead = db.recovery().dead;
+            db.close().unwrap();
+            (x, y, dead)
+        });
+        assert_eq!(first, second, "who was dead stays dead");
+        first
+    }
+}
