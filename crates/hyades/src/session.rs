@@ -161,8 +161,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         C::abort(&mut state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
         self.placed = None;
-        if committed && let Some((epoch, end)) = appender.placed {
-            self.placed = Some((epoch, self.stream, end));
+        if committed && appender.placed.is_some() {
+            self.placed = appender.placed;
             self.stated_epoch = appender.stated_epoch;
         }
         self.garbage.collect_from(&engine.tables, &state, committed);

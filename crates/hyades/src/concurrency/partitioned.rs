@@ -3,7 +3,7 @@
 use super::steps::{Appender, Reserved, encode_write, write_parts};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::Head;
+use crate::logging::record::{Head, Tid};
 use crate::transaction::state::State;
 use hyades_wal::{FrameKind, Lsn, Reservation};
 use smallvec::SmallVec;
@@ -65,9 +65,16 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         protocol.touch(&write.record.stamp, state.stamp, stream);
     }
     payload.clear();
+    let epoch = Tid(tid).epoch();
+    let mut epoch_us = None;
+    if epoch != appender.stated_epoch {
+        epoch_us = engine.epoch.began_us(epoch);
+        appender.stated_epoch = epoch;
+    }
     let mut records: SmallVec<[Record; 8]> = SmallVec::new();
     for stream in (0..64).filter(|stream| written >> stream & 1 == 1) {
-        let mut head = Head { tid, ..Head::default() };
+        // All of them say it, since any may be the one that is found.
+        let mut head = Head { tid, epoch_us, ..Head::default() };
         let start = payload.len();
         let begin = |head: &Head, stamp: &mut P::TxnStamp, payload: &mut Vec<u8>| {
             payload.truncate(start);
@@ -97,6 +104,8 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
     for record in &records {
         protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
     }
+    // The first record stands for the transaction.
+    appender.placed = places.first().map(|place| (epoch, first, place.end()));
     appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
     Reserved::many(Many { places, records, payload })
 }

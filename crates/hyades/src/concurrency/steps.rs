@@ -36,7 +36,7 @@ pub(crate) struct Appender<'a> {
     /// The epoch whose beginning the session has stated last.
     pub stated_epoch: u64,
     /// The transaction's epoch and the end of its record, once that has its place.
-    pub placed: Option<(u64, Lsn)>,
+    pub placed: Option<(u64, usize, Lsn)>,
     /// The version that a replayed transaction installs.
     pub replayed_tid: u64,
 }
@@ -155,7 +155,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp]);
     appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
-    appender.placed = Some((epoch, reservation.end()));
+    appender.placed = Some((epoch, stream, reservation.end()));
     let own = (stream, reservation.end());
     Reserved(Places::One(reservation, own, payload))
 }
