@@ -112,6 +112,10 @@ fn every_combination_recovers_to_the_same_state() {
         "taurus --record adaptive",
         "silo-r --epoch 3ms",
         "gsn",
+        "plover",
+        "poplar",
+        "physiological",
+        "physiological --no-undo",
     ];
     for workload in workloads {
         for log in logs {

@@ -33,6 +33,16 @@ pub enum Protocol {
     SiloR,
     /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
     Gsn,
+    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section IV). Data
+    /// records only.
+    Physiological,
+    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
+    /// only.
+    Plover,
+    /// Parallel streams with scalable sequence numbers: transactions that only put rows down
+    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou et
+    /// al., 2019). Data records only.
+    Poplar,
 }
 
 impl Protocol {
@@ -45,6 +55,9 @@ impl Protocol {
             Protocol::Taurus2016 => "taurus-2016",
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
+            Protocol::Physiological => "physiological",
+            Protocol::Plover => "plover",
+            Protocol::Poplar => "poplar",
         }
     }
 
@@ -56,6 +69,9 @@ impl Protocol {
             "taurus-2016" => Some(Protocol::Taurus2016),
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
+            "physiological" => Some(Protocol::Physiological),
+            "plover" => Some(Protocol::Plover),
+            "poplar" => Some(Protocol::Poplar),
             _ => None,
         }
     }
@@ -81,6 +97,13 @@ pub enum Replay {
     Pools,
     /// One thread, in an order that the vectors allow.
     Serial,
+}
+
+impl Replay {
+    /// Whether no other thread is to take part.
+    pub(crate) fn is_on_one_thread(self) -> bool {
+        self == Replay::Serial
+    }
 }
 
 /// Everything that can be set about the log.
@@ -109,6 +132,9 @@ pub struct LogSettings {
     /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
     /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
     pub epoch: Option<Duration>,
+    /// Under physiological logging: before-images are logged, and recovery undoes what was lost half-way.
+    /// Without them it keeps the changes of a transaction aside until it has seen that it committed.
+    pub undo: bool,
     /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -174,6 +200,7 @@ impl Default for Builder {
                 anchor_interval_bytes: 32 << 10,
                 delta_bytes: 0,
                 epoch: None,
+                undo: true,
                 stepped: false,
             },
             tables: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::checkpoint::cut::{Cut, Seats};
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
-use crate::config::{Builder, Concurrency, Replay};
+use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared, Stats};
 use crate::digest;
 use crate::engine::Engine;
@@ -18,6 +18,7 @@ use crate::transaction::procedure::{Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -195,7 +196,7 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
         let threads = match builder.recovery_threads {
-            _ if builder.replay == Replay::Serial => 1,
+            _ if builder.replay.is_on_one_thread() => 1,
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         };
@@ -221,7 +222,10 @@ impl Opening<'_> {
             let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
             recovering.set_replay_speed(speed as u64);
         }
-        let first_epoch = recovered.max_epoch.max(floor) + 1;
+        let mut first_epoch = recovered.max_epoch.max(floor) + 1;
+        if mutation::is(Mutation::RestartEpochs) {
+            first_epoch = 1;
+        }
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));
@@ -268,8 +272,9 @@ impl Opening<'_> {
             Concurrency::Silo => "silo",
         };
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
-        let settings =
-            [("vectors", vectors), ("concurrency", concurrency)].into_iter().chain(marks);
+        let rows = P::rows(&self.builder.log).setting();
+        let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
+        let settings = settings.chain(marks).chain(rows);
         let settings = IncarnationSettings {
             catalogue: catalogue.to_bytes(),
             data_only,

@@ -97,12 +97,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 5] = [
+const LAYOUTS: [(Protocol, usize); 10] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
+    (Protocol::Taurus2016, 1),
+    (Protocol::Taurus2016, 4),
     (Protocol::SiloR, 3),
     (Protocol::Gsn, 3),
+    (Protocol::Plover, 3),
+    (Protocol::Poplar, 3),
+    (Protocol::Physiological, 1),
 ];
 
 #[test]

@@ -34,7 +34,8 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// Names of logging protocols. "Serial" is looked for as a word of its own: serializability and
 /// serialization are everyone's.
-const PROTOCOLS: &[&str] = &["taurus", "serial", "silor", "gsn", "plover"];
+const PROTOCOLS: &[&str] =
+    &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological"];
 
 /// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
 /// and where people choose. One way of replay is serial too.
@@ -42,6 +43,9 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
     "crates/hyades/src/logging/gsn.rs",
     "crates/hyades/src/logging/mod.rs",
+    "crates/hyades/src/logging/physiological.rs",
+    "crates/hyades/src/logging/plover.rs",
+    "crates/hyades/src/logging/poplar.rs",
     "crates/hyades/src/logging/serial.rs",
     "crates/hyades/src/logging/silo_r.rs",
     "crates/hyades/src/logging/supported.rs",
@@ -221,8 +225,9 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in ["taurus", "taurus_2016", "serial", "silo_r", "gsn"]
-        .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
+    for file in
+        ["taurus", "taurus_2016", "serial", "silo_r", "gsn", "plover", "poplar", "physiological"]
+            .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
     {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");

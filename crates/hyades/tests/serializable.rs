@@ -212,8 +212,12 @@ fn under_everything(which: &[&str]) {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 4),
+                (Protocol::Taurus2016, 4),
                 (Protocol::SiloR, 3),
                 (Protocol::Gsn, 3),
+                (Protocol::Plover, 3),
+                (Protocol::Poplar, 3),
+                (Protocol::Physiological, 1),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

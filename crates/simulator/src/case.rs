@@ -3,6 +3,7 @@
 use crate::checkpoints::Taken;
 use crate::history::{History, Ran, Verdict};
 use crate::isolation::workload::{self, Load};
+use crate::kept::Kept;
 use crate::life::{Counters, Runner, Work};
 use crate::plan::{Combination, Plan};
 use crate::{checkpoints, database, stepped};
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub image: Option<SimulatedDisk>,
     /// The life that came before, for people.
     pub story: String,
+    /// The same, for a second look at the image.
+    pub kept: Option<Kept>,
 }
 
 impl Outcome {
@@ -98,6 +101,8 @@ pub(crate) struct Case {
     /// Log directories given so far.
     pub(crate) dirs: usize,
     pub(crate) history: History,
+    /// How the database was opened last.
+    pub(crate) now: Combination,
     pub(crate) counters: Counters,
     pub(crate) outcome: Outcome,
 }
@@ -160,6 +165,7 @@ fn run_lives(plan: &Plan) -> Outcome {
         disk: SimulatedDisk::new(),
         dirs: 1,
         history: History::default(),
+        now: plan.combination,
         counters: Counters::default(),
         outcome: Outcome::default(),
     };
@@ -198,6 +204,7 @@ impl Case {
         let varies = self.plan.varies && life > 0;
         let combination =
             if varies { Combination::random(&mut self.rng) } else { self.plan.combination };
+        self.now = combination;
         if self.rng.u32(0..4) == 0 {
             self.dirs = self.dirs.max(self.rng.usize(1..4));
         }

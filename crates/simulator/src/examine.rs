@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Opened, Outcome};
 use crate::history::Ran;
+use crate::kept::Kept;
 use crate::{database, schema};
 use hyades::{Database, Error, Replay};
 use hyades_platform::device::{Rot, SimulatedDisk, SimulatedFault};
@@ -12,6 +13,13 @@ impl Case {
         self.outcome.image.get_or_insert(image);
         if self.outcome.story.is_empty() {
             self.outcome.story = self.story();
+            self.outcome.kept = Some(Kept {
+                plan: self.plan.clone(),
+                combination: self.now,
+                dirs: self.dirs,
+                programs: self.counters.programs(),
+                history: self.history.clone(),
+            });
         }
     }
 

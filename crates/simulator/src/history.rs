@@ -6,10 +6,11 @@
 
 use crate::program::{Saw, Trace, Wrote};
 use crate::schema::{At, Content, State};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A transaction that returned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ran {
     /// The program's number.
     pub id: u64,
@@ -26,7 +27,7 @@ pub struct Ran {
 }
 
 /// What is known at the beginning of a life, and what ran in it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
     /// The state that the life began with.
     pub base: State,

@@ -17,6 +17,7 @@ mod examine;
 mod guard;
 pub mod history;
 pub mod isolation;
+pub mod kept;
 pub mod life;
 pub mod plan;
 pub mod program;

@@ -70,7 +70,7 @@ pub enum Step {
 }
 
 /// What was seen of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Saw {
     /// The row as this program left it.
     Version(u64),
@@ -81,7 +81,7 @@ pub enum Saw {
 }
 
 /// What a program did to a row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Wrote {
     /// What it saw of the row before.
     pub before: Saw,
@@ -90,7 +90,7 @@ pub struct Wrote {
 }
 
 /// What a transaction saw and did, in its last attempt.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
     /// Rows that others wrote, or that were not there.
     pub reads: Vec<(At, Saw)>,

@@ -38,7 +38,7 @@ pub struct Tables {
 }
 
 /// What a row holds beside its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Content {
     /// The program that wrote it.
     pub version: u64,

@@ -1,6 +1,7 @@
 //! Torture as people run it, shortly.
 #![allow(missing_docs)]
 
+use hyades_simulator::kept::Kept;
 use hyades_simulator::{HANGS_AFTER, Options, Scheduler, torture};
 
 fn options(seconds: f64) -> Options {
@@ -11,6 +12,7 @@ fn options(seconds: f64) -> Options {
         seed,
         lying_sync: false,
         scheduler: Scheduler::Both,
+        protocol: None,
         hangs_after: HANGS_AFTER,
         keep: std::env::temp_dir(),
     }
@@ -29,4 +31,9 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
     let options = Options { lying_sync: true, ..options(60.0) };
     let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
     assert!(!torture.report.is_sound(), "{:?}", torture.report);
+    // The kept disk tells the same, without another run.
+    let place = torture.kept.expect("it is kept");
+    let (kept, disk) = Kept::load(&place).unwrap();
+    assert!(!kept.judge(&disk).is_empty(), "the disk in {} shows nothing", place.display());
+    std::fs::remove_dir_all(place).unwrap();
 }

@@ -40,12 +40,12 @@ struct Form {
 fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for protocol in [Protocol::Serial, Protocol::Taurus] {
+        for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
             for record in [Record::Data, Record::Command] {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
-        for protocol in [Protocol::SiloR, Protocol::Gsn] {
+        for protocol in Protocol::all().filter(|protocol| !protocol.takes_commands()) {
             forms.push(Form { protocol, record: Record::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });
@@ -54,7 +54,10 @@ fn forms() -> Vec<Form> {
 }
 
 fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
-    let streams = if form.protocol == Protocol::Serial { 1 } else { 3 };
+    let streams = match form.protocol {
+        Protocol::Serial | Protocol::Physiological => 1,
+        _ => 3,
+    };
     let mut builder = Database::builder()
         .protocol(form.protocol)
         .record(form.record)

@@ -1,5 +1,6 @@
 //! The driver: workers with many transactions in flight, each counted when it is acknowledged.
 
+use crate::bench::timeline::{self, Look, TICK_NS, Ticks, Timeline};
 use crate::progress::Bar;
 use crate::units;
 use fastrand::Rng;
@@ -7,6 +8,7 @@ use hdrhistogram::Histogram;
 use hyades::{Abort, CommitQueue, Database, Error, Session, Stats};
 use hyades_platform::clock::monotonic_ns;
 use hyades_workloads::Workload;
+use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,6 +33,8 @@ pub struct Drive {
     pub seconds: f64,
     /// The seed of the inputs.
     pub seed: u64,
+    /// Where to look what is on disk while it runs, if the run is wanted over time.
+    pub timeline: Option<Vec<PathBuf>>,
 }
 
 /// What came of it.
@@ -51,6 +55,8 @@ pub struct Measured {
     pub log_bytes: u64,
     /// Bytes written to the devices within the interval.
     pub device_bytes: u64,
+    /// The run over time, if that was wanted.
+    pub timeline: Option<Timeline>,
 }
 
 /// A transaction on its way to its acknowledgement.
@@ -66,22 +72,27 @@ struct Tally {
     conflicts: u64,
     latency: Histogram<u64>,
     latency_max_ns: u64,
+    ticks: Option<Ticks>,
 }
 
 impl Tally {
-    fn new() -> Self {
+    fn new(over_time: bool) -> Self {
         let mut latency = Histogram::new(3).expect("three digits are within what it takes");
         latency.auto(true);
-        Tally { acknowledged: 0, rollbacks: 0, conflicts: 0, latency, latency_max_ns: 0 }
+        let ticks = over_time.then(Ticks::default);
+        Tally { acknowledged: 0, rollbacks: 0, conflicts: 0, latency, latency_max_ns: 0, ticks }
     }
 
     #[inline]
-    fn count(&mut self, started: Started, now: u64) {
+    fn count(&mut self, started: Started, now: u64, begin: u64) {
         let ns = now.saturating_sub(started.at_ns);
         self.acknowledged += 1;
         self.rollbacks += u64::from(started.rolled_back);
         self.latency_max_ns = self.latency_max_ns.max(ns);
         self.latency.record(ns.max(1)).expect("it grows with what is recorded");
+        if let Some(ticks) = &mut self.ticks {
+            ticks.count(now - begin, ns);
+        }
     }
 
     fn add(&mut self, other: &Tally) {
@@ -90,6 +101,9 @@ impl Tally {
         self.conflicts += other.conflicts;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
         self.latency.add(&other.latency).expect("both have the same precision and resize");
+        if let (Some(ticks), Some(more)) = (&mut self.ticks, &other.ticks) {
+            ticks.add(more);
+        }
     }
 }
 
@@ -148,7 +162,7 @@ impl<W: Workload> Worker<'_, W> {
         let tally = &mut self.tally;
         self.queue.drain(|started| {
             if counts {
-                tally.count(started, now);
+                tally.count(started, now, begin);
             }
         })?;
         Ok(())
@@ -247,8 +261,9 @@ pub fn drive<W: Workload>(
         }
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
-        let (before, after) = watch(database, interval());
-        let mut all = Tally::new();
+        let mut looks = Vec::new();
+        let (before, after) = watch(database, interval(), drive.timeline.as_deref(), &mut looks);
+        let mut all = Tally::new(drive.timeline.is_some());
         for thread in threads {
             let tally = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             all.add(&tally);
@@ -262,6 +277,7 @@ pub fn drive<W: Workload>(
             latency_max_ns: all.latency_max_ns,
             log_bytes: after.log_bytes - before.log_bytes,
             device_bytes: after.device_bytes - before.device_bytes,
+            timeline: all.ticks.map(|ticks| Timeline::new(ticks, &looks)),
         })
     })
 }
@@ -281,7 +297,7 @@ fn work<W: Workload>(
         input: W::Input::default(),
         rng: Rng::with_seed(drive.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number as u64)),
         number,
-        tally: Tally::new(),
+        tally: Tally::new(drive.timeline.is_some()),
         interval,
         in_flight: drive.in_flight,
         conflicts_before: None,
@@ -299,8 +315,14 @@ fn work<W: Workload>(
     Ok(worker.tally)
 }
 
-/// Takes the database's counters at both ends of the interval.
-fn watch(database: &Database, interval: Interval) -> (Stats, Stats) {
+/// Takes the database's counters at both ends of the interval, and looks at it every tick in between if that is
+/// wanted.
+fn watch(
+    database: &Database,
+    interval: Interval,
+    over_time: Option<&[PathBuf]>,
+    looks: &mut Vec<Look>,
+) -> (Stats, Stats) {
     let bar = Bar::new("running", (interval.end - interval.start) / 1_000_000);
     let until = |then: u64| {
         loop {
@@ -314,6 +336,14 @@ fn watch(database: &Database, interval: Interval) -> (Stats, Stats) {
     };
     until(interval.begin);
     let before = database.stats();
+    if let Some(dirs) = over_time {
+        let mut tick = interval.begin + TICK_NS;
+        while tick <= interval.end {
+            until(tick);
+            looks.push(timeline::look(database, dirs));
+            tick += TICK_NS;
+        }
+    }
     until(interval.end);
     let after = database.stats();
     bar.finish(&format!("ran for {}", units::time((interval.end - interval.start) as f64 / 1e9)));

@@ -72,6 +72,9 @@ pub struct Knobs {
     /// Keep vectors of rows until these lie so many bytes below what is durable [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub delta: Option<u64>,
+    /// Under physiological logging: log no before-images, and recover without an undo pass
+    #[arg(long)]
+    pub no_undo: bool,
     /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, where
     /// there are vectors)
     #[arg(long, value_name = "HOW", default_value = "parallel")]
@@ -139,6 +142,7 @@ impl Knobs {
         if let Some(interval) = self.anchor_interval {
             log.anchor_interval_bytes = interval;
         }
+        log.undo = !self.no_undo;
         if let Some(delta) = self.delta {
             log.delta_bytes = delta;
         }
@@ -180,13 +184,14 @@ mod tests {
     fn every_knob_turns_its_setting() {
         let log = applied(
             "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
-             --anchor-interval 4KiB --delta 1MB",
+             --anchor-interval 4KiB --delta 1MB --no-undo",
             "file",
         );
         assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
         assert_eq!(log.flush_fill_bytes, Some(100 << 10));
         assert_eq!((log.buffer_bytes, log.segment_bytes), (16 << 20, 1 << 20));
         assert_eq!((log.anchor_interval_bytes, log.delta_bytes), (4 << 10, 1_000_000));
+        assert!(!log.undo);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod driver;
 pub mod knobs;
 pub mod options;
 pub mod report;
+mod timeline;
 pub mod ycsb;
 
 use crate::children;
@@ -158,6 +159,8 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
         let record = settings.record.record();
         database = open(settings, &mut workload, record, "opening what was loaded")?;
     }
+    let checkpoints = settings.max_recovery.is_some() || settings.checkpoint_interval.is_some();
+    let over_time = checkpoints || settings.timeline.is_some();
     let measured = driver::drive(
         &workload,
         &database,
@@ -168,10 +171,14 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             warmup: settings.warmup,
             seconds: settings.seconds,
             seed: settings.seed,
+            timeline: over_time.then(|| settings.dirs.clone()),
         },
     )?;
     let mut report = report_of(settings, &measured, load);
-    if settings.max_recovery.is_some() || settings.checkpoint_interval.is_some() {
+    if let (Some(path), Some(timeline)) = (&settings.timeline, &measured.timeline) {
+        timeline.write(path, &title(settings))?;
+    }
+    if checkpoints {
         let stats = database.checkpoints();
         let last = stats.last.as_ref();
         report.checkpoints = Some(Checkpoints {
@@ -181,6 +188,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             bytes: last.map(|last| last.bytes),
             longest_replay_seconds: stats.longest_replay_seconds,
             bound_missed: stats.bound_missed,
+            contrast: measured.timeline.map(|timeline| timeline.contrast()).unwrap_or_default(),
         });
     }
     if settings.recover {
@@ -192,6 +200,17 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     report.consistent = check(&workload, &database)?;
     database.close()?;
     Ok(Ran { report, digest: 0 })
+}
+
+/// What the drawing of a run is called.
+fn title(settings: &Settings) -> String {
+    format!(
+        "{}, {} workers, {} streams, {} records",
+        settings.protocol.word(),
+        settings.workers,
+        settings.streams,
+        settings.record.word()
+    )
 }
 
 fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Recovered, Failure> {

@@ -28,6 +28,12 @@ words! {
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
         Gsn = "gsn",
+        /// One stream, row by row, with before-images.
+        Physiological = "physiological",
+        /// Parallel streams, a record for each partition.
+        Plover = "plover",
+        /// Parallel streams with scalable sequence numbers.
+        Poplar = "poplar",
     }
 }
 
@@ -63,6 +69,9 @@ impl Protocol {
             Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
+            Protocol::Physiological => hyades::Protocol::Physiological,
+            Protocol::Plover => hyades::Protocol::Plover,
+            Protocol::Poplar => hyades::Protocol::Poplar,
         }
     }
 }
@@ -84,7 +93,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, silo-r or gsn
+    /// Logging protocol: none, serial, taurus, taurus-2016, poplar, silo-r, gsn, plover or physiological
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive
@@ -140,6 +149,10 @@ pub struct Common {
     /// The share of all processors' time that writing a checkpoint may take, above 0, up to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = units::positive)]
     checkpoint_share: f64,
+    /// Write the run over time to this file, as CSV, and a drawing beside it, as SVG: throughput, latency, what is
+    /// on disk, and when checkpoints are written
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Crash at the end, recover in a fresh process, and compare
     #[arg(long)]
     recover: bool,
@@ -245,6 +258,8 @@ pub struct Settings {
     pub checkpoint_interval: Option<f64>,
     /// What writing them may take.
     pub checkpoint_share: f64,
+    /// Where the run over time goes.
+    pub timeline: Option<PathBuf>,
     /// Whether to crash and recover.
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
@@ -281,7 +296,7 @@ impl Bench {
         common.check()?;
         let streams = match common.protocol {
             Protocol::None => 0,
-            Protocol::Serial => 1,
+            Protocol::Serial | Protocol::Physiological => 1,
             _ => common.streams.unwrap_or(4),
         };
         Ok(Settings {
@@ -303,6 +318,7 @@ impl Bench {
             max_recovery: common.max_recovery,
             checkpoint_interval: common.checkpoint_interval,
             checkpoint_share: common.checkpoint_share,
+            timeline: common.timeline,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
             knobs: common.knobs,
@@ -314,10 +330,11 @@ impl Bench {
 impl Common {
     fn check(&self) -> Result<(), Failure> {
         let streams = self.streams.unwrap_or(1);
-        if self.protocol == Protocol::Serial && streams != 1 {
+        if matches!(self.protocol, Protocol::Serial | Protocol::Physiological) && streams != 1 {
             return usage(format!(
-                "serial logging has one stream, not {streams}: leave --streams out, or choose \
-                 --protocol taurus"
+                "{} logging has one stream, not {streams}: leave --streams out, or choose \
+                 --protocol taurus",
+                self.protocol.word()
             ));
         }
         if !(1..=hyades_wal::MAX_LANES).contains(&streams) {
@@ -356,6 +373,12 @@ impl Common {
         }
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
+        }
+        if self.knobs.no_undo && self.protocol != Protocol::Physiological {
+            return usage(format!(
+                "{} logging has nothing to undo: --no-undo is for --protocol physiological",
+                self.protocol.word()
+            ));
         }
         self.knobs.check(&self.device, &self.log_dir)
     }

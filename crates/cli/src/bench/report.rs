@@ -2,6 +2,7 @@
 
 use super::knobs::RecoveryKind;
 use super::options::{Concurrency, Protocol, RecordKind, Settings};
+use super::timeline::Contrast;
 use crate::device::DeviceChoice;
 use crate::place::DeviceKind;
 use crate::units::{bytes, count, exact, rate, time};
@@ -82,6 +83,9 @@ pub struct Checkpoints {
     pub longest_replay_seconds: f64,
     /// Why the bound on it was missed, if it was.
     pub bound_missed: Option<String>,
+    /// The run during checkpoints and between them.
+    #[serde(flatten)]
+    pub contrast: Contrast,
 }
 
 /// The population.
@@ -181,6 +185,7 @@ impl Report {
                 ),
             );
         }
+        self.checkpoint_text(&mut line);
         self.recovery_text(settings.knobs.recovery, &mut line);
         if let Some(consistent) = self.consistent {
             line("conditions", if consistent { "hold" } else { "VIOLATED" }.to_string());
@@ -189,6 +194,32 @@ impl Report {
             line("note", "the log is in shared memory: not durable".to_string());
         }
         out
+    }
+
+    fn checkpoint_text(&self, line: &mut impl FnMut(&str, String)) {
+        let Some(of) = &self.checkpoints else { return };
+        let mut text = format!("{} taken, {} failed", of.taken, of.failed);
+        let _ = write!(text, "; replay never above {}", time(of.longest_replay_seconds));
+        line("checkpoints", text);
+        let contrast = &of.contrast;
+        if let (Some(during), Some(between)) = (contrast.during_per_s, contrast.between_per_s) {
+            let share = format!("{:.0} %", during / between.max(1e-9) * 100.0);
+            let p99 = |us: Option<f64>| time(us.unwrap_or(0.0) * 1e-6);
+            line(
+                "during them",
+                format!(
+                    "{} or {share} of the {} between them; p99 {} against {}",
+                    rate(during),
+                    rate(between),
+                    p99(contrast.during_p99_us),
+                    p99(contrast.between_p99_us)
+                ),
+            );
+        }
+        line("on disk", format!("never above {}", bytes(contrast.most_disk_bytes as f64)));
+        if let Some(why) = &of.bound_missed {
+            line("bound missed", why.clone());
+        }
     }
 
     fn recovery_text(&self, how: RecoveryKind, line: &mut impl FnMut(&str, String)) {

@@ -27,6 +27,8 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 pub struct CheckpointStats {
     /// Checkpoints taken.
     pub taken: u64,
+    /// One is being taken now.
+    pub under_way: bool,
     /// Checkpoints that failed; the database goes on without them.
     pub failed: u64,
     /// Why the last of them failed.
@@ -160,6 +162,7 @@ impl Keeper {
             self.is_near(bound, bytes, self.growth.load(Ordering::Relaxed) as f64);
         }
         let mut stats = self.stats.lock().expect("no holder panics").clone();
+        stats.under_way = self.state.try_lock().is_err();
         stats.replay_seconds = bytes as f64 / stats.replay_bytes_per_s as f64;
         stats.longest_replay_seconds = stats.longest_replay_seconds.max(stats.replay_seconds);
         stats

@@ -14,7 +14,9 @@
 //! raise read stamps, fence]; validate; [otherwise reserve]; fill; install; publish; release.
 
 pub(crate) mod no_wait;
+mod partitioned;
 pub(crate) mod replaying;
+mod row_frames;
 pub(crate) mod silo;
 pub(crate) mod steps;
 
@@ -46,6 +48,15 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         state: &mut State<'s, P>,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
+
+    /// Intends to write a row whatever is there: nothing is learnt of it.
+    fn intend_blindly<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'s, P>,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Self::intend(engine, state, record).map(drop)
+    }
 
     /// A record that this transaction placed has inherited its gap's stamp.
     fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>);

@@ -125,6 +125,15 @@ impl ConcurrencyControl for Silo {
         Ok(Self::read(engine, state, record, || ())?.is_some())
     }
 
+    /// The row is locked, and its stamp folded, when the transaction commits; that is all there is to it.
+    fn intend_blindly<'s, P: LoggingProtocol>(
+        _: &Engine<P>,
+        _: &mut State<'s, P>,
+        _: &'s Record<P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
     fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
         record.word.store(word::ABSENT, Ordering::Release);
         state.reads.push((record, word::ABSENT));

@@ -1,9 +1,12 @@
 //! The steps that commits have in common.
 
+use super::partitioned::{self, Many};
+use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::{Head, Tid, push_change};
+use crate::logging::row_frame::RowFrames;
 use crate::storage::record::word;
 use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
@@ -104,7 +107,10 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     tid: u64,
     command: bool,
 ) -> Reserved<'w> {
-    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved { frame: None } };
+    if P::PARTITIONED {
+        return partitioned::reserve(engine, state, appender, tid);
+    }
+    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let mut head = Head { command, tid, ..Head::default() };
     let epoch = Tid(tid).epoch();
@@ -118,6 +124,10 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         head.row_ids.extend_from_slice(&state.row_ids_used);
     }
     payload.clear();
+    let by_rows = !command && engine.protocol.row_frames() != RowFrames::None;
+    if by_rows {
+        head.continued = row_frames::write(engine, state, writer, stream, tid);
+    }
     engine.protocol.versioned(state.stamp, tid);
     let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
         head.encode(out);
@@ -132,6 +142,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
             push_varint(payload, u64::from(call.log_id));
             payload.extend_from_slice(call.arguments);
         }
+        None if by_rows => {}
         None => state.final_writes().for_each(|write| encode_write(engine, write, payload)),
     }
     if payload.len() > writer.max_payload() {
@@ -143,13 +154,14 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp]);
-    appender.appended = reservation.end() - reservation.start();
+    appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
     appender.placed = Some((epoch, reservation.end()));
     let own = (stream, reservation.end());
-    Reserved { frame: Some((reservation, own, payload)) }
+    Reserved(Places::One(reservation, own, payload))
 }
 
-fn encode_write<P: LoggingProtocol>(
+/// Appends a write as a data record has it.
+pub(super) fn encode_write<P: LoggingProtocol>(
     engine: &Engine<P>,
     write: &Write<'_, P::RowStamp>,
     out: &mut Vec<u8>,
@@ -161,7 +173,7 @@ fn encode_write<P: LoggingProtocol>(
 
 /// Writes a body that is too long for one frame as Part frames: each starts with the start of the
 /// first one, which names the chain. Returns that start.
-fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
+pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     let mut first = None;
     let mut frame = Vec::with_capacity(writer.max_payload());
     for chunk in body.chunks(writer.max_payload() - 8) {
@@ -175,28 +187,48 @@ fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     first.expect("a body that is too long is not empty")
 }
 
-/// A reserved frame, or nothing where there is no log.
-pub(crate) struct Reserved<'w> {
-    frame: Option<(Reservation<'w>, (usize, Lsn), &'w [u8])>,
+/// A reserved frame, or several, or nothing where there is no log.
+pub(crate) struct Reserved<'w>(Places<'w>);
+
+enum Places<'w> {
+    None,
+    One(Reservation<'w>, (usize, Lsn), &'w [u8]),
+    Many(Many<'w>),
 }
 
-impl Reserved<'_> {
-    /// The stream and end of the frame.
+impl<'w> Reserved<'w> {
+    pub(super) fn nothing() -> Self {
+        Reserved(Places::None)
+    }
+
+    pub(super) fn many(many: Many<'w>) -> Self {
+        Reserved(Places::Many(many))
+    }
+
+    /// The stream and end of the frame, or of one of them.
     pub fn own(&self) -> Option<(usize, Lsn)> {
-        self.frame.as_ref().map(|(_, own, _)| *own)
+        match &self.0 {
+            Places::None => None,
+            Places::One(_, own, _) => Some(*own),
+            Places::Many(many) => many.own(),
+        }
     }
 
     /// Publishes the record.
     pub fn fill(self) {
-        if let Some((reservation, _, payload)) = self.frame {
-            reservation.fill(FrameKind::Record, payload);
+        match self.0 {
+            Places::None => {}
+            Places::One(reservation, _, payload) => reservation.fill(FrameKind::Record, payload),
+            Places::Many(many) => many.fill(),
         }
     }
 
     /// The transaction failed its validation: the frame keeps its place and says nothing.
     pub fn void(self) {
-        if let Some((reservation, ..)) = self.frame {
-            reservation.void();
+        match self.0 {
+            Places::None => {}
+            Places::One(reservation, ..) => reservation.void(),
+            Places::Many(many) => many.void(),
         }
     }
 }

@@ -11,8 +11,12 @@ pub(crate) mod counters;
 pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
+pub(crate) mod physiological;
+pub(crate) mod plover;
+pub(crate) mod poplar;
 pub(crate) mod predecessors;
 pub(crate) mod record;
+pub(crate) mod row_frame;
 pub(crate) mod serial;
 pub(crate) mod silo_r;
 pub(crate) mod supported;
@@ -26,6 +30,7 @@ use crate::config::LogSettings;
 use crate::engine::EPOCH;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
+use row_frame::RowFrames;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +62,8 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether rows remember those who read them before data records as well: then every transaction is
     /// reserved, and `publish_read` called, before it validates, as commands always are.
     const TRACKS_READERS: bool = false;
+    /// Whether a transaction has a record in each stream whose rows it wrote, with these rows alone.
+    const PARTITIONED: bool = false;
     /// What a row, or a gap between rows, remembers.
     type RowStamp: Default + Send + Sync + 'static;
     /// What a transaction accumulates; kept by the session and used again.
@@ -78,6 +85,11 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn begin(&self, txn: &mut Self::TxnStamp) {
         let _ = txn;
     }
+    /// The transaction is about to be told something about rows: by every operation but one that puts a row
+    /// down whatever was there, and says nothing.
+    fn learns(&self, txn: &mut Self::TxnStamp) {
+        let _ = txn;
+    }
 
     /// The transaction reads this row or gap, which is protected or will be validated.
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
@@ -88,6 +100,10 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
 
+    /// Whether changed rows go into frames of their own, ahead of the record.
+    fn row_frames(&self) -> RowFrames {
+        RowFrames::None
+    }
     /// How far replay of this transaction as a command would come behind the replay of everything else,
     /// in commands: how much it is on the critical path.
     fn lag(&self, txn: &Self::TxnStamp) -> u64 {
@@ -98,6 +114,16 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// as a command, or as data.
     fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
         let _ = (txn, stream, command, out);
+    }
+    /// Where records are partitioned: the stream that this row's changes go to.
+    fn partition(&self, table: u32, key: &[u8]) -> usize {
+        let _ = (table, key);
+        0
+    }
+    /// Where records are partitioned: the transaction is about to write to this row, whose changes go to
+    /// stream `partition`. It holds the write protection. Before `encode`.
+    fn touch(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp, partition: usize) {
+        let _ = (row, txn, partition);
     }
     /// The transaction has its version, chosen while its write set is protected. Before `encode`.
     fn versioned(&self, txn: &mut Self::TxnStamp, tid: u64) {
@@ -157,6 +183,11 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     const MARKS: bool = false;
     /// How long an epoch is unless [`LogSettings::epoch`] says otherwise.
     const EPOCH: Duration = EPOCH;
+    /// Whether changed rows go into frames of their own under these settings.
+    fn rows(settings: &LogSettings) -> RowFrames {
+        let _ = settings;
+        RowFrames::None
+    }
     /// Starts on a log that has just begun an incarnation.
     fn start(ground: &Ground<'_>) -> Self;
 }
@@ -175,5 +206,6 @@ pub(crate) struct Ground<'g> {
 
 /// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what
 /// the record needs by lane: `needs` is zero, and has a lane for each of the frontier's; the last is
-/// the common mark. None if it cannot be read.
-pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()>;
+/// the common mark. Says whether it is the record by which the transaction is counted: of several, one
+/// is. None if it cannot be read.
+pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool>;

@@ -1,8 +1,8 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, serial::Serial, silo_r::SiloR};
-use super::{taurus::Taurus, taurus_2016::Taurus2016};
+use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, poplar::Poplar};
+use super::{serial::Serial, silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
@@ -26,6 +26,12 @@ impl RunsUnder<SiloR> for NoWait {}
 impl RunsUnder<SiloR> for Silo {}
 impl RunsUnder<Gsn> for NoWait {}
 impl RunsUnder<Gsn> for Silo {}
+impl RunsUnder<Physiological> for NoWait {}
+impl RunsUnder<Physiological> for Silo {}
+impl RunsUnder<Plover> for NoWait {}
+impl RunsUnder<Plover> for Silo {}
+impl RunsUnder<Poplar> for NoWait {}
+impl RunsUnder<Poplar> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
@@ -42,6 +48,14 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
         (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
         (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
         (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
+        (Protocol::Physiological, Concurrency::NoWait) => {
+            opening.with_log::<NoWait, Physiological>()
+        }
+        (Protocol::Physiological, Concurrency::Silo) => opening.with_log::<Silo, Physiological>(),
+        (Protocol::Plover, Concurrency::NoWait) => opening.with_log::<NoWait, Plover>(),
+        (Protocol::Plover, Concurrency::Silo) => opening.with_log::<Silo, Plover>(),
+        (Protocol::Poplar, Concurrency::NoWait) => opening.with_log::<NoWait, Poplar>(),
+        (Protocol::Poplar, Concurrency::Silo) => opening.with_log::<Silo, Poplar>(),
     }
 }
 
@@ -54,7 +68,10 @@ impl Protocol {
             Protocol::Taurus => Some(Protocol::Taurus2016),
             Protocol::Taurus2016 => Some(Protocol::SiloR),
             Protocol::SiloR => Some(Protocol::Gsn),
-            Protocol::Gsn => None,
+            Protocol::Gsn => Some(Protocol::Plover),
+            Protocol::Plover => Some(Protocol::Poplar),
+            Protocol::Poplar => Some(Protocol::Physiological),
+            Protocol::Physiological => None,
         }
     }
 
@@ -85,6 +102,8 @@ pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
     match name {
         SiloR::NAME => Some(super::silo_r::read_stamp),
         Gsn::NAME => Some(super::gsn::read_stamp),
+        Plover::NAME => Some(super::plover::read_stamp),
+        Poplar::NAME => Some(super::poplar::read_stamp),
         _ => None,
     }
 }
@@ -95,7 +114,8 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
-            Protocol::SiloR | Protocol::Gsn => false,
+            Protocol::SiloR | Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
+            Protocol::Physiological => false,
         }
     }
 }
@@ -115,8 +135,9 @@ pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Err
 /// Refuses a number of streams that the protocol cannot have.
 pub(crate) fn check_streams(protocol: Protocol, streams: usize) -> Result<(), Error> {
     match (protocol, streams) {
-        (Protocol::Serial, 2..) => Err(Error::Misuse(format!(
-            "serial logging has one stream, not {streams}: set streams to 1"
+        (Protocol::Serial | Protocol::Physiological, 2..) => Err(Error::Misuse(format!(
+            "{} logging has one stream, not {streams}: set streams to 1",
+            protocol.name()
         ))),
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
+use crate::logging::row_frame::Before;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::{Keyed, NoHooks};
 use crate::storage::record::{Record, word};
@@ -64,13 +65,24 @@ impl Applier {
         rest: &mut &[u8],
         guard: &Guard,
     ) -> bool {
+        let Some((at, key, change)) = Self::next_change(replay, rest) else { return false };
+        self.apply_change(replay, at, &key, tid, change, guard);
+        self.images += 1;
+        true
+    }
+
+    /// Takes the next change off `rest`: the table, the key, and what became of the row.
+    pub fn next_change<'a, S: Default + Send + Sync + 'static>(
+        replay: &Replay<S>,
+        rest: &mut &'a [u8],
+    ) -> Option<(usize, KeyBytes, Change<'a>)> {
         let tables = &replay.engine.tables;
         let shape = |id| {
             let table = &tables[replay.catalogue.table(id)?];
             let (layout, keyless) = (&table.layout, table.keyless);
             Some(TableShape { layout, keyless, key_bytes: table.key_bytes })
         };
-        let Some((id, key, change)) = take_change(rest, shape) else { return false };
+        let (id, key, change) = take_change(rest, shape)?;
         let at = replay.catalogue.table(id).expect("it had a shape");
         let table = &tables[at];
         let key = match (key, change) {
@@ -87,9 +99,31 @@ impl Applier {
         {
             replay.counts.max_row_id.fetch_max(u64::from_be_bytes(id), Ordering::Relaxed);
         }
-        self.apply_change(replay, at, &key, tid, change, guard);
-        self.images += 1;
-        true
+        Some((at, key, change))
+    }
+
+    /// Gives a row back what it was, if transaction `tid` is the one who wrote it last.
+    pub fn undo_change<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        at: usize,
+        key: &[u8],
+        tid: u64,
+        before: Before<'_>,
+        guard: &Guard,
+    ) {
+        let table = &replay.engine.tables[at];
+        // One thread undoes, when all others are done: the row's lock is free.
+        let Lookup::Found(record) = table.find(key, guard) else { return };
+        let Some(version) = Replaying::try_lock_alone(record) else { return };
+        let mut now = version;
+        if word::tid(version) == tid {
+            now = self.install(table, record, version, before.base, before.image, guard);
+            if now & word::ABSENT != 0 {
+                self.absent.push((at as u32, KeyBytes::from_slice(key)));
+            }
+        }
+        Replaying::unlock_alone(record, now, false);
     }
 
     fn apply_change<S: Default + Send + Sync + 'static>(

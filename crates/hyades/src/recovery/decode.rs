@@ -1,15 +1,16 @@
 //! From frames to transactions: vectors decompressed against the anchor in effect, long bodies put
 //! together from their parts.
 
+use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::StampReader;
 use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::{Head, Tid};
+use crate::logging::row_frame::RowFrames;
 use crate::logging::supported;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// What an incarnation's records look like.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Shape {
     pub data_only: bool,
     /// Whether lists of predecessors stand behind the vectors.
     pub predecessors: bool,
+    /// Whether changed rows have frames of their own.
+    pub rows: RowFrames,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
     /// Records of epochs above this one are passed over.
@@ -44,7 +47,8 @@ impl Shape {
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
         let until = u64::MAX;
-        Shape { lanes, need_lanes, stamp, data_only, predecessors, cut, until, ended }
+        let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
+        Shape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
 
     /// Passes over what comes after this epoch.
@@ -53,7 +57,7 @@ impl Shape {
     }
 
     /// Whether the transaction is in the checkpoint, or comes after what is wanted.
-    fn passes_over(&self, tid: u64) -> bool {
+    pub fn passes_over(&self, tid: u64) -> bool {
         if Tid(tid).epoch() > self.until {
             return true;
         }
@@ -70,6 +74,8 @@ impl Shape {
 pub(crate) struct Decoded<'a> {
     pub head: Head,
     pub body: Cow<'a, [u8]>,
+    /// False for all but one of a transaction that has several records.
+    pub counts: bool,
 }
 
 /// Reads one stream's frames in order.
@@ -83,7 +89,7 @@ pub(crate) struct Decoder {
     /// Its predecessors, where records list them.
     pub predecessors: Vec<Predecessor>,
     /// Bodies begun in Part frames, by the start of the first.
-    parts: HashMap<Lsn, Vec<u8>>,
+    parts: Parts,
 }
 
 impl Decoder {
@@ -95,7 +101,7 @@ impl Decoder {
             validity: vec![0; shape.need_lanes],
             order: vec![0; shape.lanes],
             predecessors: Vec::new(),
-            parts: HashMap::new(),
+            parts: Parts::new(),
         }
     }
 
@@ -119,12 +125,13 @@ impl Decoder {
     }
 
     /// Continues from what another decoder of the stream left: its anchor.
-    pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: HashMap<Lsn, Vec<u8>>) {
+    pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: Parts) {
         self.enter(chunk);
         self.parts = parts;
     }
 
-    fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
+    /// The error that this frame is not what it should be.
+    pub fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
         Error::Recovery(format!(
             "the record at Lsn {} of log stream {} is not one of this format ({what}), though its checksum \
              is right: it was written by another version of Hyades",
@@ -145,13 +152,11 @@ impl Decoder {
                 return Ok(None);
             }
             FrameKind::Part => {
-                let (first, part) = frame
-                    .payload
-                    .split_first_chunk::<8>()
-                    .ok_or_else(|| self.broken(frame, "a part without its beginning"))?;
-                let first = u64::from_le_bytes(*first);
-                self.parts.entry(first).or_default().extend_from_slice(part);
-                return Ok(None);
+                let rows = self.shape.rows;
+                return match parts::add(&mut self.parts, rows, frame.payload) {
+                    Some(()) => Ok(None),
+                    None => Err(self.broken(frame, "a part without its beginning")),
+                };
             }
             _ => return Ok(None),
         }
@@ -164,9 +169,10 @@ impl Decoder {
             self.forget_parts(head.continued);
             return Ok(None);
         }
+        let mut counts = true;
         if let Some(read) = self.shape.stamp {
             self.validity.fill(0);
-            read(head.tid, &mut rest, &mut self.validity)
+            counts = read(head.tid, &mut rest, &mut self.validity)
                 .ok_or_else(|| self.broken(frame, "its number"))?;
         }
         if self.shape.has_vectors() {
@@ -188,14 +194,14 @@ impl Decoder {
         let body = match head.continued {
             None => Cow::Borrowed(rest),
             Some(first) => {
-                let Some(mut body) = self.parts.get(&first).cloned() else {
+                let Some(mut body) = self.parts.get(&first).map(|group| group.body.clone()) else {
                     return Err(self.broken(frame, "its parts are missing"));
                 };
                 body.extend_from_slice(rest);
                 Cow::Owned(body)
             }
         };
-        Ok(Some(Decoded { head, body }))
+        Ok(Some(Decoded { head, body, counts }))
     }
 
     /// The record whose body began with these parts has been taken.

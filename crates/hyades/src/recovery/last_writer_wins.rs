@@ -8,17 +8,17 @@
 use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
+use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
+use crate::logging::row_frame::RowFrames;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-type Parts = HashMap<Lsn, Vec<u8>>;
 
 struct Lane {
     stream: u32,
@@ -77,6 +77,7 @@ struct Undecided {
     validity: Vec<Lsn>,
     head: Head,
     body: Vec<u8>,
+    counts: bool,
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -120,18 +121,21 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            replay.counts.records.fetch_add(1, Ordering::Relaxed);
+            replay.counts.records.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         } else {
             // Its epoch has been used all the same.
             count(replay, &record.head);
-            replay.counts.dead.fetch_add(1, Ordering::Relaxed);
+            replay.counts.dead.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         }
     }
+    let mut ends = Vec::new();
+    for lane in lanes {
+        let source = lane.reader.into_inner().expect("no holder panics");
+        parts::undo(replay, shape, source.parts, &mut applier, &guard)?;
+        ends.push(source.reader.end());
+    }
     applier.finish(replay);
-    Ok(lanes
-        .into_iter()
-        .map(|lane| lane.reader.into_inner().expect("no holder panics").reader.end())
-        .collect())
+    Ok(ends)
 }
 
 /// The rule, against what is known to be valid.
@@ -155,32 +159,38 @@ fn work<S: Default + Send + Sync + 'static>(
     let mut applier = Applier::default();
     let mut later: Vec<Undecided> = Vec::new();
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(lanes)? else { break };
+        let Some((lane, chunk, parts)) = next_chunk(lanes, shape.rows)? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
         let guard = crossbeam_epoch::pin();
         for frame in chunk.frames() {
             if frame.kind == FrameKind::Part {
-                continue; // gathered by `next_chunk`
+                // Gathered by `next_chunk`; what can be undone later is redone at once.
+                if shape.rows == RowFrames::Both {
+                    parts::redo(replay, shape, frame.payload, &mut applier, &guard)
+                        .ok_or_else(|| decoder.broken(&frame, "its row"))?;
+                }
+                continue;
             }
             let Some(decoded) = decoder.decode(&frame)? else { continue };
             if is_live(lanes, &decoder.validity) {
                 count(replay, &decoded.head);
                 applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
-                records += 1;
+                records += u64::from(decoded.counts);
             } else {
                 later.push(Undecided {
                     validity: decoder.validity.clone(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
+                    counts: decoded.counts,
                 });
             }
         }
         for record in later.extract_if(.., |record| is_live(lanes, &record.validity)) {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            records += 1;
+            records += u64::from(record.counts);
         }
         replay.counts.records.fetch_add(records, Ordering::Relaxed);
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
@@ -200,7 +210,7 @@ fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
 
 /// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
 /// for, and reads ahead behind it.
-fn next_chunk(lanes: &[Lane]) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
+fn next_chunk(lanes: &[Lane], rows: RowFrames) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
     loop {
         let open = lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
         let mut order: SmallVec<[&Lane; 16]> = open.collect();
@@ -213,7 +223,7 @@ fn next_chunk(lanes: &[Lane]) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
             lane.refill(&mut source)?;
             let Some(chunk) = source.ahead.pop_front() else { continue };
             lane.refill(&mut source)?;
-            let parts = gather_parts(&chunk, &mut source.parts);
+            let parts = gather_parts(&chunk, rows, &mut source.parts);
             return Ok(Some((lane, chunk, parts)));
         }
         std::thread::yield_now();
@@ -222,22 +232,23 @@ fn next_chunk(lanes: &[Lane]) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
 
 /// Adds the chunk's Part frames to those of the stream and takes out the bodies that its records
 /// complete.
-fn gather_parts(chunk: &Chunk, pending: &mut Parts) -> Parts {
+fn gather_parts(chunk: &Chunk, rows: RowFrames, pending: &mut Parts) -> Parts {
     let mut complete = Parts::new();
     for frame in chunk.frames() {
         match frame.kind {
             FrameKind::Part => {
-                if let Some((first, part)) = frame.payload.split_first_chunk::<8>() {
-                    let body = pending.entry(u64::from_le_bytes(*first)).or_default();
-                    body.extend_from_slice(part);
-                }
+                // What is not one is found out by whoever looks for it.
+                let _ = parts::add(pending, rows, frame.payload);
             }
             FrameKind::Record if !pending.is_empty() => {
                 let continued = Head::decode(&mut &frame.payload[..]).and_then(|h| h.continued);
-                if let Some((first, body)) =
+                if let Some((first, mut group)) =
                     continued.and_then(|first| pending.remove_entry(&first))
                 {
-                    complete.insert(first, body);
+                    if rows == RowFrames::Both && group.is_redone() {
+                        group.body.clear();
+                    }
+                    complete.insert(first, group);
                 }
             }
             _ => {}

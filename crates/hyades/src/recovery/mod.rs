@@ -17,6 +17,7 @@ pub(crate) mod graph;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
+pub(crate) mod parts;
 pub(crate) mod pools;
 mod seats;
 mod syncing;

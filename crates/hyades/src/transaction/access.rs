@@ -65,6 +65,10 @@ pub trait Access {
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort>;
     /// Inserts a row or replaces the one with its primary key; true if it replaced one.
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort>;
+    /// Inserts a row or replaces the one with its primary key, without saying which.
+    fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+        self.upsert(table, row).map(drop)
+    }
     /// Deletes a row; false if there is no such row.
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort>;
     /// Reads the rows of a key range of the primary key (`None`) or a secondary index, in key order.
@@ -174,6 +178,40 @@ impl<'t> Transaction<'t> {
     #[inline]
     pub fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
         self.0.upsert(table, row)
+    }
+
+    /// Inserts a row or replaces the one with its primary key, without saying which.
+    ///
+    /// It learns nothing of what was there. Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that
+    /// does nothing but put rows, into tables without secondary indexes, is acknowledged once its own
+    /// record is durable, and outlives a crash even if earlier transactions do not, whose rows it
+    /// replaced or not. What it puts down must therefore not follow from what other transactions
+    /// have read or reported before these are acknowledged: wait for their tickets first, or read again
+    /// in this transaction. Under other protocols it is an [`upsert`](Self::upsert).
+    ///
+    /// ```
+    /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// const CELSIUS: Column<f64> = Column::at(1);
+    /// let mut builder = Database::builder().protocol(Protocol::Poplar);
+    /// let latest = builder.table(
+    ///     Schema::new("latest")
+    ///         .column("sensor", Type::U32)
+    ///         .column("celsius", Type::F64)
+    ///         .primary_key(&["sensor"]),
+    /// );
+    /// let db = builder.open(dir)?;
+    /// for celsius in [20.5, 21.0] {
+    ///     db.transact(|tx| tx.put(latest, &[7u32.into(), celsius.into()]))??;
+    /// }
+    /// let now = db.transact(|tx| Ok::<_, Abort>(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS))))??;
+    /// assert_eq!(now, Some(21.0));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+        self.0.put(table, row)
     }
 
     /// Deletes a row; false if there is no such row.

@@ -6,7 +6,7 @@ use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::storage::gap::Gap;
+use crate::storage::gap::{Gap, GapChange};
 use crate::storage::key::KeyBytes;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
@@ -38,8 +38,19 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         self.engine.tables.get(table.0 as usize).ok_or(Abort::UnknownHandle)
     }
 
-    /// Remembers a conflict, so that the transaction runs again even if the caller goes on.
+    /// As [`Running::attempted`], for operations whose outcome says something about rows.
     fn guarded<T>(
+        &self,
+        run: impl FnOnce(&mut State<'s, P>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        self.attempted(|state| {
+            self.engine.protocol.learns(state.stamp);
+            run(state)
+        })
+    }
+
+    /// Remembers a conflict, so that the transaction runs again even if the caller goes on.
+    fn attempted<T>(
         &self,
         run: impl FnOnce(&mut State<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
@@ -145,6 +156,39 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
+    /// The record under `key`, put there with room for a row if there is none.
+    fn record_for(
+        &self,
+        state: &mut State<'s, P>,
+        data: &'s Tables<P>,
+        key: &KeyBytes,
+        (row_bytes, likely_new): (usize, bool),
+    ) -> Placed<'s, P::RowStamp> {
+        let found = if likely_new { None } else { Some(self.find(state, data, key)) };
+        match found {
+            Some(Lookup::Found(record)) => Placed::Exists(record),
+            _ => {
+                let stamp = RefCell::new(&mut *state.stamp);
+                let hooks = self.hooks(&stamp);
+                data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, state.guard)
+            }
+        }
+    }
+
+    /// The transaction has put a record under a key that had none.
+    fn placed(
+        &self,
+        state: &mut State<'s, P>,
+        table: Table,
+        record: &'s Rec<P>,
+        change: GapChange<'s, P::RowStamp>,
+    ) -> &'s Rec<P> {
+        self.entered_gap(state, change, Some(record));
+        state.placed.push((table.0, record));
+        C::placed(state, record);
+        record
+    }
+
     /// The record under `key`, put there with room for a row if there is none, intended for writing. Returns whether its
     /// row is there.
     fn claim(
@@ -153,24 +197,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
-        (row_bytes, likely_new): (usize, bool),
+        room: (usize, bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
-        let found = if likely_new { None } else { Some(self.find(state, data, key)) };
-        let found = match found {
-            Some(Lookup::Found(record)) => Placed::Exists(record),
-            _ => {
-                let stamp = RefCell::new(&mut *state.stamp);
-                let hooks = self.hooks(&stamp);
-                data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, state.guard)
-            }
-        };
-        match found {
-            Placed::New(record, change) => {
-                self.entered_gap(state, change, Some(record));
-                state.placed.push((table.0, record));
-                C::placed(state, record);
-                Ok((record, false))
-            }
+        match self.record_for(state, data, key, room) {
+            Placed::New(record, change) => Ok((self.placed(state, table, record, change), false)),
             Placed::Exists(record) => {
                 if let Some(at) = state.own_write(record) {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
@@ -372,6 +402,28 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         })
     }
 
+    fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
+        let data = self.table(table)?;
+        if !data.secondaries.is_empty() {
+            // The entries of the row that was there have to go: it is read.
+            return self.upsert(table, row).map(drop);
+        }
+        self.attempted(|state| {
+            let (bytes, key, _) = self.encode(state, data, row)?;
+            let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
+                Placed::New(record, change) => self.placed(state, table, record, change),
+                Placed::Exists(record) => {
+                    if state.own_write(record).is_none() {
+                        C::intend_blindly(self.engine, state, record)?;
+                    }
+                    record
+                }
+            };
+            state.push_write(table.0, record, Pending::Put(bytes));
+            Ok(())
+        })
+    }
+
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
         self.guarded(|state| {
             let data = self.table(table)?;
@@ -416,7 +468,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     }
 
     fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
-        self.guarded(|state| {
+        self.attempted(|state| {
             if savepoint.0 as usize > state.writes.len() {
                 return Err(Abort::NoSuchSavepoint);
             }

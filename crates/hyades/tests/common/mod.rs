@@ -34,7 +34,8 @@ pub struct Combination {
 }
 
 /// Protocols that cannot log commands.
-pub const DATA_ONLY: [Protocol; 2] = [Protocol::SiloR, Protocol::Gsn];
+pub const DATA_ONLY: [Protocol; 4] =
+    [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar];
 
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
@@ -58,6 +59,8 @@ pub fn combinations() -> Vec<Combination> {
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
+        let (protocol, record) = (Protocol::Physiological, Record::Data);
+        all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
     all
 }

@@ -158,6 +158,14 @@ impl Config {
         }
     }
 
+    /// Whether every access writes a whole row: then rows are put down without a look at them, as in the
+    /// write-only experiment of the Poplar paper (section 6.2).
+    pub fn is_write_only(&self) -> bool {
+        let all = self.write_columns == WriteColumns::All;
+        let only = self.scan_length.is_none() && !self.reads.before_writes;
+        self.standard.is_none() && only && all && self.write_share >= 1.0
+    }
+
     /// Whether the primary index is ordered: where rows are scanned.
     pub fn is_ordered(&self) -> bool {
         self.is_spread() || self.scan_length.is_some()
@@ -179,6 +187,10 @@ pub enum Operation {
     AccessAll,
     /// [`access_given`].
     AccessGiven,
+    /// [`store`].
+    Store,
+    /// [`store_given`].
+    StoreGiven,
     /// [`insert()`].
     Insert,
     /// [`scan`].
@@ -351,6 +363,8 @@ impl Inputs {
         accesses.seed = rng.u32(..);
         let all = self.config.write_columns == WriteColumns::All;
         into.operation = match (self.config.values, all) {
+            (Values::Derived, true) if self.config.is_write_only() => Operation::Store,
+            (Values::Argument, true) if self.config.is_write_only() => Operation::StoreGiven,
             (Values::Derived, false) => Operation::Access,
             (Values::Derived, true) => Operation::AccessAll,
             (Values::Argument, _) => Operation::AccessGiven,

@@ -241,6 +241,30 @@ pub fn access_all(
     Ok(())
 }
 
+/// Puts the rows down, all columns derived, whatever is there: the transaction reads nothing.
+pub fn store(tx: &Transaction<'_>, table: Table, call: &Accesses) -> Result<(), Abort> {
+    prefetch(tx, table, call, touched(true));
+    let mut values = [0; WIDTH * COLUMNS];
+    for (row, n) in call.rows.iter().zip(0u64..) {
+        fill(mix(call.seed as u64, n), &mut values);
+        put(tx, table, row.id(), &values)?;
+    }
+    Ok(())
+}
+
+/// Puts the rows down with the values given, ten for each.
+pub fn store_given(tx: &Transaction<'_>, table: Table, call: &Given) -> Result<(), Abort> {
+    let Given { accesses, values } = call;
+    if values.0.len() != accesses.rows.len() * WIDTH * COLUMNS {
+        return Err(Abort::BadArguments);
+    }
+    prefetch(tx, table, accesses, touched(true));
+    for (row, values) in accesses.rows.iter().zip(values.0.chunks_exact(WIDTH * COLUMNS)) {
+        put(tx, table, row.id(), values)?;
+    }
+    Ok(())
+}
+
 /// Runs the accesses with the values given.
 pub fn access_given(
     tx: &Transaction<'_>,
@@ -284,16 +308,25 @@ fn write_all(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Resu
     done(tx.update(table, id, &sets)?)
 }
 
+/// A row with this key.
+fn row(key: u64, values: &[u8]) -> [Value<'_>; COLUMNS + 1] {
+    let mut row = [Value::Null; COLUMNS + 1];
+    row[0] = key.into();
+    for (column, value) in row[1..].iter_mut().zip(values.chunks_exact(WIDTH)) {
+        *column = value.into();
+    }
+    row
+}
+
+fn put(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Result<(), Abort> {
+    tx.put(table, &row(id, values))
+}
+
 /// Inserts a row.
 pub fn insert(tx: &Transaction<'_>, table: Table, call: &Insert) -> Result<(), Abort> {
     let mut values = [0; WIDTH * COLUMNS];
     fill(mix(call.seed, call.id), &mut values);
-    let mut row = [Value::Null; COLUMNS + 1];
-    row[0] = key(call.id, call.spread).into();
-    for (column, value) in row[1..].iter_mut().zip(values.chunks_exact(WIDTH)) {
-        *column = value.into();
-    }
-    tx.insert(table, &row)?;
+    tx.insert(table, &row(key(call.id, call.spread), &values))?;
     Ok(())
 }
 

@@ -9,6 +9,8 @@ fn run(tx: &Transaction<'_>, input: &Input, reads: Reads) -> Result<(), Abort> {
         Operation::Access => access(tx, TABLE, &input.given.accesses, reads),
         Operation::AccessAll => access_all(tx, TABLE, &input.given.accesses, reads),
         Operation::AccessGiven => access_given(tx, TABLE, &input.given, reads),
+        Operation::Store => store(tx, TABLE, &input.given.accesses),
+        Operation::StoreGiven => store_given(tx, TABLE, &input.given),
         Operation::Insert => insert(tx, TABLE, &input.insert),
         Operation::Scan => scan(tx, TABLE, &input.scan).map(drop),
         Operation::Modify => modify(tx, TABLE, &input.modify),

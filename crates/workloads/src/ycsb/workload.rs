@@ -19,6 +19,8 @@ struct Procedures {
     access: ProcedureId,
     access_all: ProcedureId,
     access_given: ProcedureId,
+    store: ProcedureId,
+    store_given: ProcedureId,
     insert: ProcedureId,
     scan: ProcedureId,
     modify: ProcedureId,
@@ -57,6 +59,9 @@ impl Workload for Ycsb {
                 .procedure("ycsb_access_all", 1, move |tx, c| access_all(tx, table, &c, reads)),
             access_given: builder
                 .procedure("ycsb_access_given", 1, move |tx, c| access_given(tx, table, &c, reads)),
+            store: builder.procedure("ycsb_store", 1, move |tx, call| store(tx, table, &call)),
+            store_given: builder
+                .procedure("ycsb_store_given", 1, move |tx, call| store_given(tx, table, &call)),
             insert: builder.procedure("ycsb_insert", 1, move |tx, call| insert(tx, table, &call)),
             scan: builder.procedure("ycsb_scan", 1, move |tx, call| scan(tx, table, &call)),
             modify: builder.procedure("ycsb_modify", 1, move |tx, call| modify(tx, table, &call)),
@@ -83,6 +88,8 @@ impl Workload for Ycsb {
             Operation::Access => session.call(procedures.access, &input.given.accesses),
             Operation::AccessAll => session.call(procedures.access_all, &input.given.accesses),
             Operation::AccessGiven => session.call(procedures.access_given, &input.given),
+            Operation::Store => session.call(procedures.store, &input.given.accesses),
+            Operation::StoreGiven => session.call(procedures.store_given, &input.given),
             Operation::Insert => session.call(procedures.insert, &input.insert),
             Operation::Scan => session.call(procedures.scan, &input.scan),
             Operation::Modify => session.call(procedures.modify, &input.modify),
@@ -101,6 +108,7 @@ impl Workload for Ycsb {
             Operation::Access | Operation::AccessAll | Operation::AccessGiven => {
                 input.given.accesses.rows.iter().any(|row| row.is_write()) as usize
             }
+            Operation::Store | Operation::StoreGiven => 1,
             Operation::Insert => 2,
             Operation::Scan => 3,
             Operation::Modify => 4,

@@ -1,0 +1,86 @@
+//! Writes the changes of a transaction row by row, ahead of its record.
+
+use super::steps::encode_write;
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use crate::logging::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
+use crate::storage::record::word;
+use crate::transaction::state::{State, Write};
+use hyades_wal::{FrameKind, Lsn, Writer};
+use std::sync::atomic::Ordering;
+
+/// Writes a frame for each changed row. Returns where the first one starts, by which the record, and
+/// all of them, name the transaction. The write set is protected: what a row holds now is what it was.
+pub(crate) fn write<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    writer: &mut Writer,
+    stream: usize,
+    tid: u64,
+) -> Option<Lsn> {
+    let rows = engine.protocol.row_frames();
+    let mut frame = std::mem::take(state.scratch);
+    let mut images = Images::default();
+    let mut first = None;
+    for write in state.final_writes() {
+        frame.clear();
+        frame.resize(FRAME_HEAD, 0);
+        images.push(engine, rows, tid, write, &mut frame);
+        append(writer, stream, &mut frame, &mut first);
+    }
+    *state.scratch = frame;
+    first
+}
+
+/// Working memory for before-images.
+#[derive(Default)]
+struct Images {
+    row: Vec<u8>,
+    before: Vec<u8>,
+}
+
+impl Images {
+    fn push<P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        rows: RowFrames,
+        tid: u64,
+        write: &Write<'_, P::RowStamp>,
+        out: &mut Vec<u8>,
+    ) {
+        let Images { row, before } = self;
+        before.clear();
+        if rows == RowFrames::Both {
+            row.clear();
+            // Relaxed: the transaction itself holds the row.
+            let there = write.record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
+            if there {
+                write.record.read_row(row);
+            }
+            let layout = &engine.tables[write.table as usize].layout;
+            push_before(layout, write.base, there.then_some(&row[..]), write.change(), before);
+        }
+        push_row(rows, tid, before, out);
+        encode_write(engine, write, out);
+    }
+}
+
+/// Appends a change, whose bytes stand behind room for the head, in as many frames as it takes.
+fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Option<Lsn>) {
+    let room = writer.max_payload() - FRAME_HEAD;
+    let bytes = frame.len() - FRAME_HEAD;
+    let mut done = 0;
+    while done < bytes {
+        let n = room.min(bytes - done);
+        let reservation = writer.reserve(stream, FRAME_HEAD + n);
+        let name = *first.get_or_insert(reservation.start());
+        // The head goes where the bytes before it have been written already.
+        let payload = &mut frame[done..done + FRAME_HEAD + n];
+        let begins = if done == 0 { flag::BEGIN } else { 0 };
+        let ends = if done + n == bytes { flag::END } else { 0 };
+        payload[..8].copy_from_slice(&name.to_le_bytes());
+        payload[8] = begins | ends;
+        reservation.fill(FrameKind::Part, payload);
+        done += n;
+    }
+}

@@ -1,0 +1,148 @@
+//! Frames that come ahead of their transaction's record: pieces of a long body, or the changes of
+//! single rows. Groups whose record never comes are undone where history was repeated.
+
+use super::Replay;
+use super::apply::{Applier, count};
+use super::decode::Shape;
+use crate::error::Error;
+use crate::logging::record::Head;
+use crate::logging::row_frame::{FRAME_HEAD, RowChange, RowFrames, flag, read_before};
+use crate::storage::row::{push_varint, take, take_varint};
+use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::Lsn;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// What has come of each transaction whose record has not, by the start of its first frame.
+pub(crate) type Parts = HashMap<Lsn, Group>;
+
+/// The parts of one transaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// The body so far, as a data record would have it.
+    pub body: Vec<u8>,
+    /// The version, where rows have frames of their own.
+    tid: u64,
+    /// The before-images, each with its length, in the order of the changes in the body.
+    before: Vec<u8>,
+    /// The beginning of a change that takes several frames.
+    fragment: Vec<u8>,
+    /// A change took several frames: they can be applied only together.
+    fragmented: bool,
+}
+
+impl Group {
+    /// Whether every change was whole in its frame, and so has been applied by whoever saw it.
+    pub fn is_redone(&self) -> bool {
+        !self.fragmented
+    }
+}
+
+/// Whose frame it is, and what follows.
+fn name(payload: &[u8]) -> Option<(Lsn, &[u8])> {
+    let (first, rest) = payload.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*first), rest))
+}
+
+/// Adds a Part frame to its group; `None` if it is not one.
+pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<()> {
+    let (first, rest) = name(payload)?;
+    let group = parts.entry(first).or_default();
+    if rows == RowFrames::None {
+        group.body.extend_from_slice(rest);
+        return Some(());
+    }
+    let (&flags, bytes) = rest.split_first()?;
+    let whole = flags == flag::BEGIN | flag::END;
+    let fragment = if whole {
+        Vec::new()
+    } else {
+        group.fragmented = true;
+        if flags & flag::BEGIN != 0 {
+            group.fragment.clear();
+        }
+        group.fragment.extend_from_slice(bytes);
+        if flags & flag::END == 0 {
+            return Some(());
+        }
+        std::mem::take(&mut group.fragment)
+    };
+    let row = RowChange::read(rows, if whole { bytes } else { &fragment })?;
+    group.tid = row.tid;
+    group.body.extend_from_slice(row.change);
+    push_varint(&mut group.before, row.before.len() as u64);
+    group.before.extend_from_slice(row.before);
+    Some(())
+}
+
+/// Repeats history: applies a row frame at once, not knowing whether its transaction committed. `None`
+/// if it is not one, or does not fit the tables.
+pub(crate) fn redo<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    shape: Shape,
+    payload: &[u8],
+    applier: &mut Applier,
+    guard: &Guard,
+) -> Option<()> {
+    if payload.get(FRAME_HEAD - 1)? != &(flag::BEGIN | flag::END) {
+        return Some(());
+    }
+    let row = RowChange::read(shape.rows, &payload[FRAME_HEAD..])?;
+    if shape.passes_over(row.tid) {
+        return Some(());
+    }
+    let mut change = row.change;
+    let fits = applier.apply_next(replay, row.tid, &mut change, guard) && change.is_empty();
+    fits.then_some(())
+}
+
+/// The undo pass: takes back, last first, what groups without a record have changed.
+pub(crate) fn undo<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    shape: Shape,
+    losers: Parts,
+    applier: &mut Applier,
+    guard: &Guard,
+) -> Result<(), Error> {
+    if shape.rows == RowFrames::None {
+        return Ok(());
+    }
+    let mut losers: Vec<(Lsn, Group)> = losers.into_iter().collect();
+    losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
+    for (first, group) in losers.into_iter().filter(|(_, group)| !shape.passes_over(group.tid)) {
+        // Its epoch has been used all the same.
+        count(replay, &Head { tid: group.tid, ..Head::default() });
+        replay.counts.dead.fetch_add(1, Ordering::Relaxed);
+        if shape.rows != RowFrames::Both || mutation::is(Mutation::SkipUndo) {
+            continue;
+        }
+        undo_group(replay, &group, applier, guard).ok_or_else(|| {
+            Error::Recovery(format!(
+                "the row frames of the transaction that began at Lsn {first} do not fit the declared \
+                 tables, though their checksums are right"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+fn undo_group<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    group: &Group,
+    applier: &mut Applier,
+    guard: &Guard,
+) -> Option<()> {
+    let (mut changes, mut images) = (&group.body[..], &group.before[..]);
+    let mut rows = Vec::new();
+    while !changes.is_empty() {
+        let (table, key, _) = Applier::next_change(replay, &mut changes)?;
+        let len = take_varint(&mut images)? as usize;
+        let before = read_before(&replay.engine.tables[table].layout, take(&mut images, len)?)?;
+        rows.push((table, key, before));
+    }
+    for (table, key, before) in rows.iter().rev() {
+        applier.undo_change(replay, *table, key, group.tid, *before, guard);
+    }
+    Some(())
+}

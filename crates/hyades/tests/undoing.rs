@@ -1,0 +1,185 @@
+//! Logging row by row: what a transaction did is recovered with its last frame, and undone without it.
+#![allow(missing_docs)]
+
+mod common;
+use common::{directory, files};
+use hyades::{Abort, Column, Concurrency, Database, Protocol, Schema, Table, Type};
+use std::path::Path;
+
+const ROWS: Table = Table::nth(0);
+const NOTES: Table = Table::nth(1);
+const GROUP: Column<i32> = Column::at(1);
+const TEXT: Column<[u8]> = Column::at(2);
+
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    undo: bool,
+    concurrency: Concurrency,
+    threads: usize,
+}
+
+fn forms() -> impl Iterator<Item = Form> {
+    [true, false].into_iter().flat_map(|undo| {
+        [(Concurrency::Silo, 1), (Concurrency::NoWait, 3)].map(|(concurrency, threads)| Form {
+            undo,
+            concurrency,
+            threads,
+        })
+    })
+}
+
+fn open(dir: &Path, form: Form) -> Database {
+    let mut builder = Database::builder()
+        .protocol(Protocol::Physiological)
+        .concurrency(form.concurrency)
+        .recovery_threads(form.threads)
+        .streams(1)
+        .log_settings(|log| {
+            log.undo = form.undo;
+            log.buffer_bytes = 1 << 14;
+            log.segment_bytes = 1 << 20;
+        });
+    builder.table(
+        Schema::new("rows")
+            .column("id", Type::I32)
+            .column("group", Type::I32)
+            .column("text", Type::Bytes)
+            .primary_key(&["id"])
+            .index("by_group", &["group"]),
+    );
+    builder.table(Schema::new("notes").column("text", Type::Bytes));
+    builder.open(dir).unwrap()
+}
+
+/// Twenty rows, half of them deleted again; the texts of some do not fit a frame.
+fn populate(db: &Database) {
+    for id in 0..20i32 {
+        let text = vec![id as u8 + 1; if id % 5 == 0 { 9_000 } else { 30 }];
+        let insert = |tx: &hyades::Transaction<'_>| {
+            tx.insert(ROWS, &[id.into(), (id % 3).into(), text[..].into()])
+        };
+        db.transact(insert).unwrap().unwrap();
+    }
+    for id in (1..20i32).step_by(2) {
+        db.transact(|tx| tx.delete(ROWS, id)).unwrap().unwrap();
+    }
+    db.log().unwrap().flush().unwrap();
+}
+
+/// One transaction of every kind of change, long ones too.
+fn change(db: &Database) {
+    let long = vec![99; 7_000];
+    db.transact(|tx| {
+        tx.update(ROWS, 2, &[GROUP.set(7)])?;
+        tx.update(ROWS, 4, &[GROUP.set(8), TEXT.set(&[1, 2, 3])])?;
+        tx.update(ROWS, 5 * 2, &[TEXT.set(&long[..])])?;
+        tx.delete(ROWS, 6)?;
+        tx.delete(ROWS, 0)?;
+        tx.insert(ROWS, &[0.into(), 5.into(), [5; 5][..].into()])?;
+        tx.insert(ROWS, &[1.into(), 7.into(), long[..].into()])?;
+        tx.insert(ROWS, &[300.into(), 7.into(), [8; 8][..].into()])?;
+        tx.insert(NOTES, &[[3; 3][..].into()])
+    })
+    .unwrap()
+    .unwrap();
+}
+
+/// The newest segment that has begun, and its last byte that is not padding: it belongs to the last
+/// frame.
+fn last_byte(dir: &Path) -> (std::path::PathBuf, usize) {
+    let segments = files(dir).into_iter().filter(|path| path.to_string_lossy().contains("stream"));
+    let mut begun: Vec<_> = segments
+        .filter_map(|path| {
+            let bytes = std::fs::read(&path).unwrap();
+            let last = bytes.iter().rposition(|byte| *byte != 0)?;
+            Some((path, last))
+        })
+        .collect();
+    begun.sort();
+    begun.pop().expect("something was written")
+}
+
+/// Makes the last frame of the log invalid, as a torn write does.
+fn tear(dir: &Path) {
+    let (path, at) = last_byte(dir);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at] ^= 0x55;
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_transaction_with_its_last_frame_is_recovered() {
+    for form in forms() {
+        let dir = directory();
+        let db = open(dir.path(), form);
+        populate(&db);
+        change(&db);
+        let digest = db.digest();
+        drop(db);
+        let db = open(dir.path(), form);
+        assert_eq!((db.digest(), db.recovery().dead), (digest, 0), "{form:?}");
+    }
+}
+
+#[test]
+fn a_transaction_without_its_last_frame_is_undone_again_and_again() {
+    for form in forms() {
+        let dir = directory();
+        let db = open(dir.path(), form);
+        populate(&db);
+        let before = db.digest();
+        drop(db);
+        // An incarnation of its own, of which the last record is lost.
+        let db = open(dir.path(), form);
+        assert_eq!(db.digest(), before, "{form:?}");
+        change(&db);
+        assert_ne!(db.digest(), before);
+        drop(db);
+        tear(dir.path());
+        let db = open(dir.path(), form);
+        assert_eq!((db.digest(), db.recovery().dead), (before, 1), "{form:?}");
+        // Others may have these rows now, and keep them when history is repeated.
+        change(&db);
+        let after = db.digest();
+        assert_ne!(after, before);
+        drop(db);
+        for _ in 0..2 {
+            let db = open(dir.path(), form);
+            assert_eq!((db.digest(), db.recovery().dead), (after, 1), "{form:?}");
+            let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
+            let rows = rows.unwrap().unwrap();
+            assert_eq!(rows, 11, "{form:?}");
+            drop(db);
+        }
+    }
+}
+
+#[test]
+fn before_images_are_logged_only_where_they_are_wanted() {
+    let bytes = |undo: bool| {
+        let dir = directory();
+        let db = open(dir.path(), Form { undo, concurrency: Concurrency::Silo, threads: 1 });
+        populate(&db);
+        let before = db.stats().log_bytes;
+        change(&db);
+        db.stats().log_bytes - before
+    };
+    let (both, after) = (bytes(true), bytes(false));
+    // Two rows of 9,000 bytes are deleted or changed, one of them by a column of that size.
+    assert!(both > after + 18_000, "{both} {after}");
+}
+
+#[test]
+fn what_it_cannot_recover_is_refused_with_what_it_can() {
+    let dir = directory();
+    let refuse = |change: &dyn Fn(hyades::Builder) -> hyades::Builder| {
+        let builder = Database::builder().protocol(Protocol::Physiological).streams(1);
+        change(builder).open(dir.path()).err().expect("it is refused").to_string()
+    };
+    for record in [hyades::Record::Command, hyades::Record::Adaptive] {
+        let why = refuse(&|builder| builder.record(record));
+        assert!(why.contains("record to Data"), "{why}");
+    }
+    let why = refuse(&|builder| builder.streams(2));
+    assert!(why.contains("set streams to 1"), "{why}");
+}

@@ -1,0 +1,85 @@
+//! A failing history that is kept: what ran and what was answered, beside the disk that it left. Threads do
+//! not run the same way twice, but a disk can be judged again as often as one likes.
+
+use crate::database;
+use crate::history::History;
+use crate::plan::{Combination, Plan};
+use crate::schema;
+use hyades::Replay;
+use hyades_platform::device::SimulatedDisk;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// See the module.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// What was run.
+    pub plan: Plan,
+    /// How the database was opened that showed the failure.
+    pub combination: Combination,
+    /// Log directories given by then.
+    pub dirs: usize,
+    /// Programs numbered by then.
+    pub programs: u64,
+    /// The life before the crash, and what it began with.
+    pub history: History,
+}
+
+impl Kept {
+    /// Recovers copies of the disk in several ways, and judges each. Returns what is wrong.
+    pub fn judge(&self, disk: &SimulatedDisk) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut digests = Vec::new();
+        for (threads, replay) in [
+            (1, Replay::Wavefront),
+            (1, Replay::Serial),
+            (2, Replay::Wavefront),
+            (3, Replay::Pools),
+        ] {
+            let what = format!("recovered by {threads} threads, {replay:?}");
+            let device = disk.fork().process(1);
+            let (plan, combination) = (&self.plan, self.combination);
+            let (builder, _) = database::builder(plan, combination, &device, self.dirs, 1);
+            let db = match builder.recovery_threads(threads).replay(replay).open("/db") {
+                Ok(db) => db,
+                Err(error) => {
+                    wrong.push(format!("{what}: refused: {error}"));
+                    continue;
+                }
+            };
+            digests.push(db.digest());
+            match schema::dump(&db, plan.tables, self.programs) {
+                Ok(state) => {
+                    let verdict = self.history.judge(&state);
+                    wrong.extend(verdict.sentences().map(|s| format!("{what}: {s}")));
+                }
+                Err(complaint) => wrong.push(format!("{what}: {complaint}")),
+            }
+        }
+        digests.dedup();
+        if digests.len() > 1 {
+            wrong.push("the ways of recovery give several states".to_string());
+        }
+        wrong
+    }
+
+    /// Writes it to a file of the directory.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn save(&self, place: &Path) -> io::Result<()> {
+        let bytes = postcard::to_stdvec(self).map_err(io::Error::other)?;
+        std::fs::write(place.join("history.bin"), bytes)
+    }
+
+    /// Reads what [`save`](Self::save) wrote, and the disk beside it.
+    ///
+    /// # Errors
+    /// The file system's; or it was kept by another version.
+    pub fn load(place: &Path) -> io::Result<(Kept, SimulatedDisk)> {
+        let bytes = std::fs::read(place.join("history.bin"))?;
+        let kept = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
+        Ok((kept, SimulatedDisk::load(&place.join("disk"))?))
+    }
+}
