@@ -52,13 +52,15 @@ fn bars(
 ) -> Option<Marks> {
     let bars: Vec<Bar> = view
         .runs(panel.group)
+        // What ran and has no such figure, as recovery without a log, has no bar.
+        .filter(|run| view.spread(run, panel.metric).is_some() || view.trouble(run).is_some())
         .map(|run| {
             let claimed = paper.iter().find(|(series, ..)| *series == run.series);
             Bar {
                 label: run.series.clone(),
-                value: view.spread(run, panel.metric).ok_or_else(|| {
-                    view.trouble(run).unwrap_or_else(|| "does not apply".to_string())
-                }),
+                value: view
+                    .spread(run, panel.metric)
+                    .ok_or_else(|| view.trouble(run).unwrap_or_default()),
                 paper: claimed.and_then(|(_, over, ratio)| {
                     Some(view.median(panel.group, over, 0.0, panel.metric)? * ratio)
                 }),

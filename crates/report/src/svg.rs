@@ -14,6 +14,8 @@ const RIGHT: f64 = 14.0;
 const ROW: f64 = 17.0;
 /// From bar to bar.
 const BAR: f64 = 22.0;
+/// A paper's mark at most so far beyond the longest bar.
+const FAR: f64 = 1.6;
 /// An average letter of the small text, a little wide so that legends never overlap.
 const LETTER: f64 = 6.3;
 
@@ -250,7 +252,9 @@ impl Drawing {
         let left = left_of(bars.iter().map(|bar| bar.label.as_str()));
         self.text(10.0, 15.0, "start", "title", &chart.title);
         let measured = || bars.iter().filter_map(|bar| bar.value.as_ref().ok());
-        let papers = || bars.iter().filter_map(|bar| bar.paper);
+        let (_, longest) = extremes(measured().map(|s| s.high));
+        // A mark far beyond all bars would make them short: it is drawn at the edge instead.
+        let papers = || bars.iter().filter_map(|bar| bar.paper).map(|p| p.min(FAR * longest));
         let (_, high) = extremes(measured().map(|s| s.high).chain(papers()));
         let (low, _) =
             extremes(measured().map(|s| s.low).chain(papers()).filter(|value| *value > 0.0));
@@ -334,8 +338,18 @@ impl Drawing {
             edge = edge.max(high);
         }
         if let Some(paper) = bar.paper {
-            let x = along.place(paper);
-            self.hollow((x, y));
+            let x = along.place(paper).min(WIDTH - RIGHT - 44.0);
+            if along.place(paper) > x + 1.0 {
+                self.text(
+                    x + 6.0,
+                    y + 4.0,
+                    "start",
+                    "faint",
+                    &format!("\u{25b7} {}", short(paper)),
+                );
+            } else {
+                self.hollow((x, y));
+            }
             if (x - edge).abs() < 50.0 {
                 edge = edge.max(x + 4.0);
             }

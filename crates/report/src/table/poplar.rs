@@ -135,9 +135,7 @@ fn scan(table: &Table<'_>) -> Experiment {
     for scheme in schemes {
         for length in &lengths {
             let command = table
-                .ycsb_with(&format!(
-                    "--theta 0 --accesses 1 --scan-length {length} --write-share 1"
-                ))
+                .ycsb_with(&format!("--theta 0 --scan-length {length}"))
                 .with("--in-flight 1024 --flush-interval 5ms --flush-fill 100KB --buffer 1MiB")
                 .by(scheme, "nvm:factor=2,over=memory", 1, 2);
             runs.push(command.run("YCSB", scheme.label, *length));

@@ -1,0 +1,52 @@
+//! `hyades bench paper` and `hyades simulate` from end to end, at sizes that mean nothing.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use serde_json::Value;
+
+#[test]
+fn one_experiment_gives_a_page_and_its_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let output = hyades("bench paper --tiny --only 2020-anchors --out", &[out]);
+    assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("2020-anchors"));
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("<svg ") && page.ends_with("</html>\n"));
+    let json = std::fs::read_to_string(dir.path().join("report.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let experiments = json["experiments"].as_array().unwrap();
+    assert_eq!(experiments.len(), 1);
+    let run = &experiments[0]["runs"][0];
+    assert!(run["command"].as_str().unwrap().starts_with("hyades bench ycsb"), "{run}");
+    assert_eq!(run["outcomes"].as_array().unwrap().len(), 1, "{run}");
+}
+
+#[test]
+fn an_unknown_experiment_is_wrong_usage() {
+    let output = hyades("bench paper --tiny --only fig-99 --out", &["unused"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("2020-hdd-logging"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_model_takes_a_calibration_and_says_that_it_simulates() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("costs.json");
+    let costs = r#"{"costs": {"none_ns": 1000, "slowdown": 1.1, "line_ns": 50, "schemes":
+        {"taurus data": {"worker_ns": 1500, "bytes": 1000, "replay_ns": 800}}}, "validation": []}"#;
+    std::fs::write(&file, costs).unwrap();
+    let words = "simulate --json --workers 16 --streams 8 --devices 8 --seconds 0.01 --recover";
+    let output = hyades(words, &["--calibration", file.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["simulated"], true);
+    assert!(report["acknowledged_per_s"].as_f64() > Some(1e6), "{report}");
+    assert!(report["recovery"]["records_per_s"].as_f64() > Some(1e6), "{report}");
+    // What was not measured is not made up.
+    let more = format!("{words} --protocol poplar");
+    let output = hyades(&more, &["--calibration", file.to_str().unwrap()]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+}
