@@ -47,7 +47,7 @@ fn world(rng: &mut Rng) -> World {
         logged.push(Logged { id, list: list.into_iter().map(named).collect(), vector });
         writes.insert(id, wrote);
     }
-    // A checkpoint holds what a prefix of the serial order did.
+    // A checkpoint holds what a prefix of the alone order did.
     let kept = rng.usize(0..logged.len());
     let mut starts = begin;
     for gone in logged.drain(..if rng.bool() { kept } else { 0 }) {
@@ -170,9 +170,9 @@ fn versions_leave_the_state_of_the_three_phases() {
     for seed in 0..2_000 {
         let mut rng = Rng::with_seed(seed);
         let world = world(&mut rng);
-        let serial: BTreeMap<Id, usize> =
+        let alone: BTreeMap<Id, usize> =
             world.logged.iter().enumerate().map(|(at, logged)| (logged.id, at)).collect();
-        // The serial order stands for versions: both rise along every row.
+        // The order alone stands for versions: both rise along every row.
         let mut expected: BTreeMap<usize, Id> = BTreeMap::new();
         let live = oracle::live(&world.logged, &world.starts, &world.ends);
         for logged in world.logged.iter().filter(|logged| live.contains(&logged.id)) {
@@ -185,7 +185,7 @@ fn versions_leave_the_state_of_the_three_phases() {
             for id in run(&world, ordered, &mut rng).order {
                 for row in &world.writes[&id] {
                     let newest = state.entry(*row).or_insert(id);
-                    if serial[newest] < serial[&id] {
+                    if alone[newest] < alone[&id] {
                         *newest = id;
                     }
                 }
