@@ -117,7 +117,7 @@ fn three_checkers_agree_about_lists() {
         }
         if theirs.valid == Valid::False { broken += 1 } else { sound += 1 }
     }
-    assert!(sound > 300 && broken > 300, "{sound} {broken}");
+    assert!(sound > 100 && broken > 100, "{sound} {broken}");
 }
 
 /// What the database did, over crashes: large histories by adya, small ones of every combination by the
