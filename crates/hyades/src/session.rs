@@ -146,8 +146,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         } else if verdict == Verdict::Commit {
             // Where little goes on nobody else sees to it that an epoch, which is what a database can be
             // brought back to, is not old.
-            if self.log.as_ref().is_some_and(|log| log.backlog(self.stream) == 0)
-                && !state.writes.is_empty()
+            if !state.writes.is_empty()
+                && self.log.as_ref().is_some_and(|log| log.backlog(self.stream) == 0)
             {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
