@@ -1,12 +1,11 @@
 //! `hyades checkpoint`: a checkpoint of a database that nobody has open.
 
+use crate::existing;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::units;
 use clap::Args;
-use hyades::{Builder, Database, Error, Record};
-use hyades_wal::LogOptions;
-use hyades_workloads::{Workload, bank, tpcc, ycsb};
+use hyades::Database;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -53,46 +52,14 @@ pub fn checkpoint(options: &Options) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Opens a database as it was, with the procedures of whichever workload of this program it belongs to.
+/// Opens a database as it was.
 fn open(dirs: &[PathBuf]) -> Result<Database, Failure> {
-    for dir in dirs {
-        // Opening would make a directory that is not there.
-        if !dir.is_dir() {
-            return Err(Failure::Usage(format!(
-                "{} is not a directory: give the directories of a database",
-                dir.display()
-            )));
-        }
-    }
-    let recovering = hyades_wal::open(LogOptions::new(dirs.to_vec(), 1))?;
-    if recovering.is_fresh() {
-        return Err(Failure::Usage(format!(
-            "{} holds no log: give the directories that a database was opened with",
-            dirs[0].display()
-        )));
-    }
-    let manifest = recovering.manifest().clone();
-    drop(recovering);
+    let manifest = existing::find(dirs, hyades_wal::open)?.manifest().clone();
     let bar = Arc::new(Bar::new("recovering", 1));
-    let ready = |builder: Builder| {
+    existing::as_it_was(&manifest, |builder| {
         let shown = bar.clone();
         let builder = dirs.iter().skip(1).fold(builder, |builder, dir| builder.log_dir(dir));
         // Nobody else is at work on it.
-        builder.checkpoint_share(1.0).on_progress(move |p| shown.show(p))
-    };
-    let workloads: [&dyn Fn(&mut Builder); 3] = [
-        &|builder| ycsb::Ycsb::new(ycsb::Config::default()).declare(builder),
-        &|builder| tpcc::Tpcc::new(tpcc::Config::new(1)).declare(builder),
-        &|builder| bank::Bank::new(bank::Config::default()).declare(builder),
-    ];
-    for declare in workloads {
-        let mut builder = ready(hyades::inspect::builder_without_tables(&manifest)?);
-        declare(&mut builder);
-        match builder.record(Record::Data).open(&dirs[0]) {
-            // Other tables: nothing has been done yet.
-            Err(Error::Mismatch(_)) => {}
-            opened => return Ok(opened?),
-        }
-    }
-    Ok(ready(hyades::inspect::builder(&manifest)?).open(&dirs[0])?)
+        builder.checkpoint_share(1.0).on_progress(move |p| shown.show(p)).open(&dirs[0])
+    })
 }

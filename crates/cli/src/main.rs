@@ -4,19 +4,24 @@
 //! the command checks holds, 1 that it does not, 2 wrong usage.
 #![deny(unsafe_code)]
 
+mod backup;
 mod bench;
 mod checkpoint;
 mod children;
 mod demo;
 mod device;
+mod existing;
 mod failure;
 mod log;
 mod memory;
 mod paper;
 mod place;
 mod progress;
+mod recover;
+mod simulate;
 mod torture;
 mod units;
+mod verify;
 mod words;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +49,19 @@ enum Command {
     Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
     Checkpoint(checkpoint::Options),
+    /// Copy a database that is not open, closed or crashed, to a new directory that opens like it
+    ///
+    /// A running program copies its own database with Database::backup, while transactions go on.
+    Backup(backup::Options),
+    /// Bring a database back to a moment, or save what is left of a damaged one, in a new directory
+    ///
+    /// Moments are cuts between epochs, which are some 10 ms long; the command says which it took. They reach back
+    /// to the last checkpoint, and as far as that of each backup that was kept. The original is not changed.
+    Recover(recover::Options),
+    /// Read all of a database, and say exactly what is whole and what is not
+    Verify(log::Dirs),
+    /// Compute what a larger machine would do, with the costs of this one
+    Simulate(simulate::Options),
     /// Run random histories on disks that fail, and check what is recovered
     Torture(torture::Options),
     /// Look into a log
@@ -86,6 +104,10 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(*options),
         Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Demo(options) => demo::demo(&options),
+        Command::Backup(options) => backup::backup(&options),
+        Command::Recover(options) => recover::recover(&options),
+        Command::Verify(dirs) => log::log(log::Log::Verify(dirs)),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
         Command::Hidden(command) => hidden(&command),

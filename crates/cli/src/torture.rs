@@ -1,5 +1,6 @@
 //! `hyades torture`: random histories on disks that fail, for as long as is wanted.
 
+use crate::bench::options::Protocol;
 use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
@@ -26,6 +27,9 @@ pub struct Options {
     /// repeats exactly; or "both", in turn
     #[arg(long, default_value = "both")]
     scheduler: Word,
+    /// Begin histories under this protocol only: none of the others, and not "none" [default: all]
+    #[arg(long)]
+    protocol: Option<Protocol>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -75,6 +79,7 @@ pub fn torture(options: &Options) -> Result<bool, Failure> {
             Word::Stepped => Scheduler::Stepped,
         },
         hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
+        protocol: options.protocol.map(Protocol::protocol),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };
     eprintln!("torture with seed {}, scheduler {}", settings.seed, options.scheduler.word());

@@ -114,6 +114,7 @@ fn every_combination_recovers_to_the_same_state() {
         "gsn",
         "physiological",
         "physiological --no-undo",
+        "plover",
     ];
     for workload in workloads {
         for log in logs {

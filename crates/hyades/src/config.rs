@@ -36,6 +36,9 @@ pub enum Protocol {
     /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section IV). Data
     /// records only.
     Physiological,
+    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
+    /// only.
+    Plover,
 }
 
 impl Protocol {
@@ -49,6 +52,7 @@ impl Protocol {
             Protocol::SiloR => "silo-r",
             Protocol::Gsn => "gsn",
             Protocol::Physiological => "physiological",
+            Protocol::Plover => "plover",
         }
     }
 
@@ -61,6 +65,7 @@ impl Protocol {
             "silo-r" => Some(Protocol::SiloR),
             "gsn" => Some(Protocol::Gsn),
             "physiological" => Some(Protocol::Physiological),
+            "plover" => Some(Protocol::Plover),
             _ => None,
         }
     }

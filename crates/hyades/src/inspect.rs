@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, Shape};
+pub use crate::restore::time;
 use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
@@ -52,6 +53,15 @@ impl Known {
 pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
     let checkpoint = recovering.manifest().checkpoint.as_ref();
     checkpoint.map(|checkpoint| load::verify(recovering, checkpoint)).transpose()
+}
+
+/// Reads every block of the checkpoint, if there is one, past what is damaged. Returns the rows and bytes that are
+/// whole, and what is not.
+pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
+    match &recovering.manifest().checkpoint {
+        Some(checkpoint) => load::examine(recovering, checkpoint),
+        None => (0, 0, Vec::new()),
+    }
 }
 
 /// A builder that opens a database as it was opened last, except that it has no tables and procedures yet.
@@ -126,7 +136,7 @@ impl StreamInspector<'_> {
     /// # Errors
     /// The record is not of this format.
     pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
-        let Some(Decoded { head, body }) = self.decoder.decode(frame)? else { return Ok(None) };
+        let Some(Decoded { head, body, .. }) = self.decoder.decode(frame)? else { return Ok(None) };
         self.decoder.forget_parts(head.continued);
         Ok(Some(Inspected {
             head,
@@ -215,6 +225,11 @@ impl Inspected<'_> {
     /// The transaction's time in microseconds since 1970, if it asked for it.
     pub fn time_us(&self) -> Option<i64> {
         self.head.time_us
+    }
+
+    /// When its epoch began, in microseconds since 1970, if it is the record that says so.
+    pub fn epoch_us(&self) -> Option<u64> {
+        self.head.epoch_us
     }
 
     /// The seed of its random numbers, if it asked for any.

@@ -18,6 +18,7 @@ use crate::transaction::procedure::{Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -221,7 +222,10 @@ impl Opening<'_> {
             let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
             recovering.set_replay_speed(speed as u64);
         }
-        let first_epoch = recovered.max_epoch.max(floor) + 1;
+        let mut first_epoch = recovered.max_epoch.max(floor) + 1;
+        if mutation::is(Mutation::RestartEpochs) {
+            first_epoch = 1;
+        }
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));

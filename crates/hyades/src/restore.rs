@@ -18,6 +18,7 @@ use hyades_wal::{FrameKind, LogOptions, Recovering, StreamReader, Unfinished};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// The file that says how a recovered database came about.
@@ -36,6 +37,27 @@ pub enum Until {
     Transaction(TransactionId),
     /// Without this transaction: nothing of its epoch.
     Before(TransactionId),
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    /// Reads `newest`, a transaction id, or a time: a date and a time of day, UTC, as in
+    /// `2026-11-21T14:03:07.25Z` or `2026-11-21 14:03`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "newest" {
+            return Ok(Until::Newest);
+        }
+        if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            return text.parse().map(Until::Transaction);
+        }
+        parse_time(text).map(Until::Time).ok_or_else(|| {
+            format!(
+                "{text:?} is no moment: give a time in UTC, as in 2026-11-21T14:03:07.25Z, a transaction id, \
+                 as in 5213.3.1048576, or newest"
+            )
+        })
+    }
 }
 
 /// What [`Builder::restore`] is to do.
@@ -97,15 +119,18 @@ pub(crate) fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreRepo
         ));
     }
     let device = builder.log.device.clone().unwrap_or_else(FileDevice::shared);
-    let from = open(how, &device)?;
+    let mut from = open(how, &device)?;
+    // Nothing is begun where the declarations do not fit.
+    Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
+    if how.salvage {
+        from.find_damage()?;
+    }
     let known = match how.until {
         Until::Newest => None,
         Until::Time(_) => Some(Known::read(&from, None)?),
         Until::Transaction(id) | Until::Before(id) => Some(Known::read(&from, Some(id))?),
     };
     let (cut, mut report) = cut(how.until, &from, known)?;
-    // Nothing is begun where the declarations do not fit.
-    Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
     let to = Unfinished::begin(device, &how.to)?;
     builder.log.dirs = vec![how.to.clone()];
     builder.checkpoints.interval = None;
@@ -136,13 +161,8 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     }
     let mut options = LogOptions::new(how.from.clone(), 1);
     options.device = Arc::clone(device);
-    let from = if how.salvage {
-        let mut from = hyades_wal::open_damaged(options)?;
-        from.find_damage()?;
-        from
-    } else {
-        hyades_wal::open(options)?
-    };
+    let open = if how.salvage { hyades_wal::open_damaged } else { hyades_wal::open };
+    let from = open(options)?;
     if from.is_fresh() {
         return Err(Error::Misuse(
             "the directories hold no database: give those that it has".into(),
@@ -222,9 +242,9 @@ fn cut(
         Until::Newest => None,
         Until::Time(asked) => {
             if let Some(checkpoint) = checkpoint.filter(|c| c.taken_at_us > asked) {
-                return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+                return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
-            let held = checkpoint.map_or(0, |c| c.cut);
+            let held = checkpoint.map_or(0, |c| c.reaches_back_to());
             let mut later = known.began_us.iter().filter(|(epoch, _)| **epoch > held);
             if known.began_us.is_empty() && known.first_epoch.is_some_and(|first| first > held) {
                 return Err(Error::Misuse(
@@ -233,15 +253,25 @@ fn cut(
                         .into(),
                 ));
             }
+            // An epoch is over before the next one begins: earlier than the first there was nothing.
+            if let (None, Some((first, began))) = (checkpoint, known.began_us.first_key_value())
+                && *began > asked
+            {
+                return Err(Error::Misuse(format!(
+                    "the database's first transaction is of epoch {first}, which began at {}: what was asked \
+                     for lies before that",
+                    time(*began)
+                )));
+            }
             later.find(|(_, began)| **began > asked).map(|(epoch, _)| epoch - 1)
         }
         Until::Transaction(id) => Some(place(id, &known, from)?),
         Until::Before(id) => Some(place(id, &known, from)?.saturating_sub(1)),
     };
     if let (Some(cut), Some(checkpoint)) = (cut, checkpoint)
-        && cut < checkpoint.cut
+        && cut < checkpoint.reaches_back_to()
     {
-        return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+        return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
     }
     if let Some(cut) = cut {
         report.cut_epoch = Some(cut);
@@ -266,9 +296,9 @@ fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Err
         true => Ok(id.epoch),
         false => {
             if let Some(checkpoint) = from.manifest().checkpoint.as_ref()
-                && id.epoch <= checkpoint.cut
+                && id.epoch <= checkpoint.reaches_back_to()
             {
-                return Err(too_early(checkpoint.cut, Some(checkpoint.taken_at_us)));
+                return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
             Err(Error::Misuse(format!(
                 "the log has no transaction {id}: it is another database's, or it was never acknowledged \
@@ -278,21 +308,59 @@ fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Err
     }
 }
 
-/// A time for people: seconds since 1970 as a date, UTC.
-pub(crate) fn time(us: u64) -> String {
+fn days_of(year: u64) -> u64 {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    if leap { 366 } else { 365 }
+}
+
+fn days_of_months(year: u64) -> [u64; 12] {
+    let february = days_of(year) - 337;
+    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+}
+
+/// Microseconds since 1970 at a date and time of day, UTC.
+fn parse_time(text: &str) -> Option<u64> {
+    let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
+    let (date, time) = text.split_once(['T', 't', ' '])?;
+    let number = |text: &str| -> Option<u64> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse().ok())?
+    };
+    let mut date = date.split('-').map(number);
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (whole, part) = time.split_once('.').unwrap_or((time, ""));
+    let mut time = whole.split(':').map(number);
+    let (hour, minute) = (time.next()??, time.next()??);
+    let second = time.next().unwrap_or(Some(0))?;
+    let months = (1970..10_000).contains(&year).then(|| days_of_months(year))?;
+    let days_in_month = *months.get((month as usize).checked_sub(1)?)?;
+    let sound = (1..=days_in_month).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && date.next().is_none()
+        && time.next().is_none()
+        && part.len() <= 6;
+    if !sound {
+        return None;
+    }
+    let micros = if part.is_empty() { 0 } else { number(&format!("{part:0<6}"))? };
+    let days = (1970..year).map(days_of).sum::<u64>()
+        + months[..month as usize - 1].iter().sum::<u64>()
+        + day
+        - 1;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros)
+}
+
+/// A time for people: microseconds since 1970 as a date and a time of day, UTC.
+pub fn time(us: u64) -> String {
     let (days, rest) = (us / 86_400_000_000, us % 86_400_000_000);
     let (mut year, mut left) = (1970, days);
-    let length = |year: u64| {
-        let leap =
-            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-        if leap { 366 } else { 365 }
-    };
-    while left >= length(year) {
-        left -= length(year);
+    while left >= days_of(year) {
+        left -= days_of(year);
         year += 1;
     }
-    let february = if length(year) == 366 { 29 } else { 28 };
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months = days_of_months(year);
     let mut month = 0;
     while left >= months[month] {
         left -= months[month];
@@ -371,12 +439,37 @@ fn note(how: &Restore, report: &RestoreReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use super::{Until, parse_time, time};
 
     #[test]
     fn times_are_dates() {
         assert_eq!(time(0), "1970-01-01T00:00:00.000000Z");
         assert_eq!(time(951_782_400_000_001), "2000-02-29T00:00:00.000001Z");
         assert_eq!(time(1_798_761_599_999_999), "2026-12-31T23:59:59.999999Z");
+        for us in [0, 951_782_400_000_001, 1_798_761_599_999_999, 1_700_000_000_123_456] {
+            assert_eq!(parse_time(&time(us)), Some(us));
+        }
+        assert_eq!(parse_time("1970-01-02 00:01"), Some(86_460_000_000));
+        assert_eq!("2000-02-29T00:00:00.5Z".parse(), Ok(Until::Time(951_782_400_500_000)));
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused() {
+        for text in [
+            "",
+            "yesterday",
+            "2026-02-29T00:00",
+            "2026-13-01 00:00",
+            "2026-01-01",
+            "1.2",
+            "1.2.3.4",
+            "2026-01-01T24:00",
+            "2026-01-01T00:00:00.1234567Z",
+            "-1-1-1 0:0",
+        ] {
+            assert!(text.parse::<Until>().is_err(), "{text}");
+        }
+        assert_eq!("newest".parse(), Ok(Until::Newest));
+        assert!(matches!("1.2.3".parse(), Ok(Until::Transaction(id)) if id.lsn == 3));
     }
 }

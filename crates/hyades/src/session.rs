@@ -177,6 +177,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             self.stream = log.least_backlogged();
         }
         self.engine.protocol.enter_stream(writer, self.stream);
+        if P::PARTITIONED {
+            (0..log.streams()).for_each(|stream| writer.wait_for_room(stream));
+        }
         writer.wait_for_room(self.stream);
         self.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {

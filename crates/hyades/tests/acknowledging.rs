@@ -97,13 +97,16 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 6] = [
+const LAYOUTS: [(Protocol, usize); 9] = [
     (Protocol::Serial, 1),
     (Protocol::Taurus, 1),
     (Protocol::Taurus, 4),
+    (Protocol::Taurus2016, 1),
+    (Protocol::Taurus2016, 4),
     (Protocol::SiloR, 3),
     (Protocol::Gsn, 3),
     (Protocol::Physiological, 1),
+    (Protocol::Plover, 3),
 ];
 
 #[test]

@@ -247,7 +247,7 @@ fn the_log_stays_small_under_an_endless_run() {
     let mut most = 0;
     let mut written = 0;
     for round in 0..30 {
-        run(&opened, round, 4000);
+        run(&opened, round, 7000);
         // Whatever the scheduler did: let one end that began after this.
         let taken = opened.db.checkpoints().taken;
         let stats = || opened.db.checkpoints();
@@ -320,7 +320,7 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
     let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
     populate(&opened);
     for round in 0..6 {
-        run(&opened, round, 5000);
+        run(&opened, round, 9000);
     }
     let stats = opened.db.checkpoints();
     let bytes = opened.db.stats().log_bytes as f64;

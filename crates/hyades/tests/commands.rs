@@ -90,7 +90,8 @@ fn same_after_reopening(
     }
 }
 
-const LAYOUTS: [(Protocol, usize); 2] = [(Protocol::Serial, 1), (Protocol::Taurus, 4)];
+const LAYOUTS: [(Protocol, usize); 3] =
+    [(Protocol::Serial, 1), (Protocol::Taurus, 4), (Protocol::Taurus2016, 4)];
 const CONTROLS: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
 
 /// Runs `body` on two threads, each with a session of its own.

@@ -43,6 +43,7 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/logging/gsn.rs",
     "crates/hyades/src/logging/mod.rs",
     "crates/hyades/src/logging/physiological.rs",
+    "crates/hyades/src/logging/plover.rs",
     "crates/hyades/src/logging/serial.rs",
     "crates/hyades/src/logging/silo_r.rs",
     "crates/hyades/src/logging/supported.rs",
@@ -222,7 +223,7 @@ fn a_protocol_is_named_only_where_it_lives() {
     // The log's own unit tests write a protocol's name into a manifest.
     let bad = |path: &str, code: &str| bad(path, code) && path != "crates/wal/src/manifest.rs";
     expect_none(offences(&sources, bad), "a protocol named outside its place");
-    for file in ["taurus", "taurus_2016", "serial", "silo_r", "gsn", "physiological"]
+    for file in ["taurus", "taurus_2016", "serial", "silo_r", "gsn", "plover", "physiological"]
         .map(|name| format!("crates/hyades/src/logging/{name}.rs"))
     {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");

@@ -28,7 +28,9 @@ fn used() -> (u64, u64) {
 fn an_idle_database_uses_no_processor() {
     let numbered = DATA_ONLY.map(|protocol| (protocol, 8));
     for (protocol, streams) in
-        [(Protocol::Serial, 1), (Protocol::Taurus, 8)].into_iter().chain(numbered)
+        [(Protocol::Serial, 1), (Protocol::Taurus, 8), (Protocol::Taurus2016, 8)]
+            .into_iter()
+            .chain(numbered)
     {
         let concurrency = Concurrency::Silo;
         let record = if DATA_ONLY.contains(&protocol) { Record::Data } else { Record::Adaptive };

@@ -91,7 +91,7 @@ fn counted(dir: &Path, protocol: Protocol, record: Record) -> u64 {
     digest
 }
 
-const PROTOCOLS: [Protocol; 2] = [Protocol::Serial, Protocol::Taurus];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016];
 
 #[test]
 fn a_procedure_that_is_missing_or_of_another_version_is_named() {
@@ -190,6 +190,8 @@ fn a_flipped_byte_in_what_was_durable_is_named() {
         (Protocol::Taurus, Record::Data),
         (Protocol::Taurus, Record::Command),
         (Protocol::Taurus, Record::Adaptive),
+        (Protocol::Taurus2016, Record::Data),
+        (Protocol::Taurus2016, Record::Command),
     ] {
         let dir = directory();
         counted(dir.path(), protocol, record);
@@ -332,6 +334,7 @@ fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, par
         (Protocol::Serial, 1, Replay::Serial),
         (Protocol::Taurus, 2, Replay::Wavefront),
         (Protocol::Taurus, 3, Replay::Pools),
+        (Protocol::Taurus2016, 2, Replay::Wavefront),
     ] {
         let dir = directory();
         let digest = counted(dir.path(), protocol, Record::Command);

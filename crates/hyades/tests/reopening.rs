@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn any_combination(rng: &mut fastrand::Rng) -> Combination {
-    let protocol = if rng.u32(0..3) == 0 { Protocol::Serial } else { Protocol::Taurus };
+    let ordered = [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016];
+    let protocol = ordered[rng.usize(0..ordered.len())];
     let streams = if protocol == Protocol::Serial { 1 } else { rng.usize(1..=16) };
     let concurrency = if rng.bool() { Concurrency::NoWait } else { Concurrency::Silo };
     if rng.u32(0..3) == 0 {
@@ -106,9 +107,14 @@ fn many_lives_with_crashes_lose_nothing_acknowledged() {
 /// A power cut at every step of opening itself: the next opening finds the same state.
 #[test]
 fn a_crash_while_opening_costs_nothing() {
-    for (seed, protocol) in [(1, Protocol::Serial), (2, Protocol::Taurus), (3, Protocol::Taurus)] {
+    for (seed, protocol) in [
+        (1, Protocol::Serial),
+        (2, Protocol::Taurus),
+        (3, Protocol::Taurus),
+        (4, Protocol::Taurus2016),
+    ] {
         let streams = if protocol == Protocol::Serial { 1 } else { 4 };
-        let record = if seed == 3 { Record::Adaptive } else { Record::Command };
+        let record = if seed >= 3 { Record::Adaptive } else { Record::Command };
         let c = Combination { protocol, concurrency: Concurrency::Silo, record, streams };
         let dir = directory();
         let opened = try_open(dir.path(), c, How::default()).unwrap();

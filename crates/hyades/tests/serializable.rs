@@ -212,9 +212,11 @@ fn under_everything(which: &[&str]) {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 4),
+                (Protocol::Taurus2016, 4),
                 (Protocol::SiloR, 3),
                 (Protocol::Gsn, 3),
                 (Protocol::Physiological, 1),
+                (Protocol::Plover, 3),
             ] {
                 if record != Record::Data && !protocol.takes_commands() {
                     continue;

@@ -51,11 +51,21 @@ pub enum Mutation {
     BelieveNames,
     /// A sleeper reads the sequence of an event after it has announced itself.
     LateSequence,
+    /// The mark of a stream counts before the frame that states it is durable.
+    MarkInMemory,
+    /// A transaction with a number waits for the mark of its own stream alone.
+    OwnMarkOnly,
+    /// An epoch is closed although transactions of it are still committing.
+    CloseOpenEpochs,
+    /// The number of a transaction is not above those of what it read.
+    ForgetReadNumbers,
+    /// Epochs begin anew in each incarnation.
+    RestartEpochs,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 22] = [
+    pub const ALL: [Mutation; 27] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
@@ -78,6 +88,11 @@ impl Mutation {
         Mutation::BelieveTail,
         Mutation::BelieveNames,
         Mutation::LateSequence,
+        Mutation::MarkInMemory,
+        Mutation::OwnMarkOnly,
+        Mutation::CloseOpenEpochs,
+        Mutation::ForgetReadNumbers,
+        Mutation::RestartEpochs,
     ];
 
     /// Whether it is a rule of checkpoints, which have tests of their own that break it.
@@ -112,6 +127,11 @@ impl Mutation {
             Mutation::BelieveTail => "believe-tail",
             Mutation::BelieveNames => "believe-names",
             Mutation::LateSequence => "late-sequence",
+            Mutation::MarkInMemory => "mark-in-memory",
+            Mutation::OwnMarkOnly => "own-mark-only",
+            Mutation::CloseOpenEpochs => "close-open-epochs",
+            Mutation::ForgetReadNumbers => "forget-read-numbers",
+            Mutation::RestartEpochs => "restart-epochs",
         }
     }
 }

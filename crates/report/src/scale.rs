@@ -31,7 +31,7 @@ impl Size {
         Size { rows: 400_000, warehouses: 2, seconds: 2.0, warmup: 0.5, repeats: 3, fine: true };
     /// For ten minutes.
     pub const QUICK: Size =
-        Size { rows: 100_000, warehouses: 1, seconds: 0.7, warmup: 0.2, repeats: 1, fine: false };
+        Size { rows: 100_000, warehouses: 1, seconds: 0.5, warmup: 0.2, repeats: 1, fine: false };
     /// To try the machinery; its figures mean nothing.
     pub const TINY: Size =
         Size { rows: 2_000, warehouses: 1, seconds: 0.05, warmup: 0.02, repeats: 1, fine: false };

@@ -4,6 +4,7 @@ use crate::case::Outcome;
 use crate::guard;
 use crate::plan::{Combination, Plan};
 use crate::report::Report;
+use hyades::Protocol;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct Options {
     pub lying_sync: bool,
     /// Who decides what happens when.
     pub scheduler: Scheduler,
+    /// Histories begin under this protocol only.
+    pub protocol: Option<Protocol>,
     /// A history that takes longer than this is reported as hung: [`HANGS_AFTER`](crate::HANGS_AFTER) is
     /// long enough.
     pub hangs_after: Duration,
@@ -45,7 +48,7 @@ pub struct Torture {
     /// The sums.
     pub report: Report,
     /// What was injected, and how often.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub faults: BTreeMap<String, u64>,
     /// Where the failing history is kept, if one failed.
     pub kept: Option<PathBuf>,
 }
@@ -56,8 +59,12 @@ pub struct Torture {
 /// # Errors
 /// A failing history could not be kept.
 pub fn torture(options: &Options, say: impl FnMut(&str)) -> io::Result<Torture> {
+    let wanted = |c: &&Combination| options.protocol.is_none_or(|only| only == c.protocol);
+    let all: Vec<Combination> = Combination::all().iter().filter(wanted).copied().collect();
+    if all.is_empty() {
+        return Err(io::Error::other("without a log there is nothing that could survive a crash"));
+    }
     let plan = |n: u64| {
-        let all = Combination::all();
         let combination = all[(n / 2 % all.len() as u64) as usize];
         let mut plan = Plan::random(options.seed.wrapping_add(n), combination);
         plan.lying_sync = options.lying_sync;
@@ -79,7 +86,7 @@ fn torture_plans(
 ) -> io::Result<Torture> {
     let began = Instant::now();
     let mut report = Report { seed: options.seed, ..Report::default() };
-    let mut faults = BTreeMap::new();
+    let mut faults: BTreeMap<String, u64> = BTreeMap::new();
     let mut kept = None;
     let mut said = 0;
     for n in 0.. {
@@ -100,8 +107,11 @@ fn torture_plans(
         report.crashes += outcome.crashes;
         report.acknowledged += outcome.acknowledged;
         for (fault, times) in &outcome.faults {
-            *faults.entry(*fault).or_default() += times;
+            *faults.entry((*fault).to_string()).or_default() += times;
         }
+        let combination = plan.combination;
+        let what = format!("histories: {:?}, {:?}", combination.protocol, combination.concurrency);
+        *faults.entry(what).or_default() += 1;
         if outcome.is_sound() {
             continue;
         }

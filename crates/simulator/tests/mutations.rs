@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 #![cfg(feature = "mutations")]
 
+use hyades::Protocol;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_simulator::{Options, Scheduler, torture};
 use std::time::{Duration, Instant};
@@ -11,6 +12,18 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
     // It takes a kill between two steps of the preparation of a file, and no sync of its directory
     // between the next opening and a power cut: `names.rs` tries each step.
     rule.is_of_checkpoints() || rule == Mutation::BelieveNames
+}
+
+/// The protocol that has the rule, if only one has.
+fn protocol_of(rule: Mutation) -> Option<Protocol> {
+    match rule {
+        Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
+        Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
+            Some(Protocol::Gsn)
+        }
+        Mutation::SkipReadFold | Mutation::EvictWarm => Some(Protocol::Taurus),
+        _ => None,
+    }
 }
 
 /// The rules whose breach the torture has to find. The rule is one for the whole process, so all are
@@ -30,6 +43,7 @@ fn each_broken_rule_is_found_within_a_minute() {
             seed: 1,
             lying_sync: false,
             scheduler: Scheduler::Both,
+            protocol: protocol_of(rule),
             // A lost wake-up shows as a hang, and there is to be time for it.
             hangs_after: Duration::from_secs(15),
             keep: keep.path().to_owned(),

@@ -11,6 +11,7 @@ fn options(seconds: f64) -> Options {
         seed,
         lying_sync: false,
         scheduler: Scheduler::Both,
+        protocol: None,
         hangs_after: HANGS_AFTER,
         keep: std::env::temp_dir(),
     }

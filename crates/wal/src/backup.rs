@@ -138,11 +138,12 @@ impl Copying<'_> {
             let dir = stream_dir(&self.to.dir, stream.id);
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
-            let mut none = true;
-            for segment in begun {
-                none = false;
-                let length = self.needed(segment, end)?;
+            let begun: Vec<_> = chain.segments.iter().take_while(|s| start_of(s) < end).collect();
+            let none = begun.is_empty();
+            for (at, segment) in begun.iter().enumerate() {
+                // The next segment takes over where it begins.
+                let limit = begun.get(at + 1).map_or(end, |next| start_of(next));
+                let length = self.needed(segment, limit)?;
                 self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
             }
             if none {

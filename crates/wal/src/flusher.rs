@@ -242,6 +242,9 @@ impl Flusher {
         payload[8..].copy_from_slice(&durable.to_le_bytes());
         let Some(end) = self.place(durable, FrameKind::Heartbeat, &payload) else { return false };
         self.heartbeats.push_back((end, mark));
+        if mutation::is(Mutation::MarkInMemory) {
+            self.shared.frontier.raise(self.lane, durable, Some(mark));
+        }
         true
     }
 

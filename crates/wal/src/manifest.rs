@@ -107,7 +107,10 @@ pub struct Checkpoint {
     pub cut: u64,
     /// The incarnation that it was taken in.
     pub incarnation: u32,
-    /// When the cut was made, microseconds since 1970.
+    /// If rows of later epochs may be in it: the epoch in which the last row was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan_end: Option<u64>,
+    /// When the cut was made, or the last row read, microseconds since 1970.
     pub taken_at_us: u64,
     /// Hidden row ids below this may have been given out.
     pub next_row_id: u64,
@@ -117,6 +120,13 @@ pub struct Checkpoint {
     pub parts: Vec<CheckpointPart>,
     /// For each lane of the incarnation, from where on the log is still needed.
     pub streams: Vec<Covered>,
+}
+
+impl Checkpoint {
+    /// The first epoch that the database can be brought back to with it.
+    pub fn reaches_back_to(&self) -> u64 {
+        self.scan_end.unwrap_or(self.cut).max(self.cut)
+    }
 }
 
 /// A file of a checkpoint.

@@ -60,6 +60,32 @@ impl Writer {
     /// stream.
     #[inline]
     pub fn reserve(&mut self, stream: usize, payload_len: usize) -> Reservation<'_> {
+        self.reserve_in(stream, payload_len)
+    }
+
+    /// Takes a place in each of several streams, as [`reserve`](Self::reserve) does; hands each of them
+    /// to `take`. `places` are streams with the length of the payload, in ascending order. Whoever has
+    /// several places fills them in this order: then those who wait for room in a stream wait for
+    /// nobody who waits for a later one.
+    ///
+    /// Panics as `reserve` does, and if a stream does not come after the one before it.
+    pub fn reserve_each<'w>(
+        &'w mut self,
+        places: impl IntoIterator<Item = (usize, usize)>,
+        mut take: impl FnMut(Reservation<'w>),
+    ) {
+        let writer: &'w Writer = self;
+        let mut next = 0;
+        for (stream, payload_len) in places {
+            assert!(stream >= next, "a stream comes twice, or out of order");
+            next = stream + 1;
+            take(writer.reserve_in(stream, payload_len));
+        }
+    }
+
+    /// The slot must have no open reservation in the stream.
+    #[inline]
+    fn reserve_in(&self, stream: usize, payload_len: usize) -> Reservation<'_> {
         assert!(
             payload_len <= self.shared.max_payload,
             "a payload of {payload_len} bytes, at most {}",
@@ -82,7 +108,7 @@ impl Drop for Writer {
 #[derive(Debug)]
 #[must_use = "dropping a reservation voids it"]
 pub struct Reservation<'a> {
-    writer: &'a mut Writer,
+    writer: &'a Writer,
     stream: usize,
     start: Lsn,
     end: Lsn,

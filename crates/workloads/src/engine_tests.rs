@@ -40,12 +40,13 @@ struct Form {
 fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for protocol in [Protocol::Serial, Protocol::Taurus] {
+        for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
             for record in [Record::Data, Record::Command] {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
-        for protocol in [Protocol::SiloR, Protocol::Gsn, Protocol::Physiological] {
+        for protocol in [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Physiological]
+        {
             forms.push(Form { protocol, record: Record::Data, concurrency });
         }
         forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });

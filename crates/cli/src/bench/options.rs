@@ -30,6 +30,8 @@ words! {
         Gsn = "gsn",
         /// One stream, row by row, with before-images.
         Physiological = "physiological",
+        /// Parallel streams, a record for each partition.
+        Plover = "plover",
     }
 }
 
@@ -66,6 +68,7 @@ impl Protocol {
             Protocol::SiloR => hyades::Protocol::SiloR,
             Protocol::Gsn => hyades::Protocol::Gsn,
             Protocol::Physiological => hyades::Protocol::Physiological,
+            Protocol::Plover => hyades::Protocol::Plover,
         }
     }
 }
@@ -87,7 +90,7 @@ pub const IN_FLIGHT: usize = 8192;
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Logging protocol: none, serial, taurus, silo-r or gsn
+    /// Logging protocol: none, serial, taurus, taurus-2016, silo-r, gsn or plover
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
     /// What is logged: data, command or adaptive

@@ -2,6 +2,7 @@
 
 use super::{Dirs, Trouble, end_vector, is_dead, open, survey};
 use clap::Args;
+use hyades::TransactionId;
 use hyades::inspect::{ChangeKind, Content, Inspected, Inspector, RowChange};
 use hyades_wal::{Frame, FrameKind, Incarnation, StreamReader, read_anchor, read_heartbeat};
 use std::io::Write;
@@ -77,7 +78,11 @@ fn stream(
             left -= 1;
             write!(out, "  @{:<10} {:>6} B  ", frame.end, frame.end - frame.start)?;
             match inspect.read(&frame)? {
-                Some(record) => transaction(&record, is_dead(record.validity(), ends), out)?,
+                Some(record) => {
+                    let (stream, lsn) = (id, frame.end);
+                    let named = TransactionId { epoch: record.tid().0, stream, lsn };
+                    transaction(&record, named, is_dead(record.validity(), ends), out)?;
+                }
                 None => other(&frame, ends.len(), out)?,
             }
         }
@@ -113,10 +118,15 @@ fn vector(lanes: &[u64]) -> String {
     if text.is_empty() { "nothing".to_string() } else { text.join(" ") }
 }
 
-fn transaction(record: &Inspected<'_>, dead: bool, out: &mut impl Write) -> Result<(), Trouble> {
+fn transaction(
+    record: &Inspected<'_>,
+    id: TransactionId,
+    dead: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     let kind = if record.is_command() { "command" } else { "data" };
     let (epoch, sequence) = record.tid();
-    write!(out, "{kind:<10} {epoch}.{sequence:<8}")?;
+    write!(out, "{kind:<10} {epoch}.{sequence:<8} id {id};")?;
     if dead {
         write!(out, " DEAD")?;
     }
@@ -125,6 +135,9 @@ fn transaction(record: &Inspected<'_>, dead: bool, out: &mut impl Write) -> Resu
         if !record.is_command() && !record.order().is_empty() {
             write!(out, " follows {};", vector(record.order()))?;
         }
+    }
+    if let Some(began) = record.epoch_us() {
+        write!(out, " epoch began at {};", hyades::inspect::time(began))?;
     }
     if let Some(time) = record.time_us() {
         write!(out, " time {time} us;")?;

@@ -3,11 +3,11 @@
 mod depth;
 mod dump;
 mod stat;
-mod verify;
 
 use crate::failure::Failure;
+use crate::{existing, verify};
 use clap::{Args, Subcommand};
-use hyades_wal::{LogOptions, ReaderEnd, Recovering};
+use hyades_wal::{ReaderEnd, Recovering};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -52,8 +52,10 @@ pub fn log(command: Log) -> Result<bool, Failure> {
 }
 
 /// What stops a tool: the log, or its own output.
-enum Trouble {
+pub enum Trouble {
+    /// The log.
     Failure(Failure),
+    /// Its output.
     Output(io::Error),
 }
 
@@ -77,23 +79,12 @@ impl From<hyades::Error> for Trouble {
 
 /// Finds and locks a log.
 fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
-    for dir in &dirs.dirs {
-        // Opening would make a directory that is not there.
-        if !dir.is_dir() {
-            return Err(Trouble::Failure(Failure::Usage(format!(
-                "{} is not a directory: give the directories of a log",
-                dir.display()
-            ))));
-        }
-    }
-    let recovering = hyades_wal::open(LogOptions::new(dirs.dirs.clone(), 1))?;
-    if recovering.is_fresh() {
-        return Err(Trouble::Failure(Failure::Usage(format!(
-            "{} holds no log: give the directories that a database was opened with",
-            dirs.dirs[0].display()
-        ))));
-    }
-    Ok(recovering)
+    existing::find(&dirs.dirs, hyades_wal::open).map_err(Trouble::Failure)
+}
+
+/// As [`open`], but what is damaged is noted.
+pub fn open_damaged(dirs: &Dirs) -> Result<Recovering, Trouble> {
+    existing::find(&dirs.dirs, hyades_wal::open_damaged).map_err(Trouble::Failure)
 }
 
 /// Reads everything once, in parallel, to know where each stream ends.

@@ -7,14 +7,8 @@ use std::collections::BTreeSet;
 /// still to come.
 fn awaited(words: &[String]) -> bool {
     let protocols = ["taurus-2016", "poplar", "silo-r", "plover", "gsn", "physiological"];
-    let options = [
-        "--devices",
-        "--flush-interval",
-        "--anchor-interval",
-        "--read-and-write",
-        "--scan-length",
-        "--calibration",
-    ];
+    let options =
+        ["--devices", "--flush-interval", "--anchor-interval", "--read-and-write", "--scan-length"];
     words.iter().any(|word| {
         protocols.contains(&word.as_str())
             || options.contains(&word.as_str())

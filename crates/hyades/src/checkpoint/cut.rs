@@ -19,6 +19,11 @@
 //!    writers (who have seen the cut) have put the earlier version into the side buffer before they
 //!    installed. What lies there when the scan has ended belongs to the checkpoint as well.
 //!
+//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row as it is when it is read, whole,
+//! and nothing is saved. Replay passes over the records up to the cut all the same, and applies the later ones by
+//! version: what the image has already it leaves alone. Such an image shows transactions that came after the
+//! cut, so it counts only once everything that had its place in the log when the scan ended is durable.
+//!
 //! The side buffer is what a checkpoint costs in memory: [`crate::CheckpointSettings::buffer_bytes`],
 //! plus what one transaction of each session overwrites, since sessions wait for it to be drained only
 //! before they begin one.
@@ -125,6 +130,9 @@ pub(crate) struct Cut {
     /// The thread that takes checkpoints sleeps until something is committed. Written by it and by who wakes
     /// it; SeqCst, since it looks at the log after it has said so.
     asleep: AtomicBool,
+    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by who makes the cut;
+    /// read by who has seen that (SeqCst).
+    fuzzy: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
     seats: Arc<Seats>,
@@ -139,6 +147,7 @@ impl Default for Cut {
         Cut {
             epoch: AtomicU64::new(NONE),
             asleep: AtomicBool::new(false),
+            fuzzy: AtomicBool::new(false),
             bell: Mutex::default(),
             rung: Condvar::new(),
             seats: Arc::default(),
@@ -214,6 +223,7 @@ impl Cut {
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
             || Tid(tid).epoch() > cut
+            || self.fuzzy.load(Ordering::SeqCst)
             || mutation::is(Mutation::NoCopyOnWrite)
         {
             return;
@@ -267,7 +277,8 @@ impl Cut {
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again. Returns the
     /// cut once all that it holds is installed. [`Cut::end`] ends it.
-    pub fn begin(&self, epoch: &Epoch, limit: u64, mut note: impl FnMut()) -> u64 {
+    pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
+        self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
@@ -377,7 +388,7 @@ mod loom_tests {
             };
             let sessions = [session(0), session(1)];
             let mut noted = 0;
-            let cut = shared.cut.begin(&shared.epoch, u64::MAX, || {
+            let cut = shared.cut.begin(&shared.epoch, u64::MAX, false, || {
                 noted = shared.log.load(Ordering::SeqCst);
             });
             let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);

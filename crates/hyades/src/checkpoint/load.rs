@@ -119,6 +119,48 @@ pub(crate) fn verify(
     Ok((rows, bytes))
 }
 
+/// Reads all of the checkpoint, past what is damaged. Returns the rows and bytes of what is whole, and what is
+/// wrong.
+pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64, u64, Vec<Error>) {
+    let (mut rows, mut bytes, mut wrong) = (0, 0, Vec::new());
+    let (mut block, mut content) = (Block::default(), Vec::new());
+    for (at, path) in recovering.checkpoint_files().into_iter().enumerate() {
+        let mut part = match open(recovering, checkpoint, at, path) {
+            Ok(part) => part,
+            Err(error) => {
+                wrong.push(error);
+                continue;
+            }
+        };
+        loop {
+            match part.next(&mut block) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Where the next block begins is not known.
+                Err(error) => {
+                    wrong.push(error);
+                    break;
+                }
+            }
+            let end = block.offset + block.bytes.len() as u64;
+            let checked = PartId::block_head(&part.path, block.offset, end, &block.bytes);
+            let checked = checked.and_then(|head| {
+                let id = part.id;
+                id.content(&part.path, block.offset, &head, &block.bytes, &mut content)?;
+                Ok(head.rows)
+            });
+            match checked {
+                Ok(of) => {
+                    rows += u64::from(of);
+                    bytes += block.bytes.len() as u64;
+                }
+                Err(error) => wrong.push(error),
+            }
+        }
+    }
+    (rows, bytes, wrong)
+}
+
 /// Installs every row of the checkpoint.
 pub(crate) fn load<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,

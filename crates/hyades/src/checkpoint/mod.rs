@@ -37,6 +37,10 @@ pub struct CheckpointSettings {
     /// What rows overwritten while one is being written may take, in bytes, before sessions wait for them to
     /// be written down.
     pub buffer_bytes: u64,
+    /// In a log of data records alone: rows are taken as they are when they are read, and replay goes by their
+    /// versions. Nothing has to be saved while transactions run, and a database can be brought back to moments
+    /// since the last row was read, not since the first. A log that may hold commands takes exactly a cut.
+    pub fuzzy: bool,
     /// Rows are put together to blocks of about this many bytes; between two of them a writer rests.
     pub block_bytes: usize,
 }
@@ -48,6 +52,7 @@ impl Default for CheckpointSettings {
             max_recovery: None,
             share: 0.1,
             buffer_bytes: 64 << 20,
+            fuzzy: true,
             block_bytes: cut::BLOCK_BYTES,
         }
     }
@@ -81,25 +86,29 @@ pub(crate) fn write<P: LoggingProtocol>(
     stop: &AtomicBool,
 ) -> Result<(Checkpoint, CheckpointReport), Error> {
     let began = clock::monotonic_ns();
-    let taken_at_us = clock::wall_us();
+    let mut taken_at_us = clock::wall_us();
+    let manifest = log.manifest();
+    let fuzzy = settings.fuzzy && manifest.newest().is_some_and(|i| i.data_only);
     let positions = |out: &mut Vec<u64>| {
         out.clear();
         out.extend((0..log.streams()).map(|stream| log.next_lsn(stream)));
     };
     let (mut from, mut up_to) = (Vec::new(), Vec::new());
-    let epoch = engine.cut.begin(&engine.epoch, settings.buffer_bytes, || positions(&mut from));
+    let epoch =
+        engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || positions(&mut from));
     let _ended = Ended(engine);
     // Everything of the cut has its place in the log, and its row ids.
     positions(&mut up_to);
-    let highest = log.highest_number();
-    let next_row_id = engine.row_ids.load(Ordering::Relaxed);
+    let mut highest = log.highest_number();
+    let mut next_row_id = engine.row_ids.load(Ordering::Relaxed);
+    let mut scan_end = None;
     let (number, parts) = log.next_checkpoint();
-    let manifest = log.manifest();
     let pace = Pace::new(settings.share, parts.len(), stop);
     let writing = Writing {
         tables: &engine.tables,
         cut: &engine.cut,
         epoch,
+        fuzzy,
         device: &**log.device(),
         uuid: manifest.uuid(),
         number,
@@ -109,6 +118,15 @@ pub(crate) fn write<P: LoggingProtocol>(
     };
     let written = writing.run().and_then(|written| {
         engine.cut.end();
+        if fuzzy {
+            // Rows of whoever has its place in the log by now may be in it. (Who installs a row has read its
+            // epoch before, and has its place.)
+            scan_end = Some(engine.epoch.current());
+            taken_at_us = clock::wall_us();
+            positions(&mut up_to);
+            highest = log.highest_number();
+            next_row_id = engine.row_ids.load(Ordering::Relaxed);
+        }
         if !mutation::is(Mutation::ValidBeforeFrontier) {
             wait_for_frontier(log, &up_to, highest, stop)?;
         }
@@ -137,6 +155,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let checkpoint = Checkpoint {
         number,
         cut: epoch,
+        scan_end,
         incarnation: log.incarnation(),
         taken_at_us,
         next_row_id,

@@ -26,6 +26,8 @@ struct Source<'s, S: Default + Send + Sync + 'static> {
     tables: &'s [Table<S>],
     cut: &'s Cut,
     epoch: u64,
+    /// Rows of later epochs are taken as well.
+    fuzzy: bool,
     table: usize,
     at: Walk,
     block_bytes: usize,
@@ -68,8 +70,9 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
     fn scan(&mut self, out: &mut Rows) {
         let table = &self.tables[self.table];
         let guard = crossbeam_epoch::pin();
-        let (row, epoch) = (&mut self.row, self.epoch);
-        table.walk(&mut self.at, &guard, |record| take_row(table, record, epoch, row, out));
+        let row = &mut self.row;
+        let last = if self.fuzzy { u64::MAX } else { self.epoch };
+        table.walk(&mut self.at, &guard, |record| take_row(table, record, last, row, out));
         if matches!(self.at, Walk::End) {
             self.table += 1;
             self.at = Walk::Start;
@@ -77,11 +80,11 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
     }
 }
 
-/// Adds a row, if it is one of the cut.
+/// Adds a row, if its version is of no later epoch than `last`.
 fn take_row<S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     record: &Record<S>,
-    cut: u64,
+    last: u64,
     row: &mut Vec<u8>,
     out: &mut Rows,
 ) {
@@ -90,7 +93,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
         // All transactions of the cut are installed: whoever is at work here comes after it.
-        if Tid(tid).epoch() > cut || seen & (word::ABSENT | word::DEAD) != 0 {
+        if Tid(tid).epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
             return;
         }
         if seen & word::LOCKED == 0 {
@@ -164,6 +167,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub tables: &'w [Table<S>],
     pub cut: &'w Cut,
     pub epoch: u64,
+    pub fuzzy: bool,
     pub device: &'w dyn Device,
     pub uuid: [u8; 16],
     pub number: u64,
@@ -179,6 +183,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             tables: self.tables,
             cut: self.cut,
             epoch: self.epoch,
+            fuzzy: self.fuzzy,
             table: 0,
             at: Walk::Start,
             block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),

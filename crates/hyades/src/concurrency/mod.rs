@@ -14,6 +14,7 @@
 //! raise read stamps, fence]; validate; [otherwise reserve]; fill; install; publish; release.
 
 pub(crate) mod no_wait;
+mod partitioned;
 pub(crate) mod replaying;
 mod row_frames;
 pub(crate) mod silo;

@@ -1,5 +1,6 @@
 //! The steps that commits have in common.
 
+use super::partitioned::{self, Many};
 use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -106,7 +107,10 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     tid: u64,
     command: bool,
 ) -> Reserved<'w> {
-    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved { frame: None } };
+    if P::PARTITIONED {
+        return partitioned::reserve(engine, state, appender, tid);
+    }
+    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let mut head = Head { command, tid, ..Head::default() };
     let epoch = Tid(tid).epoch();
@@ -153,7 +157,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
     appender.placed = Some((epoch, reservation.end()));
     let own = (stream, reservation.end());
-    Reserved { frame: Some((reservation, own, payload)) }
+    Reserved(Places::One(reservation, own, payload))
 }
 
 /// Appends a write as a data record has it.
@@ -169,7 +173,7 @@ pub(super) fn encode_write<P: LoggingProtocol>(
 
 /// Writes a body that is too long for one frame as Part frames: each starts with the start of the
 /// first one, which names the chain. Returns that start.
-fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
+pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     let mut first = None;
     let mut frame = Vec::with_capacity(writer.max_payload());
     for chunk in body.chunks(writer.max_payload() - 8) {
@@ -183,28 +187,48 @@ fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     first.expect("a body that is too long is not empty")
 }
 
-/// A reserved frame, or nothing where there is no log.
-pub(crate) struct Reserved<'w> {
-    frame: Option<(Reservation<'w>, (usize, Lsn), &'w [u8])>,
+/// A reserved frame, or several, or nothing where there is no log.
+pub(crate) struct Reserved<'w>(Places<'w>);
+
+enum Places<'w> {
+    None,
+    One(Reservation<'w>, (usize, Lsn), &'w [u8]),
+    Many(Many<'w>),
 }
 
-impl Reserved<'_> {
-    /// The stream and end of the frame.
+impl<'w> Reserved<'w> {
+    pub(super) fn nothing() -> Self {
+        Reserved(Places::None)
+    }
+
+    pub(super) fn many(many: Many<'w>) -> Self {
+        Reserved(Places::Many(many))
+    }
+
+    /// The stream and end of the frame, or of one of them.
     pub fn own(&self) -> Option<(usize, Lsn)> {
-        self.frame.as_ref().map(|(_, own, _)| *own)
+        match &self.0 {
+            Places::None => None,
+            Places::One(_, own, _) => Some(*own),
+            Places::Many(many) => many.own(),
+        }
     }
 
     /// Publishes the record.
     pub fn fill(self) {
-        if let Some((reservation, _, payload)) = self.frame {
-            reservation.fill(FrameKind::Record, payload);
+        match self.0 {
+            Places::None => {}
+            Places::One(reservation, _, payload) => reservation.fill(FrameKind::Record, payload),
+            Places::Many(many) => many.fill(),
         }
     }
 
     /// The transaction failed its validation: the frame keeps its place and says nothing.
     pub fn void(self) {
-        if let Some((reservation, ..)) = self.frame {
-            reservation.void();
+        match self.0 {
+            Places::None => {}
+            Places::One(reservation, ..) => reservation.void(),
+            Places::Many(many) => many.void(),
         }
     }
 }

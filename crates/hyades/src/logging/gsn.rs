@@ -64,6 +64,9 @@ impl LoggingProtocol for Gsn {
 
     #[inline]
     fn observe_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+        if mutation::is(Mutation::ForgetReadNumbers) {
+            return;
+        }
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
     }
 
@@ -112,7 +115,12 @@ impl LoggingProtocol for Gsn {
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
             return Needs::new();
         }
-        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, number)])
+        let frontier = self.log.frontier();
+        let lane = match own {
+            Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
+            _ => frontier.common_lane(),
+        };
+        Needs::from_slice(&[(lane as u16, number)])
     }
 }
 
@@ -129,7 +137,7 @@ impl StartsOnLog for Gsn {
 }
 
 /// The number, 8 bytes.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
     *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
-    Some(())
+    Some(true)
 }

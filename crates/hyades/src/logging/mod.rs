@@ -12,6 +12,7 @@ pub(crate) mod gsn;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod physiological;
+pub(crate) mod plover;
 pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
@@ -60,6 +61,8 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether rows remember those who read them before data records as well: then every transaction is
     /// reserved, and `publish_read` called, before it validates, as commands always are.
     const TRACKS_READERS: bool = false;
+    /// Whether a transaction has a record in each stream whose rows it wrote, with these rows alone.
+    const PARTITIONED: bool = false;
     /// What a row, or a gap between rows, remembers.
     type RowStamp: Default + Send + Sync + 'static;
     /// What a transaction accumulates; kept by the session and used again.
@@ -105,6 +108,16 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// as a command, or as data.
     fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
         let _ = (txn, stream, command, out);
+    }
+    /// Where records are partitioned: the stream that this row's changes go to.
+    fn partition(&self, table: u32, key: &[u8]) -> usize {
+        let _ = (table, key);
+        0
+    }
+    /// Where records are partitioned: the transaction is about to write to this row, whose changes go to
+    /// stream `partition`. It holds the write protection. Before `encode`.
+    fn touch(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp, partition: usize) {
+        let _ = (row, txn, partition);
     }
     /// The transaction has its version, chosen while its write set is protected. Before `encode`.
     fn versioned(&self, txn: &mut Self::TxnStamp, tid: u64) {
@@ -187,5 +200,6 @@ pub(crate) struct Ground<'g> {
 
 /// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what
 /// the record needs by lane: `needs` is zero, and has a lane for each of the frontier's; the last is
-/// the common mark. None if it cannot be read.
-pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<()>;
+/// the common mark. Says whether it is the record by which the transaction is counted: of several, one
+/// is. None if it cannot be read.
+pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool>;

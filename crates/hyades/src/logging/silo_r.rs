@@ -75,7 +75,12 @@ impl LoggingProtocol for SiloR {
             Some(_) => *txn,
             None => self.epochs.written.load(Ordering::Relaxed),
         };
-        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, epoch)])
+        let frontier = self.log.frontier();
+        let lane = match own {
+            Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
+            _ => frontier.common_lane(),
+        };
+        Needs::from_slice(&[(lane as u16, epoch)])
     }
 }
 
@@ -85,6 +90,9 @@ impl Marks for Epochs {
     fn mark(&self, _: usize, wanted: u64, now: bool) -> u64 {
         if self.epoch.current() <= wanted {
             self.epoch.advance_if_older_than(if now { Duration::ZERO } else { self.interval });
+        }
+        if mutation::is(Mutation::CloseOpenEpochs) {
+            return self.epoch.current();
         }
         self.seats.lowest(&self.epoch).saturating_sub(1)
     }
@@ -118,7 +126,7 @@ impl StartsOnLog for SiloR {
 }
 
 /// The version has the epoch: nothing else stands in the record.
-pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<()> {
+pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
     *needs.last_mut()? = Tid(tid).epoch();
-    Some(())
+    Some(true)
 }

@@ -1,7 +1,7 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
 use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, physiological::Physiological, serial::Serial};
+use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, serial::Serial};
 use super::{silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
@@ -28,6 +28,8 @@ impl RunsUnder<Gsn> for NoWait {}
 impl RunsUnder<Gsn> for Silo {}
 impl RunsUnder<Physiological> for NoWait {}
 impl RunsUnder<Physiological> for Silo {}
+impl RunsUnder<Plover> for NoWait {}
+impl RunsUnder<Plover> for Silo {}
 
 /// Opens a database of the pair that was asked for.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
@@ -48,6 +50,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             opening.with_log::<NoWait, Physiological>()
         }
         (Protocol::Physiological, Concurrency::Silo) => opening.with_log::<Silo, Physiological>(),
+        (Protocol::Plover, Concurrency::NoWait) => opening.with_log::<NoWait, Plover>(),
+        (Protocol::Plover, Concurrency::Silo) => opening.with_log::<Silo, Plover>(),
     }
 }
 
@@ -60,7 +64,8 @@ impl Protocol {
             Protocol::Taurus => Some(Protocol::Taurus2016),
             Protocol::Taurus2016 => Some(Protocol::SiloR),
             Protocol::SiloR => Some(Protocol::Gsn),
-            Protocol::Gsn => Some(Protocol::Physiological),
+            Protocol::Gsn => Some(Protocol::Plover),
+            Protocol::Plover => Some(Protocol::Physiological),
             Protocol::Physiological => None,
         }
     }
@@ -92,6 +97,7 @@ pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
     match name {
         SiloR::NAME => Some(super::silo_r::read_stamp),
         Gsn::NAME => Some(super::gsn::read_stamp),
+        Plover::NAME => Some(super::plover::read_stamp),
         _ => None,
     }
 }
@@ -102,7 +108,8 @@ impl Protocol {
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
-            Protocol::SiloR | Protocol::Gsn | Protocol::Physiological => false,
+            Protocol::SiloR | Protocol::Gsn | Protocol::Plover => false,
+            Protocol::Physiological => false,
         }
     }
 }

@@ -21,7 +21,10 @@
 use super::predecessors::{self, Id, Predecessor};
 use crate::storage::record::{Record, word};
 use hyades_wal::Lsn;
+use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
@@ -59,8 +62,8 @@ impl View {
 struct Chain {
     /// Who wrote the one in the row.
     newest: Id,
-    /// The others, oldest first.
-    older: Vec<Old>,
+    /// The others, oldest first. Where none is seen, the row is absent.
+    older: SmallVec<[Old; 1]>,
 }
 
 struct Old {
@@ -70,13 +73,40 @@ struct Old {
     row: Option<Box<[u8]>>,
 }
 
+impl Chain {
+    /// How much there is to forget of it.
+    fn weight(&self) -> usize {
+        self.older.len().max(1)
+    }
+}
+
 /// By the row's address: rows that have older versions leave their index only when these are gone.
-type Shard = HashMap<usize, Chain>;
+type Shard = HashMap<usize, Chain, BuildHasherDefault<Mixer>>;
+
+/// Multiplies and folds: the keys are addresses, not chosen by anyone.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
 
 /// Rows that have older versions.
 pub(crate) struct Versions {
     shards: Box<[Mutex<Shard>]>,
-    /// How many older versions there are. Relaxed: it tells when to look for some that may go.
+    /// How many versions there are to forget. Relaxed: it tells when to look for some that may go.
     kept: AtomicUsize,
 }
 
@@ -112,7 +142,7 @@ impl Versions {
         (self.shards[hash % SHARDS].lock().expect("no holder panics"), address)
     }
 
-    /// How many older versions there are.
+    /// How many versions there are to forget.
     pub fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -177,10 +207,19 @@ impl Versions {
             row.into_boxed_slice()
         });
         let (mut shard, address) = self.shard(record);
-        let chain = shard.entry(address).or_default();
-        chain.older.push(Old { writer: chain.newest, tid: word::tid(version), row });
+        let (chain, before) = match shard.entry(address) {
+            Entry::Occupied(entry) => {
+                let chain = entry.into_mut();
+                let before = chain.weight();
+                (chain, before)
+            }
+            Entry::Vacant(entry) => (entry.insert(Chain::default()), 0),
+        };
+        if row.is_some() || chain.newest != 0 {
+            chain.older.push(Old { writer: chain.newest, tid: word::tid(version), row });
+        }
         chain.newest = writer;
-        self.kept.fetch_add(1, Ordering::Relaxed);
+        self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
     }
 
     /// A version that comes late: the row has a newer one already, whose writer was a blind one and did not
@@ -189,9 +228,10 @@ impl Versions {
         let (mut shard, address) = self.shard(record);
         // If all see the newer one, nobody is left to see this one.
         let Some(chain) = shard.get_mut(&address) else { return };
+        let before = chain.weight();
         let at = chain.older.partition_point(|old| old.tid < tid);
         chain.older.insert(at, Old { writer, tid, row: row.map(Box::from) });
-        self.kept.fetch_add(1, Ordering::Relaxed);
+        self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
     }
 
     /// The older version `tid` of the row, if it is kept and the row was there.
@@ -209,13 +249,13 @@ impl Versions {
         };
         for shard in &self.shards {
             shard.lock().expect("no holder panics").retain(|_, chain| {
-                let before = chain.older.len();
+                let before = chain.weight();
                 let single = seen_by_all(chain.newest);
                 let last = chain.older.iter().rposition(|old| seen_by_all(old.writer));
                 if let Some(last) = last.filter(|_| !single) {
                     chain.older.drain(..last);
                 }
-                let gone = if single { before } else { before - chain.older.len() };
+                let gone = if single { before } else { before - chain.weight() };
                 self.kept.fetch_sub(gone, Ordering::Relaxed);
                 !single
             });

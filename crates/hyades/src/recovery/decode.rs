@@ -23,10 +23,10 @@ pub(crate) struct Shape {
     /// Reads the stamps of records that have numbers.
     stamp: Option<StampReader>,
     pub data_only: bool,
-    /// Whether changed rows have frames of their own.
-    pub rows: RowFrames,
     /// Whether lists of predecessors stand behind the vectors.
     pub predecessors: bool,
+    /// Whether changed rows have frames of their own.
+    pub rows: RowFrames,
     /// Records of epochs up to this one are in the checkpoint.
     cut: Option<u64>,
     /// Records of epochs above this one are passed over.
@@ -46,9 +46,9 @@ impl Shape {
         let stamp = supported::stamp_reader(&incarnation.protocol);
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
-        let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
         let until = u64::MAX;
-        Shape { lanes, need_lanes, stamp, data_only, rows, predecessors, cut, until, ended }
+        let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
+        Shape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
 
     /// Passes over what comes after this epoch.
@@ -74,6 +74,8 @@ impl Shape {
 pub(crate) struct Decoded<'a> {
     pub head: Head,
     pub body: Cow<'a, [u8]>,
+    /// False for all but one of a transaction that has several records.
+    pub counts: bool,
 }
 
 /// Reads one stream's frames in order.
@@ -167,9 +169,10 @@ impl Decoder {
             self.forget_parts(head.continued);
             return Ok(None);
         }
+        let mut counts = true;
         if let Some(read) = self.shape.stamp {
             self.validity.fill(0);
-            read(head.tid, &mut rest, &mut self.validity)
+            counts = read(head.tid, &mut rest, &mut self.validity)
                 .ok_or_else(|| self.broken(frame, "its number"))?;
         }
         if self.shape.has_vectors() {
@@ -198,7 +201,7 @@ impl Decoder {
                 Cow::Owned(body)
             }
         };
-        Ok(Some(Decoded { head, body }))
+        Ok(Some(Decoded { head, body, counts }))
     }
 
     /// The record whose body began with these parts has been taken.

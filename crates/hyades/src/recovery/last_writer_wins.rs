@@ -77,6 +77,7 @@ struct Undecided {
     validity: Vec<Lsn>,
     head: Head,
     body: Vec<u8>,
+    counts: bool,
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -120,11 +121,11 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         if is_live(&lanes, &record.validity) || as_newest {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            replay.counts.records.fetch_add(1, Ordering::Relaxed);
+            replay.counts.records.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         } else {
             // Its epoch has been used all the same.
             count(replay, &record.head);
-            replay.counts.dead.fetch_add(1, Ordering::Relaxed);
+            replay.counts.dead.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         }
     }
     let mut ends = Vec::new();
@@ -176,19 +177,20 @@ fn work<S: Default + Send + Sync + 'static>(
             if is_live(lanes, &decoder.validity) {
                 count(replay, &decoded.head);
                 applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
-                records += 1;
+                records += u64::from(decoded.counts);
             } else {
                 later.push(Undecided {
                     validity: decoder.validity.clone(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
+                    counts: decoded.counts,
                 });
             }
         }
         for record in later.extract_if(.., |record| is_live(lanes, &record.validity)) {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
-            records += 1;
+            records += u64::from(record.counts);
         }
         replay.counts.records.fetch_add(records, Ordering::Relaxed);
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);

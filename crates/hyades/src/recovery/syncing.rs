@@ -37,7 +37,7 @@ pub(crate) struct Syncing {
     replaying: RwLock<()>,
     /// Held by who is about to.
     forgetting: Mutex<()>,
-    /// How many versions and leftovers there are to be before it is worth a look. Relaxed: a hint.
+    /// How many versions there are to be before it is worth a look. Relaxed: a hint.
     worthwhile: AtomicUsize,
 }
 
@@ -93,7 +93,6 @@ impl Syncing {
         graph: &Graph<T>,
     ) {
         let versions = &replay.engine.protocol.versions;
-        let left = || versions.kept() + replay.later.lock().expect("no holder panics").len();
         if versions.kept() < self.worthwhile.load(Ordering::Relaxed) {
             return;
         }
@@ -114,7 +113,8 @@ impl Syncing {
             !garbage.is_empty()
         });
         drop(later);
-        self.worthwhile.store(left() + SLACK, Ordering::Relaxed);
+        // Twice as much: then each version is looked at about twice.
+        self.worthwhile.store(2 * versions.kept() + SLACK, Ordering::Relaxed);
     }
 
     /// All was replayed: rows have one version again.

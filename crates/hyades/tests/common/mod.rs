@@ -34,7 +34,7 @@ pub struct Combination {
 }
 
 /// Protocols that cannot log commands.
-pub const DATA_ONLY: [Protocol; 2] = [Protocol::SiloR, Protocol::Gsn];
+pub const DATA_ONLY: [Protocol; 3] = [Protocol::SiloR, Protocol::Gsn, Protocol::Plover];
 
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();

@@ -250,7 +250,11 @@ fn write(dir: &Path, input: &[u8], settings: IncarnationSettings) {
 
 /// The first byte of an input says how records look.
 fn settings(how: u8) -> IncarnationSettings {
-    let vectors = if how & 1 == 0 { "yes" } else { "no" };
+    let vectors = match how & 5 {
+        0 => "yes",
+        4 => "predecessors",
+        _ => "no",
+    };
     IncarnationSettings {
         catalogue: sample().0.catalogue.clone(),
         data_only: how & 2 != 0,

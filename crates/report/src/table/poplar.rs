@@ -12,8 +12,8 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
 /// The paper's central log is serial logging.
 const SCHEMES: [Scheme; 6] = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA, TAURUS_2016_DATA];
 
-/// Flushes as the paper has them: 5 ms, or half a buffer of 30 MB (here of 32).
-const FLUSH: &str = "--flush-interval 5ms --flush-fill 16MiB --buffer 32MiB";
+/// Flushes as the paper has them: 5 ms, or half a buffer; of 30 MB there, scaled as the devices.
+const FLUSH: &str = "--flush-interval 5ms --flush-fill 4MiB --buffer 8MiB";
 
 fn device(table: &Table<'_>, load: Load) -> String {
     format!("{},over=memory", SSD.device(table.rates, load))

@@ -38,7 +38,7 @@ fn run(
         series: label.to_string(),
         x: workers,
         words: words.split_whitespace().map(str::to_string).collect(),
-        cost: 0.4,
+        cost: 0.2,
     }
 }
 
@@ -105,7 +105,7 @@ fn nvme(table: &Table<'_>) -> Experiment {
         claim: "Taurus data 9.9 times serial data; Taurus command 2.9 times serial command, 2.4 times \
                 Plover, 2.8 times Silo-R.",
         how: HOW.to_string(),
-        runs: sweep("YCSB", &MODELLED, &workers, machine, "--write-columns all"),
+        runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
         panels: vec![lines("YCSB", "YCSB", rate)],
         checks: vec![
             peak("YCSB", rate, "Taurus data", "Serial data", 9.9),
@@ -128,7 +128,7 @@ fn hdd(table: &Table<'_>) -> Experiment {
         title: "Logging on eight hard disks",
         claim: "Taurus data 7.1 times serial data; Taurus command 9.2 times Silo-R and Plover.",
         how: HOW.to_string(),
-        runs: sweep("YCSB", &MODELLED, &workers, machine, "--write-columns all"),
+        runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
         panels: vec![lines("YCSB", "YCSB", rate)],
         checks: vec![
             peak("YCSB", rate, "Taurus data", "Serial data", 7.1),
@@ -152,7 +152,7 @@ fn recovery(table: &Table<'_>) -> Experiment {
         title: "Recovery from eight NVMe drives",
         claim: "Taurus recovers up to 22.9 (data) and 75.6 times (command) as fast as serial logging.",
         how: HOW.to_string(),
-        runs: sweep("YCSB", &schemes, &workers, machine, "--write-columns all --recover"),
+        runs: sweep("YCSB", &schemes, &workers, machine, "--recover"),
         panels: vec![lines("YCSB", "YCSB", rate)],
         checks: vec![
             peak("YCSB", rate, "Taurus data", "Serial data", 22.9),
@@ -181,13 +181,7 @@ fn poplar(table: &Table<'_>) -> Experiment {
         claim: "Poplar and Silo make about twice what a central log makes; Silo's latency is six times \
                 the others'.",
         how: HOW.to_string(),
-        runs: sweep(
-            "YCSB",
-            &schemes,
-            &workers,
-            machine,
-            "--accesses 1 --write-share 1 --write-columns all --flush-interval 5ms",
-        ),
+        runs: sweep("YCSB", &schemes, &workers, machine, "--flush-interval 5ms"),
         panels: vec![
             lines("YCSB", "(a) Throughput", rate),
             lines("YCSB", "(b) Median latency", Metric::LatencyP50),

@@ -19,8 +19,8 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
     vec![logging(table), recovery(table), loggers(table), bytes(table)]
 }
 
-/// Flushes as the report has them: 5 ms, or half a buffer of 16 MB.
-const FLUSH: &str = "--flush-interval 5ms --flush-fill 8MiB --buffer 16MiB";
+/// Flushes as the report has them: 5 ms, or half a buffer; of 16 MB there, scaled as the devices.
+const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
 
 /// YCSB as the report has it: uniform, two tuples read and written, values passed in.
 fn ycsb(table: &Table<'_>) -> Command {
@@ -144,6 +144,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
             let command = table
                 .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
                 .with(DEEP)
+                .with("--buffer 512KiB")
                 .by(scheme, &device, *devices as u32, 1);
             runs.push(command.run("YCSB", scheme.label, *devices));
         }
@@ -151,6 +152,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
     let serial = table
         .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
         .with(DEEP)
+        .with("--buffer 512KiB")
         .by(SERIAL_DATA, &device, 1, 1);
     runs.push(serial.run("YCSB", SERIAL_DATA.label, 1.0));
     let last = counts.last().copied().unwrap_or(4.0);

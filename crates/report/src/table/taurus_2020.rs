@@ -35,6 +35,9 @@ fn device(table: &Table<'_>, machine: &Machine, load: Load) -> String {
     format!("{},over=memory", machine.device(table.rates, load))
 }
 
+/// Buffers scaled as devices are: what is in one takes a slow device no longer than a real disk.
+const BUFFER: &str = "--buffer 512KiB";
+
 /// All schemes on a machine's devices. Runs are recovered, so that both figures share them.
 fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) -> Vec<Run> {
     let mut out = Vec::new();
@@ -43,12 +46,12 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) 
         for scheme in SCHEMES {
             let command = of(table, group).by(scheme, &device, machine.devices, streams_each);
             let logged = scheme.label != NONE.label;
-            let command = if logged { command.recovered() } else { command };
+            let command = if logged { command.with(BUFFER).recovered() } else { command };
             out.push(command.run(group, scheme.label, 0.0));
         }
         for (label, record) in [(RAID_DATA, "data"), (RAID_COMMAND, "command")] {
             let set = format!(
-                "--protocol serial --record {record} --device striped:over={device} --devices {}",
+                "--protocol serial --record {record} --device striped:over={device} --devices {} {BUFFER}",
                 machine.devices
             );
             out.push(of(table, group).with(&set).recovered().run(group, label, 0.0));
@@ -58,8 +61,9 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) 
 }
 
 type Ratio = (&'static str, &'static str, f64);
+type Group = (&'static str, Vec<Ratio>);
 
-fn panels(groups: &[(&'static str, Vec<Ratio>)], metric: Metric) -> Vec<Panel> {
+fn panels(groups: &[Group], metric: Metric) -> Vec<Panel> {
     let letters = ["(a)", "(b)", "(c)"];
     groups
         .iter()
@@ -73,7 +77,7 @@ fn panels(groups: &[(&'static str, Vec<Ratio>)], metric: Metric) -> Vec<Panel> {
         .collect()
 }
 
-fn times(groups: &[(&'static str, Vec<Ratio>)], metric: Metric) -> Vec<Check> {
+fn times(groups: &[Group], metric: Metric) -> Vec<Check> {
     let each = |group: &'static str, ratios: &[Ratio]| -> Vec<Check> {
         let check = |(of, over, ratio): &Ratio| Check::times(group, metric, of, over, *ratio);
         ratios.iter().map(check).collect()
@@ -95,7 +99,7 @@ fn scaled(table: &Table<'_>, machine: &Machine) -> String {
 }
 
 fn hdd_logging(table: &Table<'_>) -> Experiment {
-    let groups = [
+    let groups = vec![
         (
             "YCSB",
             vec![
@@ -107,6 +111,7 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
         ("Payment", vec![("Taurus command", "Silo-R", 5.2)]),
         ("New-Order", vec![("Taurus command", "Taurus data", 7.7)]),
     ];
+    let groups = present(groups, hdd_workloads(table));
     let mut checks = times(&groups, Metric::Throughput);
     checks.push(Check::same("YCSB", Metric::Throughput, "Taurus data", "Silo-R"));
     checks.push(Check::same("YCSB", Metric::Throughput, RAID_DATA, "Taurus data"));
@@ -119,7 +124,7 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
                 and so do serial logging on RAID-0, Silo-R and Plover. Taurus command logging is 9.2 \
                 times as fast as Silo-R and Plover on YCSB and 5.2 times as fast as Silo-R on Payment.",
         how: scaled(table, &HDD),
-        runs: runs(table, &HDD, 1, &["YCSB", "Payment", "New-Order"]),
+        runs: runs(table, &HDD, 1, hdd_workloads(table)),
         panels: panels(&groups, Metric::Throughput),
         checks,
         not_measured: None,
@@ -127,7 +132,7 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
 }
 
 fn hdd_recovery(table: &Table<'_>) -> Experiment {
-    let groups = [
+    let groups = vec![
         (
             "YCSB",
             vec![
@@ -147,6 +152,7 @@ fn hdd_recovery(table: &Table<'_>) -> Experiment {
             ],
         ),
     ];
+    let groups = present(groups, hdd_workloads(table));
     Experiment {
         id: "2020-hdd-recovery",
         paper: Paper::Taurus2020,
@@ -162,17 +168,28 @@ fn hdd_recovery(table: &Table<'_>) -> Experiment {
              device does not bind, no scheme can be more than twice as fast as a serial one.",
             scaled(table, &HDD)
         ),
-        runs: runs(table, &HDD, 1, &["YCSB", "Payment", "New-Order"]),
+        runs: runs(table, &HDD, 1, hdd_workloads(table)),
         panels: panels(&groups, Metric::ReplayRate),
         checks: times(&groups, Metric::ReplayRate),
         not_measured: None,
     }
 }
 
-const NVME_WORKLOADS: &[&str] = &["YCSB", "Payment"];
+fn nvme_workloads(table: &Table<'_>) -> &'static [&'static str] {
+    if table.size.fine { &["YCSB", "Payment"] } else { &["YCSB"] }
+}
+
+fn hdd_workloads(table: &Table<'_>) -> &'static [&'static str] {
+    if table.size.fine { &["YCSB", "Payment", "New-Order"] } else { &["YCSB", "Payment"] }
+}
+
+/// The groups that have runs: short sessions leave some out.
+fn present(groups: Vec<Group>, some: &[&str]) -> Vec<Group> {
+    groups.into_iter().filter(|(name, _)| some.contains(name)).collect()
+}
 
 fn nvme_logging(table: &Table<'_>) -> Experiment {
-    let groups = [
+    let groups = vec![
         (
             "YCSB",
             vec![
@@ -184,6 +201,7 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
         ),
         ("Payment", vec![("Taurus command", "Silo-R", 2.8)]),
     ];
+    let groups = present(groups, nvme_workloads(table));
     Experiment {
         id: "2020-nvme-logging",
         paper: Paper::Taurus2020,
@@ -197,7 +215,7 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
              cannot show on two; see the simulated figures.",
             scaled(table, &NVME)
         ),
-        runs: runs(table, &NVME, 2, NVME_WORKLOADS),
+        runs: runs(table, &NVME, 2, nvme_workloads(table)),
         panels: panels(&groups, Metric::Throughput),
         checks: times(&groups, Metric::Throughput),
         not_measured: None,
@@ -205,7 +223,7 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
 }
 
 fn nvme_recovery(table: &Table<'_>) -> Experiment {
-    let groups = [
+    let groups = vec![
         (
             "YCSB",
             vec![
@@ -216,6 +234,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         ),
         ("Payment", vec![("Taurus command", "Serial command", 42.6)]),
     ];
+    let groups = present(groups, nvme_workloads(table));
     Experiment {
         id: "2020-nvme-recovery",
         paper: Paper::Taurus2020,
@@ -228,7 +247,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
              factors above two need a device that binds.",
             scaled(table, &NVME)
         ),
-        runs: runs(table, &NVME, 2, NVME_WORKLOADS),
+        runs: runs(table, &NVME, 2, nvme_workloads(table)),
         panels: panels(&groups, Metric::ReplayRate),
         checks: times(&groups, Metric::ReplayRate),
         not_measured: None,

@@ -172,6 +172,18 @@ fn submit(
 /// # Errors
 /// The anomaly, or how the database failed.
 pub fn run_and_check(load: &Load) -> Result<u64, String> {
+    let history = run_load(load)?;
+    let answered = history.iter().filter(|o| o.end != End::Unknown).count() as u64;
+    let describe = |a: Box<Anomaly>| format!("{load:?}: {}\n{}", a.name, a.trace);
+    graph::check(&history, true).map_err(describe)?;
+    Ok(answered)
+}
+
+/// Runs a load. Its history ends with a read of all that there is.
+///
+/// # Errors
+/// How the database failed.
+pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
     let mut history = Vec::new();
     let counters = Counters::default();
     let disk = SimulatedDisk::new();
@@ -214,10 +226,7 @@ pub fn run_and_check(load: &Load) -> Result<u64, String> {
             history.push(read_everything(&db, procedure, load, &counters)?);
         }
     }
-    let answered = history.iter().filter(|o| o.end != End::Unknown).count() as u64;
-    let describe = |a: Box<Anomaly>| format!("{load:?}: {}\n{}", a.name, a.trace);
-    graph::check(&history, true).map_err(describe)?;
-    Ok(answered)
+    Ok(history)
 }
 
 fn session(

@@ -1,0 +1,47 @@
+//! `hyades backup`: a copy of a database that nobody has open.
+
+use crate::existing;
+use crate::failure::Failure;
+use crate::units;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `hyades backup`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The database's directories, all of them
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// The directory to copy it to; must be empty, or not there yet
+    #[arg(long, value_name = "NEW")]
+    out: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// `hyades backup`.
+///
+/// # Errors
+/// There is no database, it is in use or damaged, or the copy cannot be made.
+pub fn backup(options: &Options) -> Result<bool, Failure> {
+    drop(existing::find(&options.dirs, hyades_wal::open)?);
+    let report = hyades::backup(&options.dirs, &options.out)?;
+    if options.json {
+        let report = serde_json::json!({
+            "files": report.files,
+            "bytes": report.bytes,
+            "seconds": report.seconds,
+        });
+        println!("{report}");
+    } else {
+        println!(
+            "{} in {} files copied to {} in {}, and read back whole",
+            units::bytes(report.bytes as f64),
+            units::exact(report.files),
+            options.out.display(),
+            units::time(report.seconds)
+        );
+    }
+    Ok(true)
+}

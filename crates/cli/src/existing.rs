@@ -1,0 +1,59 @@
+//! Databases that are there: what commands need in order to open one without its program.
+
+use crate::failure::Failure;
+use hyades::{Builder, Error, Record};
+use hyades_wal::{LogOptions, Manifest, Recovering};
+use hyades_workloads::{Workload, bank, tpcc, ycsb};
+use std::path::PathBuf;
+
+/// How a log is opened: [`hyades_wal::open`] or [`hyades_wal::open_damaged`].
+pub type Open = fn(LogOptions) -> Result<Recovering, hyades_wal::Error>;
+
+/// Finds and locks a log; opening would make one where there is none.
+///
+/// # Errors
+/// There is none, it is in use, or it is damaged.
+pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
+    for dir in dirs {
+        if !dir.is_dir() {
+            return Err(Failure::Usage(format!(
+                "{} is not a directory: give the directories of a database",
+                dir.display()
+            )));
+        }
+    }
+    let recovering = open(LogOptions::new(dirs.to_vec(), 1))?;
+    if recovering.is_fresh() {
+        return Err(Failure::Usage(format!(
+            "{} holds no log: give the directories that a database was opened with",
+            dirs[0].display()
+        )));
+    }
+    Ok(recovering)
+}
+
+/// Does something with a builder that describes the database as it was opened last, with the procedures of
+/// whichever workload of this program it belongs to. What it does must begin with seeing whether the tables fit.
+///
+/// # Errors
+/// What was to be done failed.
+pub fn as_it_was<T>(
+    manifest: &Manifest,
+    mut act: impl FnMut(Builder) -> Result<T, Error>,
+) -> Result<T, Failure> {
+    let workloads: [&dyn Fn(&mut Builder); 3] = [
+        &|builder| ycsb::Ycsb::new(ycsb::Config::default()).declare(builder),
+        &|builder| tpcc::Tpcc::new(tpcc::Config::new(1)).declare(builder),
+        &|builder| bank::Bank::new(bank::Config::default()).declare(builder),
+    ];
+    for declare in workloads {
+        let mut builder = hyades::inspect::builder_without_tables(manifest)?;
+        declare(&mut builder);
+        match act(builder.record(Record::Data)) {
+            // Other tables: nothing has been done yet.
+            Err(Error::Mismatch(_)) => {}
+            done => return Ok(done?),
+        }
+    }
+    Ok(act(hyades::inspect::builder(manifest)?)?)
+}

@@ -1,0 +1,90 @@
+//! `hyades recover`: a database as of some moment, or what is left of a damaged one.
+
+use crate::existing;
+use crate::failure::Failure;
+use crate::progress::Bar;
+use clap::Args;
+use hyades::{Loss, Restore, RestoreReport, Until};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// `hyades recover`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The database's directories, all of them, or a backup
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Up to when: a time in UTC (2026-11-21T14:03:07.25Z), a transaction's id (5213.3.1048576), or newest
+    #[arg(long, value_name = "WHEN", default_value = "newest")]
+    until: Until,
+    /// Leave the transaction that --until names out, with all of its epoch
+    #[arg(long)]
+    before: bool,
+    /// The directory that the database goes to; must be empty, or not there yet
+    #[arg(long, value_name = "NEW")]
+    out: PathBuf,
+    /// Where the log is damaged, save what is provably whole, and say what is lost
+    #[arg(long)]
+    salvage: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// `hyades recover`.
+///
+/// # Errors
+/// There is no database, it is in use, or damaged and not to be salvaged; the moment lies before what the log
+/// knows; its log calls procedures that this program does not have; the new directory cannot be written.
+pub fn recover(options: &Options) -> Result<bool, Failure> {
+    let until = match (options.until, options.before) {
+        (Until::Transaction(id), true) => Until::Before(id),
+        (_, true) => {
+            return Err(Failure::Usage(
+                "--before leaves a transaction out: name it, as in --until 5213.3.1048576"
+                    .to_string(),
+            ));
+        }
+        (until, false) => until,
+    };
+    let open = if options.salvage { hyades_wal::open_damaged } else { hyades_wal::open };
+    let manifest = existing::find(&options.dirs, open)?.manifest().clone();
+    let how =
+        Restore::new(options.dirs.clone(), &options.out).until(until).salvage(options.salvage);
+    let bar = Arc::new(Bar::new("recovering", 1));
+    let report = existing::as_it_was(&manifest, |builder| {
+        let shown = bar.clone();
+        builder.on_progress(move |progress| shown.show(progress)).restore(&how)
+    })?;
+    if options.json {
+        println!("{}", json(&report));
+    } else {
+        print!("{}: {report}", options.out.display());
+    }
+    Ok(true)
+}
+
+fn json(report: &RestoreReport) -> serde_json::Value {
+    let loss = |loss: &Loss| match loss {
+        Loss::Stream { incarnation, stream, valid_to, durable_to, message } => serde_json::json!({
+            "incarnation": incarnation, "stream": stream, "valid_to": valid_to,
+            "durable_to": durable_to, "message": message,
+        }),
+        Loss::Incarnation(number) => serde_json::json!({
+            "incarnation": number, "stream": null, "valid_to": null, "durable_to": null,
+            "message": "it was built on what is lost before it",
+        }),
+        Loss::File(message) => serde_json::json!({
+            "incarnation": null, "stream": null, "valid_to": null, "durable_to": null, "message": message,
+        }),
+    };
+    serde_json::json!({
+        "cut_epoch": report.cut_epoch,
+        "last_epoch_us": report.last_epoch_us,
+        "next_epoch_us": report.next_epoch_us,
+        "rows": report.rows,
+        "transactions": report.transactions,
+        "dead": report.dead,
+        "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,139 @@
+//! `hyades verify`, also `hyades log verify`: every checksum, every record, and that nothing durable is
+//! missing. It goes on behind what is damaged, and says all that is.
+
+use crate::failure::Failure;
+use crate::log::{Dirs, Trouble, open_damaged};
+use crate::units::exact;
+use hyades::inspect::Inspector;
+use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
+use std::io::Write;
+
+/// What one stream of one incarnation holds.
+struct Checked {
+    end: ReaderEnd,
+    start: u64,
+    frames: u64,
+    records: u64,
+    /// Records that are whole and of another format.
+    strange: Vec<String>,
+}
+
+/// `hyades verify`. What is whole and what is not goes to `out`.
+///
+/// # Errors
+/// The log is in use, there is none, or something is damaged.
+pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
+    let recovering = open_damaged(dirs)?;
+    let manifest = recovering.manifest();
+    let mut wrong: Vec<String> = recovering.damage().iter().map(ToString::to_string).collect();
+    let inspector = Inspector::new(manifest)?;
+    if let Some(checkpoint) = &manifest.checkpoint {
+        let (rows, bytes, damaged) = hyades::inspect::examine_checkpoint(&recovering);
+        writeln!(
+            out,
+            "checkpoint {} at epoch {}: {} rows, {} bytes in {} files",
+            checkpoint.number,
+            checkpoint.cut,
+            exact(rows),
+            exact(bytes),
+            checkpoint.parts.len()
+        )?;
+        wrong.extend(damaged.iter().map(ToString::to_string));
+    }
+    let checked = check_all(&recovering, &inspector)?;
+    for lane in &checked {
+        let Checked { end, start, frames, records, strange } = lane;
+        writeln!(
+            out,
+            "incarnation {} stream {}: {} bytes, {} frames, {} transactions; valid to Lsn {}",
+            end.incarnation,
+            end.stream,
+            exact(end.valid_to.saturating_sub(*start)),
+            exact(*frames),
+            exact(*records),
+            end.valid_to
+        )?;
+        wrong.extend(strange.iter().cloned());
+    }
+    let ends: Vec<ReaderEnd> = checked.into_iter().map(|lane| lane.end).collect();
+    for incarnation in &manifest.incarnations {
+        let damaged = recovering.damaged_streams(incarnation, &ends)?;
+        wrong.extend(damaged.iter().map(|damage| damage.error.to_string()));
+        let number = incarnation.number;
+        if !damaged.is_empty() && manifest.incarnations.iter().any(|i| i.number > number) {
+            wrong.push(format!(
+                "what follows incarnation {number} is whole as far as nothing else is said here, but it was \
+                 built on what is lost in it"
+            ));
+        }
+    }
+    if manifest.newest().is_some_and(|incarnation| !incarnation.clean) {
+        writeln!(out, "not closed in good order: what follows the valid ends is a torn tail")?;
+    }
+    conclude(&wrong, out)
+}
+
+/// Names all that is wrong.
+fn conclude(wrong: &[String], out: &mut impl Write) -> Result<bool, Trouble> {
+    let Some(first) = wrong.first() else {
+        writeln!(out, "whole: nothing that was durable is missing or damaged")?;
+        return Ok(true);
+    };
+    for what in wrong {
+        writeln!(out, "DAMAGED: {what}")?;
+    }
+    writeln!(
+        out,
+        "Restore the damaged files from a copy, or open a backup. If there is none, \
+         `hyades recover DIR... --salvage --out NEW` saves what does not depend on what is lost; a damaged \
+         checkpoint cannot be saved from."
+    )?;
+    let places =
+        if wrong.len() == 1 { "1 place is" } else { &format!("{} places are", wrong.len()) };
+    Err(Trouble::Failure(Failure::Failed(format!("{places} damaged; the first: {first}"))))
+}
+
+fn check_all(recovering: &Recovering, inspector: &Inspector) -> Result<Vec<Checked>, Trouble> {
+    let mut all = Vec::new();
+    let mut readers = recovering.readers();
+    for incarnation in &recovering.manifest().incarnations {
+        let lanes: Vec<_> =
+            readers.extract_if(.., |r| r.incarnation == incarnation.number).collect();
+        let results: Vec<Result<Checked, Failure>> = std::thread::scope(|scope| {
+            let spawn = |reader| scope.spawn(move || check(inspector, incarnation, reader));
+            let threads: Vec<_> = lanes.into_iter().map(spawn).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        for result in results {
+            all.push(result.map_err(Trouble::Failure)?);
+        }
+    }
+    Ok(all)
+}
+
+fn check(
+    inspector: &Inspector,
+    incarnation: &Incarnation,
+    mut reader: StreamReader,
+) -> Result<Checked, Failure> {
+    let mut inspect = inspector.stream(incarnation, reader.stream);
+    let (start, mut frames, mut records) = (reader.start(), 0, 0);
+    let mut strange = Vec::new();
+    while let Some(chunk) = reader.next_chunk()? {
+        inspect.enter(&chunk);
+        for frame in chunk.frames() {
+            frames += 1;
+            match inspect.read(&frame).and_then(|r| r.map(|r| r.content()).transpose()) {
+                Ok(None) => {}
+                Ok(Some(_)) => records += 1,
+                // One says it all: what follows was written by the same program.
+                Err(error) if strange.is_empty() => strange.push(error.to_string()),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(Checked { end: reader.end(), start, frames, records, strange })
+}

@@ -1,0 +1,102 @@
+//! Records by partition: where a protocol wants the changes of each partition in a stream of its own.
+
+use super::steps::{Appender, Reserved, encode_write, write_parts};
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::Head;
+use crate::transaction::state::State;
+use hyades_wal::{FrameKind, Lsn, Reservation};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A record of the transaction, while it is built: its stream, and where it and its stamp stand in the
+/// session's working memory.
+struct Record {
+    stream: usize,
+    bytes: Range<usize>,
+    stamp: Range<usize>,
+}
+
+/// Places in several streams, ascending, each with its record's bytes.
+pub(super) struct Many<'w> {
+    places: SmallVec<[Reservation<'w>; 8]>,
+    records: SmallVec<[Record; 8]>,
+    payload: &'w [u8],
+}
+
+impl Many<'_> {
+    /// The first of the records.
+    pub fn own(&self) -> Option<(usize, Lsn)> {
+        let (record, place) = (self.records.first()?, self.places.first()?);
+        Some((record.stream, place.end()))
+    }
+
+    /// Publishes all records, in the order of streams.
+    pub fn fill(self) {
+        for (place, record) in self.places.into_iter().zip(self.records) {
+            place.fill(FrameKind::Record, &self.payload[record.bytes]);
+        }
+    }
+
+    /// All places stay, and say nothing.
+    pub fn void(self) {
+        self.places.into_iter().for_each(Reservation::void);
+    }
+}
+
+/// Builds a record for each partition written to, and reserves all of them in one step of the
+/// protocol: the order point.
+pub(super) fn reserve<'w, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    appender: &'w mut Appender<'_>,
+    tid: u64,
+) -> Reserved<'w> {
+    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
+    let payload = &mut *appender.payload;
+    let protocol = &engine.protocol;
+    protocol.versioned(state.stamp, tid);
+    let mut written = 0u64;
+    let mut partitions: SmallVec<[u8; 32]> = SmallVec::new();
+    for write in state.writes.iter().filter(|write| !write.superseded) {
+        let stream = protocol.partition(write.table, write.record.key());
+        partitions.push(stream as u8);
+        written |= 1 << stream;
+        protocol.touch(&write.record.stamp, state.stamp, stream);
+    }
+    payload.clear();
+    let mut records: SmallVec<[Record; 8]> = SmallVec::new();
+    for stream in (0..64).filter(|stream| written >> stream & 1 == 1) {
+        let mut head = Head { tid, ..Head::default() };
+        let start = payload.len();
+        let begin = |head: &Head, stamp: &mut P::TxnStamp, payload: &mut Vec<u8>| {
+            payload.truncate(start);
+            head.encode(payload);
+            let stamp_at = payload.len();
+            protocol.encode(stamp, stream, false, payload);
+            stamp_at..payload.len()
+        };
+        let mut stamp = begin(&head, state.stamp, payload);
+        let body_at = payload.len();
+        let of_stream = state.final_writes().zip(&partitions);
+        for (write, _) in of_stream.filter(|(_, at)| usize::from(**at) == stream) {
+            encode_write(engine, write, payload);
+        }
+        if payload.len() - start > writer.max_payload() {
+            head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
+            stamp = begin(&head, state.stamp, payload);
+        }
+        records.push(Record { stream, bytes: start..payload.len(), stamp });
+    }
+    let mut places: SmallVec<[Reservation<'w>; 8]> = SmallVec::with_capacity(records.len());
+    let first = records.first().map_or(0, |record| record.stream);
+    protocol.draw(state.stamp, first);
+    let lengths = records.iter().map(|record| (record.stream, record.bytes.len()));
+    writer.reserve_each(lengths, |place| places.push(place));
+    protocol.place(state.stamp, first, places.first().map_or(0, Reservation::end));
+    for record in &records {
+        protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
+    }
+    appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
+    Reserved::many(Many { places, records, payload })
+}

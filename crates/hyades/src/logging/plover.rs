@@ -1,0 +1,199 @@
+//! Plover: parallel logging by partitions (Zhou, Guo, Hu, Qian, Zhou: "Plover: parallel logging for
+//! replication systems", Frontiers of Computer Science 14(4), 2020), as the Taurus paper runs it (VLDB 2020,
+//! section 5).
+//!
+//! Rows are divided among the streams by their keys, and each stream counts. A transaction that touched
+//! rows of some partitions takes one number above the counters of all of them, partitions that it only
+//! read included, and raises them all to it in one step. It writes a record to each partition that it
+//! wrote to, with that partition's changes, the number, and the set of partitions with a record. So
+//! numbers grow along every dependency, because two dependent transactions have touched a partition in
+//! common, and along every stream.
+//!
+//! A transaction is answered, and belongs to the recovered state, iff its number is not above the
+//! common mark: then all its records are durable, and so are those of all that it depends on. Each
+//! stream is replayed alone. To look at the touched partitions alone, as one might after the
+//! description, is not enough: docs/protocols.md, Plover, has the sequence.
+//!
+//! Rows remember which partitions have written to them: their own; a gap, those of keys that have left
+//! it. That is how readers of what is absent know which partitions they touch. A row that nobody has
+//! written since the log was opened touches none: it is durable, and so it orders nothing.
+//!
+//! Deltas of columns are sound: the version that a delta follows has a lower number. Readers are not
+//! remembered, so commands cannot be replayed: data records only.
+
+use super::counters::Counters;
+use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use crate::storage::row::{push_varint, take, take_varint};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Log, Lsn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct Plover {
+    log: Log,
+    streams: usize,
+    counters: Arc<Counters>,
+}
+
+/// What a session's transaction has gathered. Sets have a bit for each partition.
+#[derive(Default)]
+pub(crate) struct Touched {
+    /// Partitions that it depends on or writes to.
+    touched: u64,
+    /// Partitions that it writes to.
+    written: u64,
+    number: u64,
+}
+
+/// The partitions in a set, ascending.
+fn members(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(next)
+    })
+}
+
+/// Adds to the set of a row or gap. Written under its write protection (a gap's, under its leaf's lock),
+/// read by readers within the window that they validate: Release and Acquire.
+fn add(row: &AtomicU64, set: u64) {
+    if row.load(Ordering::Relaxed) & set != set {
+        row.fetch_or(set, Ordering::AcqRel);
+    }
+}
+
+impl LoggingProtocol for Plover {
+    const PARTITIONED: bool = true;
+    type RowStamp = AtomicU64;
+    type TxnStamp = Touched;
+
+    fn txn_stamp(&self) -> Touched {
+        Touched::default()
+    }
+
+    fn begin(&self, txn: &mut Touched) {
+        *txn = Touched::default();
+    }
+
+    #[inline]
+    fn observe_read(&self, row: &AtomicU64, txn: &mut Touched) {
+        txn.touched |= row.load(Ordering::Acquire);
+    }
+
+    #[inline]
+    fn observe_write(&self, row: &AtomicU64, txn: &mut Touched) {
+        txn.touched |= row.load(Ordering::Acquire);
+    }
+
+    fn partition(&self, table: u32, key: &[u8]) -> usize {
+        let mut hash = u64::from(table) + 1;
+        for word in key.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            hash ^= hash >> 32;
+        }
+        (hash % self.streams as u64) as usize
+    }
+
+    fn touch(&self, row: &AtomicU64, txn: &mut Touched, partition: usize) {
+        let set = 1 << partition;
+        txn.written |= set;
+        txn.touched |= set;
+        add(row, set);
+    }
+
+    /// The number, which is not known yet; whether this is the first of the records; the set of all.
+    fn encode(&self, txn: &mut Touched, stream: usize, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 8]);
+        out.push(u8::from(txn.written.trailing_zeros() as usize == stream));
+        push_varint(out, txn.written);
+    }
+
+    /// Locks the counters of all partitions touched, in ascending order, and takes a number above them.
+    fn draw(&self, txn: &mut Touched, _: usize) {
+        let highest = members(txn.touched).map(|partition| self.counters.lock(partition)).max();
+        txn.number = highest.unwrap_or(0) + 1;
+    }
+
+    fn place(&self, txn: &mut Touched, _: usize, _: Lsn) {
+        members(txn.touched).for_each(|partition| self.counters.unlock(partition, txn.number));
+    }
+
+    fn patch(&self, txn: &mut Touched, stamp: &mut [u8]) {
+        stamp[..8].copy_from_slice(&txn.number.to_le_bytes());
+    }
+
+    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Touched) {
+        add(to, from.load(Ordering::Acquire));
+    }
+
+    /// A reader waits for the last transaction of every partition that it touched: it may have read from
+    /// that one.
+    fn needs(&self, txn: &mut Touched, own: Option<(usize, Lsn)>) -> Needs {
+        let number = match own {
+            Some(_) => txn.number,
+            None => members(txn.touched).map(|p| self.counters.last(p)).max().unwrap_or(0),
+        };
+        if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
+            return Needs::new();
+        }
+        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, number)])
+    }
+}
+
+impl StartsOnLog for Plover {
+    const NAME: &'static str = "plover";
+    const VECTORS: bool = false;
+    const MARKS: bool = true;
+
+    fn start(ground: &Ground<'_>) -> Self {
+        let streams = ground.log.streams();
+        let counters = Arc::new(Counters::new(streams));
+        ground.log.install_marks(counters.clone());
+        Plover { log: ground.log.clone(), streams, counters }
+    }
+}
+
+/// The number, 8 bytes; 1 for the first of the transaction's records, else 0; the set of streams that
+/// have one, as a varint.
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
+    let streams = needs.len() / 2;
+    *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    let first = take(stamp, 1)?[0];
+    let written = take_varint(stamp)?;
+    let known = first < 2 && written != 0 && written.checked_shr(streams as u32).unwrap_or(0) == 0;
+    known.then_some(first == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_their_members_in_order() {
+        assert_eq!(members(0).count(), 0);
+        assert_eq!(members(1 | 1 << 5 | 1 << 63).collect::<Vec<_>>(), [0, 5, 63]);
+        assert_eq!(members(u64::MAX).count(), 64);
+    }
+
+    #[test]
+    fn a_stamp_with_streams_that_are_not_there_is_refused() {
+        let stamp = |first: u8, written: u64| {
+            let mut bytes = 9u64.to_le_bytes().to_vec();
+            bytes.push(first);
+            push_varint(&mut bytes, written);
+            bytes
+        };
+        let read = |bytes: &[u8]| {
+            let mut needs = [0; 7];
+            let read = read_stamp(0, &mut &bytes[..], &mut needs);
+            (read, needs[6])
+        };
+        assert_eq!(read(&stamp(1, 0b101)), (Some(true), 9));
+        assert_eq!(read(&stamp(0, 0b100)), (Some(false), 9));
+        for bad in [stamp(2, 1), stamp(1, 0), stamp(1, 0b1000), stamp(1, 1)[..9].to_vec()] {
+            assert_eq!(read(&bad).0, None);
+        }
+    }
+}

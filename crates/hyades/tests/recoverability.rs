@@ -1,0 +1,167 @@
+//! Levels of recoverability (Zhou et al., "Poplar", section 3.1): which of two transactions may be
+//! answered, and survive, before the other. What each protocol allows is shown by driving it there.
+#![allow(missing_docs)]
+
+mod common;
+use common::{directory, power_cut};
+use hyades::{
+    Abort, Column, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Type,
+};
+use hyades_platform::device::Device;
+use std::path::Path;
+use std::sync::Arc;
+
+const NUMBERS: Table = Table::nth(0);
+const N: Column<i64> = Column::at(1);
+
+/// How the second transaction depends on the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dependency {
+    /// It reads what the first wrote.
+    ReadAfterWrite,
+    /// It overwrites what the first wrote.
+    WriteAfterWrite,
+    /// It overwrites what the first read.
+    WriteAfterRead,
+    /// Not at all.
+    None,
+}
+use Dependency::{None as Independent, ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
+
+fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Database {
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .concurrency(Concurrency::Silo)
+        .streams(if protocol == Protocol::Serial { 1 } else { 2 })
+        .recovery_threads(1)
+        .log_settings(|log| {
+            log.stepped = true;
+            log.device = device;
+        });
+    builder.table(
+        Schema::new("numbers").column("id", Type::I64).column("n", Type::I64).primary_key(&["id"]),
+    );
+    builder.open(dir).unwrap()
+}
+
+/// Reads rows, then gives others the number `n`.
+fn run(session: &mut Session, reads: &[i64], writes: &[i64], n: i64) -> Ticket {
+    let (result, ticket) = session
+        .submit(|tx| {
+            for id in reads {
+                tx.get(NUMBERS, *id)?;
+            }
+            for id in writes {
+                tx.upsert(NUMBERS, &[(*id).into(), n.into()])?;
+            }
+            Ok::<_, Abort>(())
+        })
+        .unwrap();
+    result.unwrap();
+    ticket
+}
+
+fn read(db: &Database, id: i64) -> Option<i64> {
+    let mut session = db.session().unwrap();
+    let (row, _) =
+        session.submit(|tx| Ok::<_, Abort>(tx.get(NUMBERS, id)?.map(|row| row.get(N)))).unwrap();
+    row.unwrap()
+}
+
+/// Sessions that append to stream 0 and to the last one.
+fn sessions(db: &Database) -> (Session, Session) {
+    let mut first = db.session().unwrap();
+    drop(run(&mut first, &[], &[-1], 0));
+    // The other takes the stream with less to flush.
+    (first, db.session().unwrap())
+}
+
+/// Keys whose changes go to stream 0 and to the last one, where that depends on the key.
+fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], i64) {
+    if protocol != Protocol::Plover {
+        return ([1, 2], 3);
+    }
+    let log = db.log().unwrap();
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for id in 10..40 {
+        let before = log.next_lsn(0);
+        drop(run(session, &[], &[id], 0));
+        if log.next_lsn(0) > before { here.push(id) } else { there.push(id) }
+    }
+    ([here[0], here[1]], there[0])
+}
+
+/// Runs two transactions, of which the second depends on the first like this, and makes the stream of
+/// the second durable, but not that of the first. Whether the second is then answered; if so, the power
+/// fails, and it is there, and the first is not.
+fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
+    let dir = directory();
+    let device = power_cut(1);
+    let db = open(dir.path(), protocol, Some(Arc::new(device.clone())));
+    let log = db.log().unwrap();
+    let (mut one, mut two) = sessions(&db);
+    let ([x, y], z) = keys(&db, protocol, &mut one);
+    // Stream 0 is far ahead in numbers, and has said so.
+    for n in 0..100 {
+        drop(run(&mut one, &[x, y], &[x, y], n));
+    }
+    (0..db.streams()).for_each(|stream| assert!(log.step(stream) || stream > 0));
+
+    let first = match dependency {
+        WriteAfterRead => run(&mut one, &[x], &[y], 1000),
+        _ => run(&mut one, &[], &[x], 1000),
+    };
+    let second = match dependency {
+        ReadAfterWrite => run(&mut two, &[x], &[z], 2000),
+        WriteAfterWrite | WriteAfterRead => run(&mut two, &[], &[x], 2000),
+        Independent => run(&mut two, &[], &[z], 2000),
+    };
+    let last = db.streams() - 1;
+    if last > 0 {
+        log.step(last);
+        // The first look may ask the stream for a statement.
+        let _ = second.is_acknowledged().unwrap();
+        log.step(last);
+    }
+    assert!(!first.is_acknowledged().unwrap(), "its stream is not flushed");
+    let answered = second.is_acknowledged().unwrap();
+    device.cut();
+    drop((one, two));
+    drop(db);
+    let db = open(dir.path(), protocol, None);
+    let written = if matches!(dependency, ReadAfterWrite | Independent) { z } else { x };
+    let lost = if dependency == WriteAfterRead { y } else { x };
+    if answered {
+        assert_eq!(read(&db, written), Some(2000), "{protocol:?} {dependency:?}: answered");
+    }
+    assert_ne!(read(&db, lost), Some(1000), "{protocol:?} {dependency:?}: its record is lost");
+    if dependency == ReadAfterWrite {
+        assert_ne!(read(&db, z), Some(2000), "{protocol:?}: it has read what is not there");
+    }
+    answered
+}
+
+fn allowed(protocol: Protocol) -> Vec<Dependency> {
+    let all = [ReadAfterWrite, WriteAfterWrite, WriteAfterRead, Independent];
+    all.into_iter().filter(|dependency| second_before_first(protocol, *dependency)).collect()
+}
+
+/// Level 1: nobody is answered before what it read. Who overwrites what another read need not wait.
+#[test]
+fn recoverable_protocols_answer_a_writer_before_earlier_readers() {
+    assert_eq!(allowed(Protocol::Taurus), [WriteAfterRead, Independent]);
+}
+
+/// Level 2: answers follow every dependency. Transactions without one may be answered in any order.
+#[test]
+fn rigorous_protocols_answer_along_every_dependency() {
+    assert_eq!(allowed(Protocol::Gsn), [Independent]);
+    assert_eq!(allowed(Protocol::Plover), [Independent]);
+}
+
+/// Level 3: one order for all, though an epoch's transactions are answered together.
+#[test]
+fn sequential_protocols_answer_in_one_order() {
+    assert_eq!(allowed(Protocol::Serial), []);
+    assert_eq!(allowed(Protocol::SiloR), []);
+}

@@ -1,0 +1,145 @@
+//! The checker of histories against others that share nothing with it: adya, which works as Elle does,
+//! and the search of all orders.
+#![allow(missing_docs)]
+
+use adya::{History, Opts, Valid, Workload};
+use fastrand::Rng;
+use hyades_simulator::isolation::graph::check;
+use hyades_simulator::isolation::search::has_serial_order;
+use hyades_simulator::isolation::workload::{Load, run_load};
+use hyades_simulator::isolation::{End, Observed, Op};
+use hyades_simulator::plan::Combination;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What a transaction did to lists; what it read is known once it has ended.
+fn list_ops(observed: &Observed, known: bool) -> Vec<Value> {
+    let of = |op: &Op| match op {
+        Op::Append { key, value } => Some(json!(["append", key, value])),
+        Op::List { key, saw } if known => Some(json!(["r", key, saw])),
+        Op::List { key, .. } => Some(json!(["r", key, null])),
+        _ => None,
+    };
+    observed.ops.iter().filter_map(of).collect()
+}
+
+/// The lists of a history, in Jepsen's form. Each transaction is a process of its own: their order is
+/// that of real time.
+fn in_the_form_of_jepsen(history: &[Observed]) -> String {
+    // At the same moment who asks comes before who is told: neither precedes the other.
+    let mut events: Vec<((u64, u8), Value)> = Vec::new();
+    for (process, observed) in history.iter().enumerate() {
+        let (kind, at) = match observed.end {
+            End::Acknowledged(at) => ("ok", at),
+            End::Aborted(at) => ("fail", at),
+            End::Unknown => ("info", u64::MAX),
+        };
+        let ops = list_ops(observed, false);
+        if ops.is_empty() {
+            continue;
+        }
+        let event = |kind, ops: Vec<Value>| json!({"type": kind, "process": process, "value": ops});
+        events.push(((observed.invoked, 0), event("invoke", ops)));
+        events.push(((at, 1), event(kind, list_ops(observed, kind == "ok"))));
+    }
+    events.sort_by_key(|(at, _)| *at);
+    events.into_iter().map(|(_, event)| format!("{event}\n")).collect()
+}
+
+fn adya_says(history: &[Observed]) -> adya::Report {
+    let text = in_the_form_of_jepsen(history);
+    let parsed = History::from_json(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let opts = Opts { models: vec!["strict-serializable".into()], ..Opts::default() };
+    adya::check(&parsed, Workload::ListAppend, &opts)
+}
+
+/// A serial history of lists with random overlaps, ended by a read of all; a few things that were seen
+/// are changed.
+fn history(rng: &mut Rng) -> Vec<Observed> {
+    let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut history = Vec::new();
+    let mut value = 100;
+    for n in 0..rng.u64(2..7) {
+        let mut own = lists.clone();
+        let mut ops = Vec::new();
+        for _ in 0..rng.usize(1..4) {
+            let key = rng.u64(0..3);
+            value += 1;
+            ops.push(if rng.bool() {
+                own.entry(key).or_default().push(value);
+                Op::Append { key, value }
+            } else {
+                Op::List { key, saw: own.get(&key).cloned().unwrap_or_default() }
+            });
+        }
+        // What an aborted transaction saw is not looked at by everybody.
+        let reads = ops.iter().any(|op| matches!(op, Op::List { .. }));
+        let (began, told) = (n * 10 - rng.u64(0..25).min(n * 10), n * 10 + 5 + rng.u64(0..25));
+        let end = match rng.u32(0..8) {
+            0 if !reads => End::Aborted(told),
+            1 => End::Unknown,
+            _ => End::Acknowledged(told),
+        };
+        if !matches!(end, End::Aborted(_)) {
+            lists = own;
+        }
+        history.push(Observed { invoked: began, end, ops });
+    }
+    for _ in 0..rng.usize(0..3) {
+        let at = rng.usize(0..history.len());
+        let at_op = rng.usize(0..history[at].ops.len());
+        // Jepsen's form does not say what one saw that was never answered.
+        let answered = history[at].end != End::Unknown;
+        if let Op::List { saw, .. } = &mut history[at].ops[at_op]
+            && answered
+        {
+            saw.pop();
+        }
+    }
+    let of = |key: u64| Op::List { key, saw: lists.get(&key).cloned().unwrap_or_default() };
+    let ops = (0..3).map(of).collect();
+    history.push(Observed { invoked: 100_000, end: End::Acknowledged(100_001), ops });
+    history
+}
+
+#[test]
+fn three_checkers_agree_about_lists() {
+    let (mut sound, mut broken) = (0, 0);
+    for seed in 0..3000 {
+        let history = history(&mut Rng::with_seed(seed));
+        let ours = check(&history, true);
+        assert_eq!(ours.is_ok(), has_serial_order(&history, true), "{seed}: {ours:?} {history:?}");
+        let theirs = adya_says(&history);
+        match theirs.valid {
+            Valid::True => assert!(ours.is_ok(), "{seed}: {ours:?} {history:?}"),
+            Valid::False => {
+                let text = in_the_form_of_jepsen(&history);
+                assert!(ours.is_err(), "{seed}: {:?}\n{text}", theirs.anomaly_types);
+            }
+            // It found no dependency at all: nothing was appended that anybody saw.
+            Valid::Unknown => {}
+        }
+        if theirs.valid == Valid::False { broken += 1 } else { sound += 1 }
+    }
+    assert!(sound > 500 && broken > 500, "{sound} {broken}");
+}
+
+/// What the database did, over crashes: large histories by adya, small ones of every combination by the
+/// search.
+#[test]
+fn others_find_the_databases_histories_strictly_serializable_too() {
+    let mut looked_at = 0;
+    for (seed, combination) in Combination::all().iter().copied().enumerate() {
+        let load = Load::random(1000 + seed as u64, combination);
+        if seed % 3 == 0 {
+            let report = adya_says(&run_load(&load).unwrap());
+            assert!(report.valid != Valid::False, "{load:?}: {:?}", report.anomalies);
+            looked_at += usize::from(report.valid == Valid::True);
+        }
+        let small = Load { sessions: 2, transactions: 3, keys: 2, lives: 2, ..load };
+        let history = run_load(&small).unwrap();
+        assert!(has_serial_order(&history, true), "{small:?}: {history:?}");
+        check(&history, true).unwrap_or_else(|anomaly| panic!("{small:?}: {anomaly:?}"));
+    }
+    assert!(looked_at > 8, "{looked_at}");
+}
