@@ -2,9 +2,11 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{directory, files};
+use common::{directory, files, power_cut};
 use hyades::{Abort, Column, Concurrency, Database, Protocol, Schema, Table, Type};
+use hyades_platform::device::Device;
 use std::path::Path;
+use std::sync::Arc;
 
 const ROWS: Table = Table::nth(0);
 const NOTES: Table = Table::nth(1);
@@ -29,6 +31,10 @@ fn forms() -> impl Iterator<Item = Form> {
 }
 
 fn open(dir: &Path, form: Form) -> Database {
+    open_on(dir, form, None)
+}
+
+fn open_on(dir: &Path, form: Form, device: Option<Arc<dyn Device>>) -> Database {
     let mut builder = Database::builder()
         .protocol(Protocol::Physiological)
         .concurrency(form.concurrency)
@@ -36,6 +42,7 @@ fn open(dir: &Path, form: Form) -> Database {
         .streams(1)
         .log_settings(|log| {
             log.undo = form.undo;
+            log.device = device;
             log.buffer_bytes = 1 << 14;
             log.segment_bytes = 1 << 20;
         });
@@ -130,10 +137,13 @@ fn a_transaction_without_its_last_frame_is_undone_again_and_again() {
         let before = db.digest();
         drop(db);
         // An incarnation of its own, of which the last record is lost.
-        let db = open(dir.path(), form);
+        let device = power_cut(1);
+        let db = open_on(dir.path(), form, Some(Arc::new(device.clone())));
         assert_eq!(db.digest(), before, "{form:?}");
         change(&db);
         assert_ne!(db.digest(), before);
+        // A crash: to close it in good order would prove where the log ends.
+        device.cut();
         drop(db);
         tear(dir.path());
         let db = open(dir.path(), form);
