@@ -153,7 +153,7 @@ fn lives(dir: &Path, form: (Protocol, usize), concurrency: Concurrency, seed: u6
     let mut answered = 0;
     for life in 0..4 {
         let device = power_cut(seed * 10 + life);
-        let db = builder(form, concurrency, seed % 2 == 0, Some(Arc::new(device.clone())))
+        let db = builder(form, concurrency, seed.is_multiple_of(2), Some(Arc::new(device.clone())))
             .open(dir)
             .unwrap();
         check(&db, &done, &format!("{form:?} {concurrency:?} seed {seed} life {life}"));
@@ -178,11 +178,11 @@ fn lives(dir: &Path, form: (Protocol, usize), concurrency: Concurrency, seed: u6
             }
         });
     }
-    let db = builder(form, concurrency, seed % 2 == 0, None).open(dir).unwrap();
+    let db = builder(form, concurrency, seed.is_multiple_of(2), None).open(dir).unwrap();
     check(&db, &done, &format!("{form:?} {concurrency:?} seed {seed} at the end"));
     let digest = db.digest();
     db.close().unwrap();
-    let again = builder(form, concurrency, seed % 2 == 0, None).open(dir).unwrap();
+    let again = builder(form, concurrency, seed.is_multiple_of(2), None).open(dir).unwrap();
     assert_eq!(again.digest(), digest, "the dead stay dead");
     answered
 }

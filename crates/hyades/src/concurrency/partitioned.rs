@@ -95,17 +95,21 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         }
         records.push(Record { stream, bytes: start..payload.len(), stamp });
     }
-    let mut places: SmallVec<[Reservation<'w>; 8]> = SmallVec::with_capacity(records.len());
+    // Nothing is allocated once places are drawn.
+    let places = SmallVec::with_capacity(records.len());
+    let mut many = Box::new(Many { places, records, payload: &[] });
+    let Many { places, records, .. } = &mut *many;
     let first = records.first().map_or(0, |record| record.stream);
     protocol.draw(state.stamp, first);
     let lengths = records.iter().map(|record| (record.stream, record.bytes.len()));
     writer.reserve_each(lengths, |place| places.push(place));
     protocol.place(state.stamp, first, places.first().map_or(0, Reservation::end));
-    for record in &records {
+    for record in &*records {
         protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
     }
     // The first record stands for the transaction.
     appender.placed = places.first().map(|place| (epoch, first, place.end()));
     appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
-    Reserved::many(Many { places, records, payload })
+    many.payload = payload;
+    Reserved::many(many)
 }

@@ -193,7 +193,7 @@ pub(crate) struct Reserved<'w>(Places<'w>);
 enum Places<'w> {
     None,
     One(Reservation<'w>, (usize, Lsn), &'w [u8]),
-    Many(Many<'w>),
+    Many(Box<Many<'w>>),
 }
 
 impl<'w> Reserved<'w> {
@@ -201,7 +201,7 @@ impl<'w> Reserved<'w> {
         Reserved(Places::None)
     }
 
-    pub(super) fn many(many: Many<'w>) -> Self {
+    pub(super) fn many(many: Box<Many<'w>>) -> Self {
         Reserved(Places::Many(many))
     }
 

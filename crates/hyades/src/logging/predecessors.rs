@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn neighbours_are_short() {
         let near = |at: u64| Predecessor {
-            id: id(at as usize % 4, 1 << 30 | at * 50),
+            id: id(at as usize % 4, (1 << 30) | (at * 50)),
             overwritten: false,
         };
         let list: Vec<Predecessor> = (0..4).map(near).collect();

@@ -228,12 +228,16 @@ impl LoggingProtocol for Taurus2016 {
             txn.untouched = false;
         }
         txn.command = command;
-        let anchors = self.log.anchors(stream);
         // Acquire: pairs with the Release of who appended the anchor, so that all that was reserved
-        // before it was reserved, to this thread, before what comes now.
-        let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
-        compress::encode(out, &txn.unnamed, anchor);
-        self.compress(txn, stream, anchor);
+        // before it was reserved, to this thread, before what comes now. Loaded once: a name may only be
+        // left out below what the vector, with the same anchor, will say of its lane.
+        let mut anchor = std::mem::take(&mut txn.scratch);
+        for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
+            *lane = published.load(Ordering::Acquire);
+        }
+        compress::encode(out, &txn.unnamed, |lane| anchor[lane]);
+        self.compress(txn, stream, |lane| anchor[lane]);
+        txn.scratch = anchor;
         predecessors::encode(&txn.list, self.lanes, out);
     }
 
