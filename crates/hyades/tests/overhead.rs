@@ -38,7 +38,10 @@ fn write(dir: &Path, record: Record, by_procedure: bool) {
     let insert = |tx: &Transaction<'_>| {
         (0..INDEPENDENT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
     };
-    db.transact(insert).unwrap().unwrap();
+    // By the same session: each says once when an epoch began.
+    let (inserted, ticket) = session.submit(insert).unwrap();
+    inserted.unwrap();
+    ticket.wait().unwrap();
     // Twice over all rows: anchors come along as the log grows.
     for count in 1..=2 {
         for id in 0..INDEPENDENT {

@@ -93,7 +93,8 @@ impl LoggingProtocol for Plover {
             hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             hash ^= hash >> 32;
         }
-        (hash % self.streams as u64) as usize
+        // The upper bits: those that the last bytes of a key, its first to differ, reach.
+        ((u128::from(hash) * self.streams as u128) >> 64) as usize
     }
 
     fn touch(&self, row: &AtomicU64, txn: &mut Touched, partition: usize) {
