@@ -4,6 +4,7 @@
 
 mod common;
 use common::checkpointing::{ballast, run_with_checkpoints, slow};
+use common::watched::watched;
 use common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, fingerprint,
     populate, power_cut, refused, run, try_open,
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn open(dir: &Path, c: Combination, how: How) -> Opened {
+    let watched = watched(&format!("{c:?}"));
     let (builder, [transfer, churn]) = builder(c, how);
     // The same for all protocols: these tests wait for epochs to pass.
     let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(10)));
     let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
-    Opened { db, transfer, churn }
+    Opened { db, watched, transfer, churn }
 }
 
 fn few() -> Vec<Combination> {

@@ -4,6 +4,7 @@
 pub mod by_hand;
 pub mod checkpointing;
 pub mod held;
+pub mod watched;
 
 use hyades::{
     Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, ProcedureId, Protocol,
@@ -167,6 +168,8 @@ pub fn churn(tx: &Transaction<'_>, churn: Churn) -> Result<(), Abort> {
 
 pub struct Opened {
     pub db: Database,
+    /// Nothing here takes minutes.
+    pub watched: watched::Watched,
     pub transfer: ProcedureId,
     pub churn: ProcedureId,
 }
@@ -206,8 +209,9 @@ pub fn open(
 }
 
 pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
+    let watched = watched::watched(&format!("{c:?}, {} threads, {:?}", how.threads, how.replay));
     let (builder, [transfer, churn]) = builder(c, how);
-    Ok(Opened { db: builder.open(dir)?, transfer, churn })
+    Ok(Opened { db: builder.open(dir)?, watched, transfer, churn })
 }
 
 /// A builder of the bank, and its procedures.
