@@ -200,9 +200,9 @@ impl PowerCutDevice {
 
     fn file(&self, names: &mut Names, physical: PathBuf) -> io::Result<Arc<dyn DeviceFile>> {
         // What is synced and closed needs no open file any longer.
-        names.files.retain(|_, body| {
-            Arc::strong_count(body) > 1 || !locked(&body.unsynced).is_empty()
-        });
+        names
+            .files
+            .retain(|_, body| Arc::strong_count(body) > 1 || !locked(&body.unsynced).is_empty());
         let body = match names.files.get(&physical) {
             Some(body) => Arc::clone(body),
             None => {
