@@ -2,9 +2,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{
-    ACCOUNT_COUNT, ACCOUNTS, BALANCE, How, combinations, directory, populate, try_open, watched,
-};
+use common::{ACCOUNT_COUNT, ACCOUNTS, BALANCE, How, combinations, directory, populate, try_open};
 use hyades::Abort;
 use std::time::Duration;
 
