@@ -37,7 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Results go to standard output, everything else to standard error. Exit code 0: what the command checks holds;
 /// 1: it does not, or the command failed; 2: wrong usage.
 #[derive(Parser)]
-#[command(name = "hyades", version, arg_required_else_help = true)]
+#[command(name = "hyades", version, arg_required_else_help = true, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

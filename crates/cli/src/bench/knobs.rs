@@ -47,6 +47,7 @@ const THROTTLED_SEGMENT: u64 = 4 << 20;
 
 /// The options.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[command(next_help_heading = "For experiments")]
 pub struct Knobs {
     /// How many devices to run on, each a temporary directory; for several of your own, repeat
     /// --log-dir

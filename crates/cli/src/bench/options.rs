@@ -93,6 +93,7 @@ pub const IN_FLIGHT: usize = 8192;
 
 /// Options of every workload.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Every workload")]
 pub struct Common {
     /// Logging protocol: none, serial, taurus, taurus-2016, poplar, silo-r, plover, gsn or
     /// physiological (see below)
@@ -159,11 +160,11 @@ pub struct Common {
     /// Threads that recover [default: the number of cores]
     #[arg(long, value_name = "N")]
     recovery_threads: Option<usize>,
-    #[command(flatten)]
-    knobs: Knobs,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    knobs: Knobs,
 }
 
 /// The workload, with its own options.
