@@ -112,7 +112,7 @@ impl Plan {
             transactions: [20, 60, 200, 400][rng.usize(0..4)],
             tables: Tables {
                 count: rng.u32(1..3),
-                keys: [2, 4, 12, 40][rng.usize(0..4)],
+                keys: [2, 4, 12, 40, 400][rng.usize(0..5)],
                 indexed: rng.bool(),
                 hashed_marks: rng.bool(),
             },

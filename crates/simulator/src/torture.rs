@@ -65,13 +65,15 @@ pub fn torture(options: &Options, say: impl FnMut(&str)) -> io::Result<Torture> 
     if all.is_empty() {
         return Err(io::Error::other("without a log there is nothing that could survive a crash"));
     }
+    // Everything follows from the seed, so that a seed alone repeats a history.
     let plan = |n: u64| {
-        let combination = all[(n / 2 % all.len() as u64) as usize];
-        let mut plan = Plan::random(options.seed.wrapping_add(n), combination);
+        let seed = options.seed.wrapping_add(n);
+        let combination = all[(seed / 2 % all.len() as u64) as usize];
+        let mut plan = Plan::random(seed, combination);
         plan.lying_sync = options.lying_sync;
-        plan.isolation = n % 8 == 6;
+        plan.isolation = seed % 8 == 6;
         plan.stepped = match options.scheduler {
-            Scheduler::Both => n % 2 == 1,
+            Scheduler::Both => seed % 2 == 1,
             Scheduler::Threads => false,
             Scheduler::Stepped => true,
         };
