@@ -336,6 +336,19 @@ impl Log {
         self.frontier().poisoned()
     }
 
+    /// Stops the log, for good, as a device that fails does: what is durable stays so, and whoever waits
+    /// for more gets an error. For one who has left behind what nobody can go on with.
+    pub fn stop(&self, cause: &str) {
+        self.frontier().stop(cause);
+    }
+
+    /// Whether the calling thread is one of the log's own: a waker runs on those. It must not wait for the
+    /// log, which would wait for it.
+    pub fn is_on_its_own_thread(&self) -> bool {
+        let me = std::thread::current().id();
+        locked(&self.handle.running).flushers.iter().any(|thread| thread.thread().id() == me)
+    }
+
     /// The counters of a stream.
     pub fn stats(&self, stream: usize) -> StreamStats {
         self.handle.shared.streams[stream].counters.get()
@@ -511,8 +524,11 @@ impl Handle {
         // A flusher holds what holds it.
         self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
         let mut running = std::mem::take(&mut *locked(&self.running));
-        // The preparer ends when nobody can ask it any more.
-        running.requests = None;
+        // Not only by letting go of it: the flusher whose thread this may be could still ask.
+        if let Some(requests) = running.requests.take() {
+            // If it is gone already, so much the better.
+            let _ = requests.send(Request::Stop);
+        }
         let me = std::thread::current().id();
         let threads = running.flushers.drain(..).chain(running.preparer.take());
         // A waker may drop the last handle on a flusher's own thread.

@@ -5,8 +5,10 @@ use common::{append, read_all, reopen, small};
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
-use hyades_wal::{Error, FrameKind, IncarnationSettings, open};
-use std::sync::Arc;
+use hyades_wal::{Error, FrameKind, IncarnationSettings, Log, open};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 #[test]
 fn acknowledged_is_recovered_over_incarnations() {
@@ -253,4 +255,40 @@ fn settings_and_catalogue_come_back() {
 #[test]
 fn memory_is_not_durable_and_files_are() {
     assert!(!MemoryDevice.durable() && FileDevice.durable());
+}
+
+/// Holds a handle to the log until it is woken.
+struct LastHandle {
+    log: Mutex<Option<Log>>,
+    gone: mpsc::Sender<()>,
+}
+
+impl Wake for LastHandle {
+    fn wake(self: Arc<Self>) {
+        drop(self.log.lock().unwrap().take());
+        self.gone.send(()).unwrap();
+    }
+}
+
+#[test]
+fn the_last_handle_may_go_on_a_flushers_own_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small(dir.path(), 2, FileDevice::shared());
+    options.flush_interval = Some(Duration::from_millis(300));
+    let (log, _) = reopen(options.clone()).unwrap();
+    let mut writer = log.writer().unwrap();
+    let first = append(&mut writer, 0, b"a");
+    log.wait(0, first).unwrap();
+    // There is time now until the next flush.
+    let end = append(&mut writer, 0, b"b");
+    drop(writer);
+    let (gone, went) = mpsc::channel();
+    let handle = LastHandle { log: Mutex::new(Some(log.clone())), gone };
+    log.register(0, end, Waker::from(Arc::new(handle)));
+    drop(log);
+    let patience = Duration::from_secs(60);
+    went.recv_timeout(patience).expect("the flusher waits for itself");
+    // Whatever it was started with has been given back.
+    let (_, frames) = reopen(options).unwrap();
+    assert_eq!(frames.len(), 2);
 }

@@ -19,6 +19,7 @@ use super::graph::{Arrival, Graph};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
 use super::syncing::Syncing;
+use super::threads;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{Head, Tid};
@@ -81,19 +82,11 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
     let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
     let flow = Flow { replay, shape, lanes, graph, seats, syncing };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = flow.work(seat) {
-                replay.fail(error);
-            }
-            flow.seats.leave(seat);
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
-    if !replay.has_failed() {
-        Syncing::forget_all(replay);
+    threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.seats.leave(seat));
+    if replay.has_failed() {
+        return Ok(Vec::new());
     }
+    Syncing::forget_all(replay);
     let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
     Ok(flow.lanes.into_iter().map(|lane| reader(lane).end()).collect())
 }

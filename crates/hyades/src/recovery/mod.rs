@@ -21,6 +21,7 @@ pub(crate) mod parts;
 pub(crate) mod pools;
 mod seats;
 mod syncing;
+pub(crate) mod threads;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;

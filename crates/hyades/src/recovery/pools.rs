@@ -23,6 +23,7 @@ use super::Replay;
 use super::decode::{Decoder, Shape};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
+use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::Head;
@@ -114,16 +115,10 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| Pool::new(reader, shape)).collect();
     let pools = Pools { replay, pools, seats: Seats::new(threads) };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = pools.work(seat) {
-                replay.fail(error);
-            }
-            pools.seats.leave(seat);
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
+    threads::run_on(replay, threads, |seat| pools.work(seat), |seat| pools.seats.leave(seat));
+    if replay.has_failed() {
+        return Ok(Vec::new());
+    }
     let source = |pool: Pool| pool.source.into_inner().expect("no holder panics");
     Ok(pools.pools.into_iter().map(|pool| source(pool).reader.end()).collect())
 }

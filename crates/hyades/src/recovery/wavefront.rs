@@ -19,6 +19,7 @@ use super::Replay;
 use super::decode::{Decoded, Decoder, Shape};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
+use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
@@ -179,17 +180,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         bell_lock: Mutex::new(()),
         seats: Seats::new(threads),
     };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = front.work(seat) {
-                replay.fail(error);
-            }
-            front.seats.leave(seat);
-            front.ring();
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
+    let ended = |seat: usize| {
+        front.seats.leave(seat);
+        front.ring();
+    };
+    threads::run_on(replay, threads, |seat| front.work(seat), ended);
+    if replay.has_failed() {
+        return Ok(Vec::new());
+    }
     Ok(front
         .lanes
         .into_iter()
