@@ -14,7 +14,8 @@
 //! no record that waits for something lost, so its reader comes to the end; then the next.)
 
 use super::Replay;
-use super::decode::{Decoder, Shape};
+use super::cursor::{Ahead, Cursor};
+use super::decode::Shape;
 use super::graph::{Arrival, Graph};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
@@ -24,7 +25,7 @@ use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{Head, Tid};
 use crate::logging::versions::View;
-use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamReader};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,13 +54,6 @@ struct Lane {
     finished: AtomicBool,
     /// The epoch of the record read last; a hint to whoever chooses a stream.
     epoch: AtomicU64,
-}
-
-struct Cursor {
-    reader: StreamReader,
-    decoder: Decoder,
-    chunk: Option<Chunk>,
-    at: Lsn,
 }
 
 struct Flow<'r, S: Default + Send + Sync + 'static> {
@@ -93,15 +87,9 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 
 impl Lane {
     fn new(reader: StreamReader, shape: Shape) -> Lane {
-        let cursor = Cursor {
-            decoder: Decoder::new(shape, reader.stream),
-            at: reader.start(),
-            chunk: None,
-            reader,
-        };
         Lane {
-            stream: cursor.reader.stream,
-            cursor: Mutex::new(cursor),
+            stream: reader.stream,
+            cursor: Mutex::new(Cursor::new(reader, shape)),
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
         }
@@ -207,19 +195,17 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
 
     fn read(&self, at: usize, cursor: &mut Cursor, hands: &mut Hands) -> Result<(), Error> {
         let lane = &self.lanes[at];
-        if cursor.chunk.as_ref().is_none_or(|chunk| chunk.end() == cursor.at) {
-            let Some(chunk) = cursor.reader.next_chunk()? else {
-                self.graph.end(at, cursor.reader.valid_to());
-                self.syncing.end(at, cursor.reader.valid_to());
-                lane.finished.store(true, Ordering::Release);
-                return Ok(());
-            };
-            cursor.decoder.enter(&chunk);
-            cursor.at = chunk.start();
-            self.syncing.anchor(at, chunk.start(), chunk.anchor());
-            cursor.chunk = Some(chunk);
+        let ahead = cursor.look_ahead()?;
+        if let Ahead::End(end) = ahead {
+            self.graph.end(at, end);
+            self.syncing.end(at, end);
+            lane.finished.store(true, Ordering::Release);
+            return Ok(());
         }
-        let chunk = cursor.chunk.as_ref().expect("it was just read");
+        let chunk = cursor.chunk.as_ref().expect("there is more of it");
+        if let Ahead::NewChunk = ahead {
+            self.syncing.anchor(at, chunk.start(), chunk.anchor());
+        }
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if self.shape.data_only {

@@ -10,6 +10,7 @@
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
+mod cursor;
 pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
