@@ -24,6 +24,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/hyades/src/storage/record.rs",
     "crates/hyades/src/storage/secondary.rs",
     "crates/hyades/src/storage/table.rs",
+    "crates/hyades/tests/common/watched.rs",
     "crates/wal/src/checksum.rs",
     "crates/wal/src/flusher.rs",
     "crates/wal/src/lsn_vector.rs",
