@@ -33,6 +33,7 @@ pub fn checkpoint(options: &Options) -> Result<bool, Failure> {
             "number": report.number,
             "cut_epoch": report.cut_epoch,
             "rows": report.rows,
+            "changed_rows": report.changed_rows,
             "bytes": report.bytes,
             "parts": report.parts,
             "seconds": report.seconds,

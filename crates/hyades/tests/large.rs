@@ -79,7 +79,7 @@ fn a_record_that_follows_many_others_names_them_all_in_a_frame() {
         for round in 0..3i64 {
             for n in 0..3000i64 {
                 let put = |tx: &Transaction<'_>| tx.upsert(NUMBERS, &[n.into(), round.into()]);
-                drop(session.submit(put).unwrap().0.unwrap());
+                session.submit(put).unwrap().0.unwrap();
             }
             let sum = |tx: &Transaction<'_>| {
                 let sum: i64 = tx.scan(NUMBERS).rows()?.iter().map(|row| row.get(VALUE)).sum();

@@ -186,6 +186,8 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             failed: stats.failed,
             seconds: last.map(|last| last.seconds),
             bytes: last.map(|last| last.bytes),
+            rows: last.map(|last| last.rows),
+            changed_rows: last.map(|last| last.changed_rows),
             longest_replay_seconds: stats.longest_replay_seconds,
             bound_missed: stats.bound_missed,
             contrast: measured.timeline.map(|timeline| timeline.contrast()).unwrap_or_default(),

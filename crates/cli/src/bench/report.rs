@@ -79,6 +79,10 @@ pub struct Checkpoints {
     pub seconds: Option<f64>,
     /// Its size in bytes.
     pub bytes: Option<u64>,
+    /// Its rows.
+    pub rows: Option<u64>,
+    /// Of these, how many had changed since the one before.
+    pub changed_rows: Option<u64>,
     /// The longest that replay of the log would have taken at any time, in seconds.
     pub longest_replay_seconds: f64,
     /// Why the bound on it was missed, if it was.
@@ -200,6 +204,10 @@ impl Report {
         let Some(of) = &self.checkpoints else { return };
         let mut text = format!("{} taken, {} failed", of.taken, of.failed);
         let _ = write!(text, "; replay never above {}", time(of.longest_replay_seconds));
+        if let (Some(rows), Some(changed)) = (of.rows, of.changed_rows) {
+            let share = changed as f64 / rows.max(1) as f64 * 100.0;
+            let _ = write!(text, "; {share:.0} % of the last one's rows had changed");
+        }
         line("checkpoints", text);
         let contrast = &of.contrast;
         if let (Some(during), Some(between)) = (contrast.during_per_s, contrast.between_per_s) {

@@ -21,7 +21,7 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
-    /// Share of transactions that also write one and the same row, 0 to 1
+    /// Share of transactions that read, and then write one and the same row, 0 to 1
     #[arg(long, default_value_t = 0.0, conflicts_with_all = ["standard", "scan_length"])]
     hot_share: f64,
     /// Read each row that is accessed, then write it

@@ -67,6 +67,9 @@ pub struct CheckpointReport {
     pub cut_epoch: u64,
     /// Rows written; one overwritten meanwhile may count twice.
     pub rows: u64,
+    /// Of these, rows that had changed since the checkpoint before, or were about to change again: what an
+    /// incremental checkpoint would have had to write.
+    pub changed_rows: u64,
     /// Bytes written, after compression.
     pub bytes: u64,
     /// Files.
@@ -108,6 +111,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         tables: &engine.tables,
         cut: &engine.cut,
         epoch,
+        before: manifest.checkpoint.as_ref().map_or(0, |before| before.cut),
         fuzzy,
         device: &**log.device(),
         uuid: manifest.uuid(),
@@ -133,7 +137,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         pace.begin()?;
         Ok(written)
     });
-    let written = match written {
+    let (written, changed_rows) = match written {
         Ok(written) => written,
         Err(error) => {
             // No manifest names them. What cannot be removed goes when the database is opened.
@@ -168,6 +172,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         number,
         cut_epoch: epoch,
         rows,
+        changed_rows,
         bytes,
         parts: parts.len(),
         seconds: (clock::monotonic_ns() - began) as f64 / 1e9,

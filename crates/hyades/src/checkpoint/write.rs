@@ -34,6 +34,10 @@ struct Source<'s, S: Default + Send + Sync + 'static> {
     block_bytes: usize,
     row: Vec<u8>,
     saved: VecDeque<Rows>,
+    /// The cut of the checkpoint before, or 0.
+    before: u64,
+    /// Rows of later versions than that, and what was saved: it is being overwritten.
+    changed: u64,
     /// Everything has been scanned, and what was saved meanwhile has been taken.
     over: bool,
 }
@@ -45,6 +49,7 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
         out.rows = 0;
         loop {
             if let Some(saved) = self.saved.pop_front() {
+                self.changed += u64::from(saved.rows);
                 *out = saved;
                 return true;
             }
@@ -73,7 +78,11 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
         let guard = crossbeam_epoch::pin();
         let row = &mut self.row;
         let last = if self.fuzzy { u64::MAX } else { self.epoch };
-        table.walk(&mut self.at, &guard, |record| take_row(table, record, last, pace, row, out));
+        let (before, changed) = (self.before, &mut self.changed);
+        table.walk(&mut self.at, &guard, |record| {
+            let taken = take_row(table, record, last, pace, row, out);
+            *changed += u64::from(taken.is_some_and(|tid| tid.epoch() > before));
+        });
         if matches!(self.at, Walk::End) {
             self.table += 1;
             self.at = Walk::Start;
@@ -81,7 +90,7 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
     }
 }
 
-/// Adds a row, if its version is of no later epoch than `last`.
+/// Adds a row, if its version is of no later epoch than `last`. Returns the version if so.
 fn take_row<S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     record: &Record<S>,
@@ -89,14 +98,14 @@ fn take_row<S: Default + Send + Sync + 'static>(
     pace: &Pace<'_>,
     row: &mut Vec<u8>,
     out: &mut Rows,
-) {
+) -> Option<Tid> {
     let mut looks = 0u32;
     loop {
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
         // All transactions of the cut are installed: whoever is at work here comes after it.
         if Tid(tid).epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
-            return;
+            return None;
         }
         if seen & word::LOCKED == 0 {
             row.clear();
@@ -104,7 +113,8 @@ fn take_row<S: Default + Send + Sync + 'static>(
             // The copy comes before the second look.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
-                return out.push(table, record.key(), tid, row);
+                out.push(table, record.key(), tid, row);
+                return Some(Tid(tid));
             }
         }
         looks += 1;
@@ -112,7 +122,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
             0..64 => std::hint::spin_loop(),
             64..128 => std::thread::yield_now(),
             // Then the row may stay locked for ever, and the checkpoint will not count.
-            _ if pace.is_over() => return,
+            _ if pace.is_over() => return None,
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
     }
@@ -171,6 +181,8 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub tables: &'w [Table<S>],
     pub cut: &'w Cut,
     pub epoch: u64,
+    /// The cut of the checkpoint before, or 0.
+    pub before: u64,
     pub fuzzy: bool,
     pub device: &'w dyn Device,
     pub uuid: [u8; 16],
@@ -181,8 +193,9 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
 }
 
 impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
-    /// Writes all parts and makes them durable, names included. Returns the bytes and rows of each.
-    pub fn run(&self) -> Result<Vec<(u64, u64)>, Error> {
+    /// Writes all parts and makes them durable, names included. Returns the bytes and rows of each, and how many
+    /// rows had changed since the checkpoint before.
+    pub fn run(&self) -> Result<(Vec<(u64, u64)>, u64), Error> {
         let source = Mutex::new(Source {
             tables: self.tables,
             cut: self.cut,
@@ -194,6 +207,8 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),
             row: Vec::new(),
             saved: VecDeque::new(),
+            before: self.before,
+            changed: 0,
             over: false,
         });
         let failed = AtomicBool::new(false);
@@ -218,7 +233,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             let dir = path.parent().unwrap_or(Path::new("."));
             self.device.sync_dir(dir).map_err(io(dir, "sync the directory"))?;
         }
-        Ok(written)
+        Ok((written, source.into_inner().expect("no holder panics").changed))
     }
 
     fn part(

@@ -48,7 +48,7 @@ const ADAPTIVE_LAG: u64 = 48;
 
 /// Data records longer than this take longer to read and apply than a usual command to run: then there
 /// is nothing to win in a chain.
-const ADAPTIVE_DATA_BYTES: usize = 1024;
+const ADAPTIVE_DATA_BYTES: usize = 1536;
 
 /// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
 /// command: data needs no execution at replay.

@@ -107,7 +107,8 @@ pub struct Config {
     pub accesses: usize,
     /// The share of accesses that write, 0 to 1.
     pub write_share: f64,
-    /// The share of transactions whose last access writes one and the same row, 0 to 1: a chain.
+    /// The share of transactions that only read, but for their last access, which writes one and the same row,
+    /// 0 to 1: a chain.
     pub hot_share: f64,
     /// Whether a transaction's accesses are to different rows.
     pub distinct: bool,
@@ -163,7 +164,8 @@ impl Config {
     pub fn is_write_only(&self) -> bool {
         let all = self.write_columns == WriteColumns::All;
         let only = self.scan_length.is_none() && !self.reads.before_writes;
-        self.standard.is_none() && only && all && self.write_share >= 1.0
+        let hot = self.hot_share > 0.0;
+        self.standard.is_none() && only && all && !hot && self.write_share >= 1.0
     }
 
     /// Whether the primary index is ordered: where rows are scanned.
@@ -349,7 +351,7 @@ impl Inputs {
                     continue;
                 }
             }
-            rows.push(RowAccess::new(id, (rng.u32(..) as u64) < self.write_below));
+            rows.push(RowAccess::new(id, (rng.u32(..) as u64) < self.write_below && !hot));
         }
         if hot {
             rows.push(RowAccess::new(HOT, true));
