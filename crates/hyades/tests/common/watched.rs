@@ -2,9 +2,9 @@
 
 use std::backtrace::Backtrace;
 use std::io::{Write, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// The longest that what is watched may take: far longer than anything here does.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -12,35 +12,28 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Whoever is first ends the process.
 static ENDING: Mutex<()> = Mutex::new(());
 
-/// While it is there, somebody looks whether the test gets on.
-pub struct Watched(Arc<AtomicBool>);
+/// While it is there, somebody watches whether the test gets on.
+pub struct Watched {
+    /// Dropped when it is over.
+    _over: Sender<()>,
+}
 
 /// Ends the process, and says what did not get on, if that takes minutes.
 pub fn watched(what: &str) -> Watched {
-    let over = Arc::new(AtomicBool::new(false));
-    let (what, seen) = (what.to_string(), Arc::clone(&over));
-    let began = Instant::now();
+    let (over, seen) = channel();
+    let what = what.to_string();
+    // Asleep until the sender is dropped: there are tests that count who is awake.
     let watch = move || {
-        // Acquire and Release only to be plain: nothing else is handed over.
-        while !seen.load(Ordering::Acquire) {
-            if began.elapsed() > PATIENCE {
-                let _one = ENDING.lock();
-                // Not by a macro: what a test prints is shown when it has ended.
-                let _ = writeln!(stderr(), "does not get on: {what}");
-                say_where_threads_stand();
-                std::process::abort();
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if seen.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let _one = ENDING.lock();
+            // Not by a macro: what a test prints is shown when it has ended.
+            let _ = writeln!(stderr(), "does not get on: {what}");
+            say_where_threads_stand();
+            std::process::abort();
         }
     };
     std::thread::Builder::new().name("watch".into()).spawn(watch).unwrap();
-    Watched(over)
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
+    Watched { _over: over }
 }
 
 extern "C" fn say_where_this_thread_stands(_signal: libc::c_int) {
