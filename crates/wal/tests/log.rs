@@ -6,6 +6,7 @@ use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
 use hyades_wal::{Error, FrameKind, IncarnationSettings, Log, open};
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -55,6 +56,12 @@ fn a_void_keeps_its_place_and_what_follows() {
     assert_eq!(frames[2].payload, b"after");
 }
 
+/// How many segments a stream's directory has under their own names.
+fn segments(dir: &Path) -> usize {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.extension().is_none()).count()
+}
+
 #[test]
 fn a_failed_sync_poisons_and_is_never_retried() {
     let dir = tempfile::tempdir().unwrap();
@@ -64,6 +71,11 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"durable");
     log.frontier().wait(0, first).unwrap();
+    // Segments that are made ahead of need are synced as well: each stream has its second one by now.
+    while (0..2).any(|s| segments(&dir.path().join(format!("stream-{:04}", log.stream_id(s)))) < 2)
+    {
+        std::thread::yield_now();
+    }
     device.arm(Fault::Sync(0));
     let lost = append(&mut writer, 0, b"lost?");
     let error = log.frontier().wait(0, lost).unwrap_err();

@@ -1,4 +1,5 @@
 use super::*;
+use hyades_wal::lsn_vector::join;
 
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
     let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
