@@ -33,8 +33,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Hyades: an in-memory, serializable, durable transactional database
+///
+/// Results go to standard output, everything else to standard error. Exit code 0: what the command checks holds;
+/// 1: it does not, or the command failed; 2: wrong usage.
 #[derive(Parser)]
-#[command(name = "hyades", version, about, arg_required_else_help = true)]
+#[command(name = "hyades", version, arg_required_else_help = true, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,10 +47,14 @@ struct Arguments {
 enum Command {
     /// Kill a running database, recover it, and see that nothing acknowledged is missing
     Demo(demo::Options),
-    /// Run a workload and measure it
-    #[command(subcommand)]
+    /// Run a workload and measure it; the papers' experiments
+    #[command(subcommand, after_help = bench::help::CHOICES)]
     Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
+    ///
+    /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
+    /// For others, and while the database is open, call Database::checkpoint. What the log tells of the time
+    /// before a checkpoint is gone with it: take a backup first if you may want to go back there.
     Checkpoint(checkpoint::Options),
     /// Copy a database that is not open, closed or crashed, to a new directory that opens like it
     ///
@@ -57,10 +64,20 @@ enum Command {
     ///
     /// Moments are cuts between epochs, which are some 10 ms long; the command says which it took. They reach back
     /// to the last checkpoint, and as far as that of each backup that was kept. The original is not changed.
+    ///
+    /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
+    /// For others call Builder::restore.
     Recover(recover::Options),
     /// Read all of a database, and say exactly what is whole and what is not
+    ///
+    /// Every file, every block of the checkpoint, every frame and record of the log, and that nothing durable is
+    /// missing. It goes on behind what is damaged and names each place. Nothing is changed. Exit code 1 if
+    /// anything is damaged.
     Verify(log::Dirs),
     /// Compute what a larger machine would do, with the costs of this one
+    ///
+    /// A discrete-event model of YCSB, one simulated core for each worker. Its costs are measured first, by
+    /// short runs of the benchmark, unless --calibration has them. What it prints was computed, not run.
     Simulate(simulate::Options),
     /// Run random histories on disks that fail, and check what is recovered
     Torture(torture::Options),

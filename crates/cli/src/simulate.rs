@@ -32,7 +32,7 @@ pub struct Options {
     /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn
     #[arg(long, default_value = "taurus")]
     protocol: String,
-    /// What is logged: data or command
+    /// What is logged: data; or command, under none, serial and taurus
     #[arg(long, default_value = "data", value_parser = ["data", "command"])]
     record: String,
     /// Workers, each on a core of its own
@@ -46,19 +46,19 @@ pub struct Options {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     devices: u16,
     /// Bytes per second of a device
-    #[arg(long, default_value = "20GB", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = units::size)]
     bandwidth: u64,
     /// A write's latency besides its bytes
-    #[arg(long, default_value = "20us", value_parser = units::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::seconds)]
     latency: f64,
     /// Collect this long before each flush
-    #[arg(long, default_value = "0", value_parser = units::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::seconds)]
     flush_interval: f64,
-    /// To move a cache line between cores, in nanoseconds [default: as measured here]
-    #[arg(long, value_parser = units::positive)]
+    /// What it takes to move a cache line between cores, in nanoseconds [default: as measured here]
+    #[arg(long, value_name = "NS", value_parser = units::positive)]
     line_ns: Option<f64>,
     /// Simulated time; when calibrating, how long each run measures
-    #[arg(long, default_value = "0.1", value_parser = units::some_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
     seconds: f64,
     /// Rows of the runs that calibrate
     #[arg(long, default_value_t = 100_000)]
@@ -113,6 +113,14 @@ pub fn simulate(options: &Options) -> Result<bool, Failure> {
             options.protocol
         ))
     })?;
+    let mut engines = hyades::Protocol::all().filter(|engine| engine.name() == options.protocol);
+    if options.record == "command" && !engines.any(hyades::Protocol::takes_commands) {
+        return Err(Failure::Usage(format!(
+            "{} logging does not order commands for their replay: choose --record data, or --protocol \
+             taurus or serial",
+            options.protocol
+        )));
+    }
     if let Some(file) = &options.calibrate {
         let calibration = calibrate(options)?;
         let text = serde_json::to_string_pretty(&calibration).map_err(Failure::doing("no JSON"))?;

@@ -27,7 +27,8 @@ pub struct Options {
     /// repeats exactly; or "both", in turn
     #[arg(long, default_value = "both")]
     scheduler: Word,
-    /// Begin histories under this protocol only: none of the others, and not "none" [default: all]
+    /// Begin histories under this protocol only; a later life of one may run under another [default:
+    /// all but none, in turn: some seconds reach only the first]
     #[arg(long)]
     protocol: Option<Protocol>,
     /// Print the report as JSON
@@ -40,7 +41,8 @@ pub struct Options {
     /// Run the history that was kept in this directory again, up to 200 times, until it fails
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "seed"])]
     again: Option<PathBuf>,
-    /// Break a rule on purpose: the torture is to find it
+    /// Break a rule on purpose, which torture is to find: lying-fsync, or, in a build with --features
+    /// mutations, any rule of docs/reliability.md
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
 }

@@ -138,7 +138,8 @@ impl Database {
     /// decision that the caller sees, so it too is returned only when what it was based on is on disk.
     ///
     /// # Errors
-    /// Outer: the log failed, before the transaction or with an unknown outcome.
+    /// Outer: the log failed, before the transaction or with an unknown outcome; or 256 others are running at
+    /// this moment (those that wait for their acknowledgement do not count).
     pub fn transact<T, E: From<Abort>>(
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
@@ -151,7 +152,8 @@ impl Database {
     /// Runs a registered procedure and returns its result when it is acknowledged.
     ///
     /// # Errors
-    /// Outer: there is no such procedure, the result is of another type, or the log failed.
+    /// Outer: there is no such procedure, the result is of another type, or the log failed; or as for
+    /// [`Database::transact`].
     pub fn call<A: Serialize + ?Sized, R: DeserializeOwned>(
         &self,
         name: &str,

@@ -29,10 +29,11 @@ enum Dependency {
 use Dependency::{None as Independent, ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
 
 fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Database {
+    let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
     let mut builder = Database::builder()
         .protocol(protocol)
         .concurrency(Concurrency::Silo)
-        .streams(if protocol == Protocol::Serial { 1 } else { 2 })
+        .streams(if one_stream { 1 } else { 2 })
         .recovery_threads(1)
         .log_settings(|log| {
             log.stepped = true;
@@ -151,6 +152,7 @@ fn allowed(protocol: Protocol) -> Vec<Dependency> {
 #[test]
 fn recoverable_protocols_answer_a_writer_before_earlier_readers() {
     assert_eq!(allowed(Protocol::Taurus), [WriteAfterRead, Independent]);
+    assert_eq!(allowed(Protocol::Taurus2016), [WriteAfterRead, Independent]);
 }
 
 /// Level 2: answers follow every dependency. Transactions without one may be answered in any order.
@@ -164,5 +166,6 @@ fn rigorous_protocols_answer_along_every_dependency() {
 #[test]
 fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::Serial).is_empty());
+    assert!(allowed(Protocol::Physiological).is_empty());
     assert!(allowed(Protocol::SiloR).is_empty());
 }

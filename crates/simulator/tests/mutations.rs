@@ -18,6 +18,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
 fn protocol_of(rule: Mutation) -> Option<Protocol> {
     match rule {
         Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
+        Mutation::SkipUndo => Some(Protocol::Physiological),
         Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
             Some(Protocol::Gsn)
         }

@@ -47,6 +47,7 @@ const THROTTLED_SEGMENT: u64 = 4 << 20;
 
 /// The options.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[command(next_help_heading = "For experiments")]
 pub struct Knobs {
     /// How many devices to run on, each a temporary directory; for several of your own, repeat
     /// --log-dir
@@ -75,8 +76,8 @@ pub struct Knobs {
     /// Under physiological logging: log no before-images, and recover without an undo pass
     #[arg(long)]
     pub no_undo: bool,
-    /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, where
-    /// there are vectors)
+    /// How to recover: parallel, serial (on one thread) or pools (the Taurus paper's, for a taurus log
+    /// with commands; as parallel for others)
     #[arg(long, value_name = "HOW", default_value = "parallel")]
     pub recovery: RecoveryKind,
     /// Drop the log's files from the page cache before recovering, so that they are read from the

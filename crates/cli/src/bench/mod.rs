@@ -1,6 +1,7 @@
 //! `hyades bench`: populate, run, measure; and, if asked, crash and recover in fresh processes.
 
 mod driver;
+pub mod help;
 pub mod knobs;
 pub mod options;
 pub mod report;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub enum Log {
     /// Print every record, readably
     Dump(dump::Options),
-    /// Check every frame and record, and that nothing durable is missing
+    /// The same as hyades verify
     Verify(Dirs),
     /// Sizes by stream and kind, incarnations, and how parallel replay can be
     Stat(stat::Options),
@@ -25,7 +25,7 @@ pub enum Log {
 /// The directories of one log.
 #[derive(Args, Clone, Debug)]
 pub struct Dirs {
-    /// The log's directories, all of them
+    /// The database's directories, all of them
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
 }

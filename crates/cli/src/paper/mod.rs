@@ -27,7 +27,7 @@ pub struct Options {
     /// Short runs, one of each: ten minutes instead of an hour
     #[arg(long)]
     quick: bool,
-    /// Only this experiment; may be given several times
+    /// Only this experiment; may be given several times. Any other word lists the ids
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
     /// Runs so short that their figures mean nothing: to try the machinery

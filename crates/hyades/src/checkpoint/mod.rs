@@ -4,7 +4,8 @@
 //! A checkpoint never stops the world. It makes a cut ([`cut`]), writes rows while transactions run
 //! ([`write`]), waits until the log is durable up to the cut, and then has the manifest name it; only after
 //! that the log below the cut is given up. Taken at a cut, it serves every protocol and every kind of
-//! record: a command replayed on it finds what it found when it ran.
+//! record: a command replayed on it finds what it found when it ran. A log of data records alone needs less, see
+//! [`CheckpointSettings::fuzzy`].
 
 pub(crate) mod cut;
 pub(crate) mod format;

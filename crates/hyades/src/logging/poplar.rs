@@ -33,8 +33,7 @@
 //! at its interval. An idle stream raises its number through the same latch and states so in the log. A
 //! transaction that learns anything is one that reads, whatever it wrote: to be told whether a row was
 //! there, to check that a key is free, to keep an index, to change some columns are reads. Numbers
-//! begin anew in each incarnation. A checkpoint's exact cut, by
-//! epochs, takes the place of RSNs.
+//! begin anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
 
 use super::counters::Counters;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};

@@ -6,7 +6,8 @@
 //! A row remembers who wrote it last, by the place of that record in the log, and nobody who read it.
 //! A transaction gathers these names: *RAW* predecessors, whose rows it read, and *WAW* predecessors,
 //! whose rows it only overwrote. To be answered it needs all that its RAW predecessors need, and its
-//! own frame: its *predecessor vector*. A lost WAW predecessor harms nobody.
+//! own frame: its *predecessor vector*. A lost WAW predecessor harms nobody. Here whoever is overwritten
+//! counts as read: the log and the graph of recovery know WAW predecessors, and nothing leaves one.
 //!
 //! **The commit dependency table** is the hot-row table: it holds predecessor vectors by row instead
 //! of by transaction, rows written by one transaction share an entry, and an entry may go once its
@@ -217,8 +218,8 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    /// Algorithm 1, lines 4 and 5, for who learns whether the row was there, or logs only what changed
-    /// of it: that is a read (docs/protocols.md), and the predecessor is a RAW one.
+    /// Algorithm 1, lines 4 and 5. Who learns whether the row was there, or logs only what changed of it, has
+    /// read it (docs/protocols.md), so the predecessor is a RAW one; who does neither is taken for one who does.
     #[inline]
     fn observe_write(&self, row: &LastWriter, txn: &mut Gathered) {
         self.find(row, txn, false);
