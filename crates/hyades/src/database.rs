@@ -309,13 +309,28 @@ impl Shared {
             return Ok(());
         }
         self.idle.lock().expect("no holder panics").clear();
-        if let Some(keeper) = &self.keeper {
-            keeper.stop();
+        let (keeper, log) = (self.keeper.clone(), self.log.clone());
+        let on_its_own_thread = log.as_ref().is_some_and(Log::is_on_its_own_thread);
+        let close = move || {
+            if let Some(keeper) = keeper {
+                keeper.stop();
+            }
+            match log {
+                Some(log) => Ok(log.close()?),
+                None => Ok(()),
+            }
+        };
+        if on_its_own_thread {
+            // A waker has dropped the last handle, or closes it: that thread would wait for itself.
+            let thread = std::thread::Builder::new().name("close".into());
+            let _ = thread.spawn(close);
+            return Err(Error::Misuse(
+                "a database cannot be closed by a waker, which runs on a thread of its log: another thread \
+                 closes it now"
+                    .to_string(),
+            ));
         }
-        match &self.log {
-            Some(log) => Ok(log.clone().close()?),
-            None => Ok(()),
-        }
+        close()
     }
 }
 

@@ -22,22 +22,13 @@ pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) ->
                 sum = sum.wrapping_add(hash_key(&bytes));
             }
         });
-        for (at, secondary) in table.secondaries.iter().enumerate() {
-            let mut row = Vec::new();
-            secondary.tree.for_each(&guard, |entry| {
-                let record = entry.record();
-                if record.word.load(Ordering::Acquire) & word::ABSENT != 0 {
-                    return;
-                }
-                row.clear();
-                record.read_row(&mut row);
-                if table.secondary_key(at, &row, record.key())[..] == *entry.key() {
-                    bytes.clear();
-                    bytes.extend_from_slice(&table.log_id.to_le_bytes());
-                    bytes.extend_from_slice(&(at as u32 + 1).to_le_bytes());
-                    bytes.extend_from_slice(entry.key());
-                    sum = sum.wrapping_add(hash_key(&bytes));
-                }
+        for at in 0..table.secondaries.len() {
+            table.for_each_true_entry(at, &guard, |entry, _| {
+                bytes.clear();
+                bytes.extend_from_slice(&table.log_id.to_le_bytes());
+                bytes.extend_from_slice(&(at as u32 + 1).to_le_bytes());
+                bytes.extend_from_slice(entry.key());
+                sum = sum.wrapping_add(hash_key(&bytes));
             });
         }
     }

@@ -68,6 +68,24 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     concurrency: PhantomData<fn() -> C>,
 }
 
+/// A commit under way. If it panics, what it has locked stays locked and what it has installed may be half
+/// of it: then nobody may go on, and those who meet its rows must not try again for ever.
+struct UnderWay<'l>(Option<&'l Log>);
+
+impl UnderWay<'_> {
+    fn over(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(log) = self.0 {
+            log.stop("a commit panicked, and left rows locked that nobody can unlock");
+        }
+    }
+}
+
 /// A session stays on a stream for this many bytes, then looks for the least loaded one.
 const STREAK_BYTES: u64 = 64 << 10;
 
@@ -130,6 +148,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
                 resume_unwind(panic);
             }
         };
+        let under_way = UnderWay(self.log.as_ref());
         let mut appender = Appender {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -166,6 +185,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             self.stated_epoch = appender.stated_epoch;
         }
         self.garbage.collect_from(&engine.tables, &state, committed);
+        under_way.over();
         result
     }
 
@@ -222,7 +242,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
             }
             if !self.garbage.is_empty() {
                 let stamp = self.stamp.as_mut().expect("as above");
+                let under_way = UnderWay(self.log.as_ref());
                 self.garbage.sweep::<C, P>(&self.engine, stamp);
+                under_way.over();
             }
             match result {
                 Ok(needs) => return Ok(needs),
@@ -252,3 +274,6 @@ impl<C, P: LoggingProtocol> Drop for Session<C, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

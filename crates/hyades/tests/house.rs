@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LONGEST_FILE_LINES: usize = 800;
+const LONGEST_FILE_LINES: usize = 520;
 
 /// The only files that may hold `unsafe`. Before a new one comes in: can it be done without, or live in
 /// one of these?
@@ -12,6 +12,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/cli/src/memory.rs",
     "crates/hyades/benches/index.rs",
     "crates/hyades/src/storage/hash_index.rs",
+    "crates/hyades/src/storage/hash_index/growth.rs",
     "crates/hyades/src/storage/hash_index/tests.rs",
     "crates/hyades/src/storage/ordered_index/mod.rs",
     "crates/hyades/src/storage/ordered_index/node.rs",

@@ -42,6 +42,7 @@
 
 mod backup;
 mod checksum;
+mod chunk;
 pub mod compress;
 mod error;
 mod flusher;
@@ -50,6 +51,7 @@ mod frame;
 mod frontier;
 #[doc(hidden)]
 pub mod fuzzing;
+mod handle;
 mod log;
 pub mod lsn_vector;
 mod manifest;
@@ -67,6 +69,7 @@ mod varint;
 mod writer;
 
 pub use backup::Copied;
+pub use chunk::{Chunk, Frames};
 pub use error::{Error, Poisoned};
 pub use frame::{Frame, FrameKind, MAX_PAYLOAD, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
@@ -79,7 +82,7 @@ pub use manifest::{
 pub use marks::Marks;
 pub use open::{Damage, IncarnationEnd, Recovering, Verdict, open, open_damaged};
 pub use options::LogOptions;
-pub use reader::{Chunk, Frames, ReaderEnd, Statement, StreamReader};
+pub use reader::{ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;
 pub use unfinished::Unfinished;
 pub use writer::{Reservation, Writer};

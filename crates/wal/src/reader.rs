@@ -2,6 +2,7 @@
 //! (`docs/format.md`, section 8).
 
 use crate::Lsn;
+use crate::chunk::Chunk;
 use crate::error::Error;
 use crate::format::{BATCH_HEADER, BatchHeader};
 use crate::frame::{self, Frame, FrameKind};
@@ -15,67 +16,6 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 512 << 10;
 /// How much of a file is read at once.
 const WINDOW_BYTES: usize = 1 << 20;
-
-/// Contiguous frames of one stream, whose checksums were right.
-#[derive(Clone, Debug)]
-pub struct Chunk {
-    start: Lsn,
-    bytes: Vec<u8>,
-    anchor: Vec<Lsn>,
-}
-
-impl Chunk {
-    /// Where the first frame begins.
-    pub fn start(&self) -> Lsn {
-        self.start
-    }
-
-    /// Where the last frame ends.
-    pub fn end(&self) -> Lsn {
-        self.start + self.bytes.len() as u64
-    }
-
-    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until
-    /// the first anchor frame in the chunk.
-    pub fn anchor(&self) -> &[Lsn] {
-        &self.anchor
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The frames, in order.
-    pub fn frames(&self) -> Frames<'_> {
-        Frames { bytes: &self.bytes, at: self.start }
-    }
-
-    /// The frames from `lsn` on, which is where one begins, or the chunk's end.
-    ///
-    /// Panics if `lsn` lies outside the chunk.
-    pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {
-        Frames { bytes: &self.bytes[(lsn - self.start) as usize..], at: lsn }
-    }
-}
-
-/// The frames of a [`Chunk`].
-#[derive(Clone, Debug)]
-pub struct Frames<'a> {
-    bytes: &'a [u8],
-    at: Lsn,
-}
-
-impl<'a> Iterator for Frames<'a> {
-    type Item = Frame<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Frame<'a>> {
-        let frame = frame::split(self.bytes, self.at).ok()?;
-        self.bytes = &self.bytes[(frame.end - frame.start) as usize..];
-        self.at = frame.end;
-        Some(frame)
-    }
-}
 
 /// Something durable says that a stream was durable up to `lsn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -176,6 +176,8 @@ pub(crate) enum Request {
     Next { lane: usize, length: u64 },
     /// Files of a lane's stream that nobody needs any more, and have left the manifest.
     Retired { lane: usize, paths: Vec<PathBuf> },
+    /// Nothing more. A flusher may still hold on to who could ask.
+    Stop,
 }
 
 /// A lane's place, as the preparer keeps it.
@@ -211,10 +213,14 @@ impl Preparer {
         Self { device, lanes, retired, requests }
     }
 
-    /// Serves requests until all who could ask are gone. Runs on its own thread: filling a file with
-    /// zeros and syncing a directory take long, and a flusher should find the result waiting.
+    /// Serves requests until it is told to stop, or all who could ask are gone. Runs on its own thread:
+    /// filling a file with zeros and syncing a directory take long, and a flusher should find the result
+    /// waiting.
     pub(crate) fn run(mut self) {
         while let Ok(request) = self.requests.recv() {
+            if let Request::Stop = request {
+                return;
+            }
             self.serve(request);
         }
     }
@@ -256,6 +262,7 @@ impl Preparer {
                     }
                 }
             }
+            Request::Stop => {}
         }
     }
 }

@@ -188,7 +188,7 @@ impl Recovering {
         while let Some(chunk) = reader.next_chunk()? {
             position = chunk.start();
             tail.get_or_insert_with(|| (chunk.start(), chunk.anchor().to_vec()));
-            let mut rest = chunk.bytes();
+            let mut rest = &chunk.bytes[..];
             while !rest.is_empty() {
                 let length = format::whole_frames(|at| format::length_in(rest, at), TAIL_BATCH);
                 if length == 0 {

@@ -5,8 +5,11 @@ use common::{append, read_all, reopen, small};
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
-use hyades_wal::{Error, FrameKind, IncarnationSettings, open};
-use std::sync::Arc;
+use hyades_wal::{Error, FrameKind, IncarnationSettings, Log, open};
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 #[test]
 fn acknowledged_is_recovered_over_incarnations() {
@@ -53,6 +56,12 @@ fn a_void_keeps_its_place_and_what_follows() {
     assert_eq!(frames[2].payload, b"after");
 }
 
+/// How many segments a stream's directory has under their own names.
+fn segments(dir: &Path) -> usize {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.extension().is_none()).count()
+}
+
 #[test]
 fn a_failed_sync_poisons_and_is_never_retried() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,6 +71,11 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"durable");
     log.frontier().wait(0, first).unwrap();
+    // Segments that are made ahead of need are synced as well: each stream has its second one by now.
+    while (0..2).any(|s| segments(&dir.path().join(format!("stream-{:04}", log.stream_id(s)))) < 2)
+    {
+        std::thread::yield_now();
+    }
     device.arm(Fault::Sync(0));
     let lost = append(&mut writer, 0, b"lost?");
     let error = log.frontier().wait(0, lost).unwrap_err();
@@ -253,4 +267,40 @@ fn settings_and_catalogue_come_back() {
 #[test]
 fn memory_is_not_durable_and_files_are() {
     assert!(!MemoryDevice.durable() && FileDevice.durable());
+}
+
+/// Holds a handle to the log until it is woken.
+struct LastHandle {
+    log: Mutex<Option<Log>>,
+    gone: mpsc::Sender<()>,
+}
+
+impl Wake for LastHandle {
+    fn wake(self: Arc<Self>) {
+        drop(self.log.lock().unwrap().take());
+        self.gone.send(()).unwrap();
+    }
+}
+
+#[test]
+fn the_last_handle_may_go_on_a_flushers_own_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small(dir.path(), 2, FileDevice::shared());
+    options.flush_interval = Some(Duration::from_millis(300));
+    let (log, _) = reopen(options.clone()).unwrap();
+    let mut writer = log.writer().unwrap();
+    let first = append(&mut writer, 0, b"a");
+    log.wait(0, first).unwrap();
+    // There is time now until the next flush.
+    let end = append(&mut writer, 0, b"b");
+    drop(writer);
+    let (gone, went) = mpsc::channel();
+    let handle = LastHandle { log: Mutex::new(Some(log.clone())), gone };
+    log.register(0, end, Waker::from(Arc::new(handle)));
+    drop(log);
+    let patience = Duration::from_secs(60);
+    went.recv_timeout(patience).expect("the flusher waits for itself");
+    // Whatever it was started with has been given back.
+    let (_, frames) = reopen(options).unwrap();
+    assert_eq!(frames.len(), 2);
 }

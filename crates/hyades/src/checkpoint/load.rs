@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::logging::record::take_tid;
 use crate::recovery::Replay;
 use crate::recovery::apply::Applier;
+use crate::recovery::threads;
 use hyades_platform::device::DeviceFile;
 use hyades_wal::{Checkpoint, Recovering};
 use std::path::PathBuf;
@@ -169,16 +170,7 @@ pub(crate) fn load<S: Default + Send + Sync + 'static>(
     threads: usize,
 ) -> Result<(), Error> {
     let parts = parts(recovering, checkpoint)?;
-    std::thread::scope(|scope| {
-        let parts = &parts;
-        let work = move |seat: usize| {
-            if let Err(error) = load_some(replay, parts, seat) {
-                replay.fail(error);
-            }
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
+    threads::run_on(replay, threads, |seat| load_some(replay, &parts, seat), |_| ());
     if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
         return Err(error);
     }

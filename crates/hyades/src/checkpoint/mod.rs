@@ -107,7 +107,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let mut next_row_id = engine.row_ids.load(Ordering::Relaxed);
     let mut scan_end = None;
     let (number, parts) = log.next_checkpoint();
-    let pace = Pace::new(settings.share, parts.len(), stop);
+    let pace = Pace::new(settings.share, parts.len(), stop, log);
     let writing = Writing {
         tables: &engine.tables,
         cut: &engine.cut,

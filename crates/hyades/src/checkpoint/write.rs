@@ -25,6 +25,7 @@ const GIVE_UP: u32 = 16;
 struct Source<'s, S: Default + Send + Sync + 'static> {
     tables: &'s [Table<S>],
     cut: &'s Cut,
+    pace: &'s Pace<'s>,
     epoch: u64,
     /// Rows of later epochs are taken as well.
     fuzzy: bool,
@@ -73,13 +74,13 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
     }
 
     fn scan(&mut self, out: &mut Rows) {
-        let table = &self.tables[self.table];
+        let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
         let row = &mut self.row;
         let last = if self.fuzzy { u64::MAX } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
-            let taken = take_row(table, record, last, row, out);
+            let taken = take_row(table, record, last, pace, row, out);
             *changed += u64::from(taken.is_some_and(|tid| tid.epoch() > before));
         });
         if matches!(self.at, Walk::End) {
@@ -94,6 +95,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     record: &Record<S>,
     last: u64,
+    pace: &Pace<'_>,
     row: &mut Vec<u8>,
     out: &mut Rows,
 ) -> Option<Tid> {
@@ -119,6 +121,8 @@ fn take_row<S: Default + Send + Sync + 'static>(
         match looks {
             0..64 => std::hint::spin_loop(),
             64..128 => std::thread::yield_now(),
+            // Then the row may stay locked for ever, and the checkpoint will not count.
+            _ if pace.is_over() => return None,
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
     }
@@ -195,6 +199,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         let source = Mutex::new(Source {
             tables: self.tables,
             cut: self.cut,
+            pace: self.pace,
             epoch: self.epoch,
             fuzzy: self.fuzzy,
             table: 0,

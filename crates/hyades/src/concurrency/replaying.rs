@@ -97,6 +97,30 @@ impl ConcurrencyControl for Replaying {
     }
 }
 
+/// A row's lock, given back with the version that stands here, even if its holder panics: others, who look
+/// for nothing but the lock, come to know of that only when they have it.
+pub(crate) struct RowLock<'r, S> {
+    record: &'r Record<S>,
+    /// The row's version.
+    pub version: u64,
+}
+
+impl<'r, S> RowLock<'r, S> {
+    /// As [`Replaying::try_lock_alone`].
+    #[inline]
+    pub fn take(record: &'r Record<S>) -> Option<Self> {
+        let version = Replaying::try_lock_alone(record)?;
+        Some(RowLock { record, version })
+    }
+}
+
+impl<S> Drop for RowLock<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        Replaying::unlock_alone(self.record, self.version, false);
+    }
+}
+
 /// Installs the writes of a replayed command as new versions of their rows.
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -107,15 +131,15 @@ fn install_versions<P: LoggingProtocol>(
     for write in state.writes.iter().filter(|write| !write.superseded) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
         // Rows that die do so while no command runs.
-        let version = Replaying::try_lock_alone(record).ok_or(Abort::Conflict)?;
-        if tid > word::tid(version) {
-            versions.supersede(record, version, view.own);
+        let mut row = RowLock::take(record).ok_or(Abort::Conflict)?;
+        if tid > word::tid(row.version) {
+            versions.supersede(record, row.version, view.own);
             let there = write.install(layout, state.guard, state.scratch);
             let absent = if there { 0 } else { word::ABSENT };
-            record.word.store(tid << word::TID_SHIFT | absent, Ordering::Release);
+            row.version = tid << word::TID_SHIFT | absent;
             continue;
         }
-        record.word.store(version, Ordering::Release);
+        drop(row);
         match write.pending {
             Pending::Put(row) => versions.slip_in(record, tid, view.own, Some(row)),
             Pending::Delete => versions.slip_in(record, tid, view.own, None),

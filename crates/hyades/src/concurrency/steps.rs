@@ -72,13 +72,20 @@ pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_,
     }
 }
 
+/// The longest that a row id is in a record.
+const MOST_ID_BYTES: usize = 10;
+
 /// Whether the transaction goes to the log as a command.
 pub(crate) fn as_command<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &State<'_, P>,
     appender: &Appender<'_>,
 ) -> bool {
-    let (Some(call), Some(_)) = (appender.call, &appender.writer) else { return false };
+    let (Some(call), Some(writer)) = (appender.call, &appender.writer) else { return false };
+    // The row ids that it was given stand in a command's head, which is never divided among frames.
+    if state.row_ids_used.len() * MOST_ID_BYTES > writer.max_payload() / 2 {
+        return false;
+    }
     match appender.kind {
         Kind::Data => false,
         Kind::Command => true,

@@ -21,13 +21,19 @@
 //! before and after (a sequence lock). Who raises a read vector does so lane by lane, then looks at
 //! the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod slot;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, checker_fence, fence};
-use hyades_platform::sync::{spin_hint, yield_now};
-use hyades_wal::lsn_vector::{covers, join};
+use hyades_wal::lsn_vector::covers;
+use slot::{MARKED, Slot, raise_lanes, store};
 
 /// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
 /// high half; 0 for a row that was never hot.
@@ -39,12 +45,6 @@ const SHARED: u64 = 1 << 31;
 // The schedule checker keeps a history of every atomic.
 const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
-
-/// Head of a slot: generation << 1 | whether the owner is at work on it.
-const MARKED: u64 = 1;
-
-/// Lanes are copied in groups of this many, so that copies stay in registers.
-const GROUP: usize = 8;
 
 /// Slots side by side, each on cache lines of its own: head, replay time, write vector, read vector.
 struct Chunk {
@@ -82,63 +82,6 @@ pub(crate) struct LsnVectorTable {
     spare: Mutex<Vec<Ring>>,
     /// The cold vector. Raised by `raise_cold` only; read by everyone.
     cold: Box<[AtomicU64]>,
-}
-
-#[derive(Clone, Copy)]
-struct Slot<'a> {
-    words: &'a [AtomicU64],
-    lanes: usize,
-}
-
-impl<'a> Slot<'a> {
-    #[inline]
-    fn head(self) -> &'a AtomicU64 {
-        &self.words[0]
-    }
-    #[inline]
-    fn replayed(self) -> &'a AtomicU64 {
-        &self.words[1]
-    }
-    #[inline]
-    fn write(self) -> &'a [AtomicU64] {
-        &self.words[2..2 + self.lanes]
-    }
-    #[inline]
-    fn read(self) -> &'a [AtomicU64] {
-        &self.words[2 + self.lanes..2 + 2 * self.lanes]
-    }
-
-    /// Waits until the slot is as `generation` left it; false if it is of another one.
-    #[inline]
-    fn is_of(self, generation: u64) -> bool {
-        let mut looks = 0u32;
-        loop {
-            // Acquire: what the owner filled in before it took its mark off is seen; and where the
-            // generation is another, the loads of the cold vector that follow come after it.
-            let head = self.head().load(Ordering::Acquire);
-            if head >> 1 != generation {
-                return false;
-            }
-            if head & MARKED == 0 {
-                return true;
-            }
-            looks += 1;
-            if looks.is_multiple_of(64) {
-                // The owner may have lost its processor.
-                yield_now();
-            } else {
-                spin_hint();
-            }
-        }
-    }
-
-    /// Whether nothing has happened to the slot since `is_of`: what was read between is right.
-    #[inline]
-    fn is_still(self, generation: u64) -> bool {
-        // The loads before the fence do not come after the load behind it.
-        fence(Ordering::Acquire);
-        self.head().load(Ordering::Relaxed) == generation << 1
-    }
 }
 
 impl LsnVectorTable {
@@ -207,51 +150,7 @@ impl LsnVectorTable {
         // (docs/protocols.md, E4).
         checker_fence();
         let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
-        // The usual numbers of streams, with loops that the compiler can unroll.
-        match self.lanes {
-            1 => fold_fixed::<1>(slot, generation, write, both),
-            2 => fold_fixed::<2>(slot, generation, write, both),
-            4 => fold_fixed::<4>(slot, generation, write, both),
-            8 => fold_fixed::<8>(slot, generation, write, both),
-            _ => self.fold_any(slot, generation, write, both),
-        }
-    }
-
-    /// As `fold`, for any number of lanes.
-    fn fold_any(
-        &self,
-        slot: Slot<'_>,
-        generation: u64,
-        write: &mut [u64],
-        mut both: Option<&mut [u64]>,
-    ) -> Option<u64> {
-        'again: loop {
-            if !slot.is_of(generation) {
-                return None;
-            }
-            let replayed = slot.replayed().load(Ordering::Relaxed);
-            for from in (0..self.lanes).step_by(GROUP) {
-                let lanes = from..self.lanes.min(from + GROUP);
-                let (mut written, mut read) = ([0; GROUP], [0; GROUP]);
-                let written = copy(&slot.write()[lanes.clone()], &mut written, Ordering::Relaxed);
-                let read = match &both {
-                    // SeqCst: a writer's lock comes before its look at the readers, see E4.
-                    Some(_) => copy(&slot.read()[lanes.clone()], &mut read, Ordering::SeqCst),
-                    None => &[],
-                };
-                // Of a slot that is given out again meanwhile nothing is taken over; what was taken
-                // over of its lanes before was of a row that was cold then.
-                if !slot.is_still(generation) {
-                    continue 'again;
-                }
-                join(&mut write[lanes.clone()], written);
-                if let Some(both) = &mut both {
-                    join(&mut both[lanes.clone()], written);
-                    join(&mut both[lanes], read);
-                }
-            }
-            return Some(replayed);
-        }
+        slot.fold(generation, write, both)
     }
 
     /// The row's write vector becomes `vector`, which is not below what it was: the final vector of
@@ -493,184 +392,10 @@ impl LsnVectorTable {
     }
 }
 
-/// As [`LsnVectorTable::fold`], for `N` lanes.
-#[inline]
-fn fold_fixed<const N: usize>(
-    slot: Slot<'_>,
-    generation: u64,
-    write: &mut [u64],
-    both: Option<&mut [u64]>,
-) -> Option<u64> {
-    let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
-        let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
-        std::array::from_fn(|at| lanes[at].load(ordering))
-    };
-    loop {
-        if !slot.is_of(generation) {
-            return None;
-        }
-        let replayed = slot.replayed().load(Ordering::Relaxed);
-        let written = lanes(slot.write(), Ordering::Relaxed);
-        // SeqCst: as in `fold_any`.
-        let read = if both.is_some() { lanes(slot.read(), Ordering::SeqCst) } else { [0; N] };
-        if slot.is_still(generation) {
-            join(write, &written);
-            if let Some(both) = both {
-                join(both, &written);
-                join(both, &read);
-            }
-            return Some(replayed);
-        }
-    }
-}
-
 /// Gives the row another slot, unless somebody else has done so.
 #[inline]
 fn publish(row: &Reference, seen: u64, fresh: u64) -> bool {
     // SeqCst: as in `fold`. On failure another reader was first: its slot is raised next; ours stays in
     // the ring and is given out again like any other.
     row.compare_exchange(seen, fresh, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-}
-
-#[inline(always)]
-fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) -> &'c [u64] {
-    for (to, from) in out.iter_mut().zip(lanes) {
-        *to = from.load(ordering);
-    }
-    &out[..lanes.len()]
-}
-
-/// Fills lanes of a slot that is not yet given out.
-#[inline]
-fn store(lanes: &[AtomicU64], vector: &[u64]) {
-    for (lane, lsn) in lanes.iter().zip(vector) {
-        lane.store(*lsn, Ordering::Relaxed);
-    }
-}
-
-#[inline]
-fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
-    for (lane, lsn) in lanes.iter().zip(vector) {
-        // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
-        // of an owner whose look came before the raise.
-        if lane.load(Ordering::Acquire) < *lsn {
-            lane.fetch_max(*lsn, Ordering::SeqCst);
-        }
-    }
-}
-
-#[cfg(all(test, loom))]
-#[path = "lsn_vector_table_loom.rs"]
-mod loom_tests;
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
-        let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
-        if table.fold(row, &mut write, Some(&mut both)).is_none() {
-            table.join_cold(&mut write);
-            table.join_cold(&mut both);
-        }
-        (write, both)
-    }
-
-    #[test]
-    fn a_row_never_stands_for_less_than_it_had() {
-        let table = LsnVectorTable::new(3);
-        let mut ring = table.ring();
-        let rows: Vec<Reference> = (0..200).map(|_| Reference::new(0)).collect();
-        let mut had = vec![(vec![0; 3], vec![0; 3]); rows.len()];
-        let mut rng = fastrand::Rng::with_seed(7);
-        for step in 1..20_000u64 {
-            let at = rng.usize(0..rows.len());
-            let mut vector: Vec<u64> = (0..3).map(|_| rng.u64(0..=step)).collect();
-            ring.begin();
-            if rng.bool() {
-                // A command's vector covers writers and readers of what it overwrites.
-                join(&mut vector, &had[at].1);
-                table.set_write(&rows[at], &vector, 1, &mut ring);
-                join(&mut had[at].0, &vector);
-            } else {
-                table.raise_read(&rows[at], &vector, 1, &mut ring);
-            }
-            join(&mut had[at].1, &vector);
-            if step % 50 == 0 {
-                table.raise_cold(&[step - 40; 3]);
-            }
-            let look = rng.usize(0..rows.len());
-            let (write, both) = fold(&table, &rows[look]);
-            assert!(covers(&write, &had[look].0), "step {step}");
-            assert!(covers(&both, &had[look].1), "step {step}");
-        }
-        assert!(table.slots() < 2000, "slots are used again: {}", table.slots());
-    }
-
-    #[test]
-    fn a_split_gap_has_what_the_whole_had() {
-        let table = LsnVectorTable::new(2);
-        let mut ring = table.ring();
-        let (from, to) = (Reference::new(0), Reference::new(0));
-        table.raise_read(&from, &[5, 9], 3, &mut ring);
-        table.inherit(&to, &from, &mut ring);
-        assert_eq!(fold(&table, &to).1, vec![5, 9]);
-        // A tombstone that was cold leaves a gap that is hot: the gap is raised to the cold vector.
-        table.raise_cold(&[7, 7]);
-        let gap = Reference::new(0);
-        ring.begin();
-        table.raise_read(&gap, &[8, 8], 0, &mut ring);
-        let tombstone = Reference::new(0);
-        table.raise_cold(&[20, 7]);
-        table.inherit(&gap, &tombstone, &mut ring);
-        assert!(covers(&fold(&table, &gap).0, &[20, 7]));
-    }
-
-    #[test]
-    fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
-        let table = LsnVectorTable::new(2);
-        let (mut writer, mut reader) = (table.ring(), table.ring());
-        let rows: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
-        rows.iter().for_each(|row| table.set_write(row, &[3, 9], 1, &mut writer));
-        assert_eq!(table.slots(), 1);
-        table.raise_read(&rows[4], &[12, 9], 2, &mut reader);
-        for (i, row) in rows.iter().enumerate() {
-            let (write, both) = fold(&table, row);
-            assert_eq!(write, [3, 9]);
-            assert_eq!(both, if i == 4 { [12, 9] } else { [3, 9] });
-        }
-        // Cold rows that one transaction reads share a slot too, and reading twice changes nothing.
-        let cold: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
-        for row in cold.iter().chain(&cold) {
-            table.raise_read(row, &[12, 9], 2, &mut reader);
-        }
-        assert_eq!(table.slots(), 3);
-        reader.begin();
-        table.raise_read(&cold[0], &[12, 20], 2, &mut reader);
-        assert_eq!(fold(&table, &cold[0]), (vec![0, 0], vec![12, 20]));
-        assert_eq!(fold(&table, &cold[1]), (vec![0, 0], vec![12, 9]));
-    }
-
-    #[test]
-    fn readers_raise_together_and_none_is_lost() {
-        let table = std::sync::Arc::new(LsnVectorTable::new(2));
-        let row = std::sync::Arc::new(Reference::new(0));
-        let threads: Vec<_> = (0..4)
-            .map(|t| {
-                let (table, row) = (table.clone(), row.clone());
-                std::thread::spawn(move || {
-                    let mut ring = table.ring();
-                    for i in 0..500u64 {
-                        let mut vector = [0; 2];
-                        vector[t % 2] = i * 4 + t as u64;
-                        ring.begin();
-                        table.raise_read(&row, &vector, 0, &mut ring);
-                        table.raise_cold(&[(i * 4).saturating_sub(8); 2]);
-                        assert!(covers(&fold(&table, &row).1, &vector));
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|t| t.join().unwrap());
-    }
 }

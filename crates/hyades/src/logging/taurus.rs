@@ -10,12 +10,12 @@
 //! them apart: it is valid by the first and, where commands are in the log, ordered by the
 //! second. In a log of data records alone there is no order vector, and readers are not remembered.
 
+use super::anchoring::Anchoring;
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Taurus {
@@ -30,14 +30,7 @@ pub(crate) struct Taurus {
     /// hint, Relaxed.
     progress: Padded<AtomicU64>,
     replay_threads: u64,
-    delta_bytes: u64,
-    anchor_interval_bytes: u64,
-    /// The last durable vector that was made an anchor, and the sum of its lanes.
-    anchor: Mutex<(Vec<u64>, u64)>,
-    /// Counts anchors. Written under `anchor`; read by sessions to see that there is a new one.
-    generation: AtomicU64,
-    /// The number of the anchor last written to each stream. Raised by whoever writes one.
-    anchored: Box<[AtomicU64]>,
+    anchoring: Anchoring,
 }
 
 /// What a session's transaction has gathered.
@@ -122,34 +115,14 @@ impl LoggingProtocol for Taurus {
         }
     }
 
-    /// A stream gets the newest anchor before the next record that may be compressed against it, and
-    /// only then: an idle stream gets none.
     #[inline]
     fn enter_stream(&self, writer: &mut Writer, stream: usize) {
-        let newest = self.generation.load(Ordering::Acquire);
-        if self.anchored[stream].load(Ordering::Relaxed) == newest {
-            return;
-        }
-        let vector = self.anchor.lock().expect("no holder panics").0.clone();
-        writer.append_anchor(stream, &vector);
-        self.anchored[stream].fetch_max(newest, Ordering::Relaxed);
+        self.anchoring.enter_stream(writer, stream);
     }
 
-    /// Algorithm 5, FlushPLV, once in a while: what is durable now becomes the anchor that each stream
-    /// gets before its next record; the cold vector follows delta bytes behind.
+    /// Algorithm 5, FlushPLV; the cold vector follows delta bytes behind.
     fn keep_house(&self) {
-        let Ok(mut anchor) = self.anchor.try_lock() else { return };
-        let mut durable = vec![0; self.lanes];
-        self.log.frontier().load_into(&mut durable);
-        let sum: u64 = durable.iter().sum();
-        if sum < anchor.1 + self.anchor_interval_bytes {
-            return;
-        }
-        let cold: Vec<u64> =
-            durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
-        *anchor = (durable, sum);
-        self.table.raise_cold(&cold);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.anchoring.keep_house(|cold| self.table.raise_cold(cold));
     }
 
     #[inline]
@@ -279,9 +252,6 @@ impl StartsOnLog for Taurus {
     fn start(ground: &Ground<'_>) -> Self {
         let &Ground { log, settings, data_only, .. } = ground;
         let lanes = log.streams();
-        let mut durable = vec![0; lanes];
-        log.frontier().load_into(&mut durable);
-        let sum = durable.iter().sum();
         Taurus {
             log: log.clone(),
             lanes,
@@ -289,11 +259,7 @@ impl StartsOnLog for Taurus {
             table: LsnVectorTable::new(lanes),
             progress: Padded(AtomicU64::new(0)),
             replay_threads: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-            delta_bytes: settings.delta_bytes,
-            anchor_interval_bytes: settings.anchor_interval_bytes,
-            anchor: Mutex::new((durable, sum)),
-            generation: AtomicU64::new(0),
-            anchored: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            anchoring: Anchoring::new(log, settings),
         }
     }
 }

@@ -26,6 +26,8 @@
 //! - In a log of data alone, lanes of its needs that lie in the record's own stream count as durable:
 //!   where the record is found, what stands before it is too.
 //! - WAW predecessors, in a log of data alone: rows carry versions, which order images anyway.
+//! - All of them, if they are so many that they would not fit a frame: then the vector in the record
+//!   says for every stream what they and their needs come to.
 
 use super::anchoring::Anchoring;
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
@@ -40,9 +42,14 @@ pub(crate) struct Taurus2016 {
     lanes: usize,
     /// Whether command records may stand in this incarnation of the log.
     commands: bool,
+    /// A record lists no more predecessors than this.
+    most_names: usize,
     table: LsnVectorTable,
     anchoring: Anchoring,
 }
+
+/// The longest that a name is in a record.
+const MOST_NAME_BYTES: usize = 10;
 
 /// Stands for the last writer's name while that and its needs change.
 const BUSY: Id = u64::MAX;
@@ -236,8 +243,16 @@ impl LoggingProtocol for Taurus2016 {
         for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
             *lane = published.load(Ordering::Acquire);
         }
-        compress::encode(out, &txn.unnamed, |lane| anchor[lane]);
         self.compress(txn, stream, |lane| anchor[lane]);
+        if txn.list.len() > self.most_names {
+            for predecessor in txn.list.drain(..) {
+                let lane = predecessors::lane(predecessor.id);
+                txn.unnamed[lane] = txn.unnamed[lane].max(predecessors::end(predecessor.id));
+            }
+            join(&mut txn.unnamed, &txn.vector);
+            txn.untouched = false;
+        }
+        compress::encode(out, &txn.unnamed, |lane| anchor[lane]);
         txn.scratch = anchor;
         predecessors::encode(&txn.list, self.lanes, out);
     }
@@ -306,6 +321,8 @@ impl StartsOnLog for Taurus2016 {
             log: log.clone(),
             lanes: log.streams(),
             commands: !data_only,
+            // Half of a frame: the rest of it is for what else stands in a record's head.
+            most_names: log.max_payload() / 2 / MOST_NAME_BYTES,
             table: LsnVectorTable::new(log.streams()),
             anchoring: Anchoring::new(log, settings),
         }

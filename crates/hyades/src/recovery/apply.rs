@@ -5,7 +5,7 @@
 
 use super::Replay;
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::replaying::Replaying;
+use crate::concurrency::replaying::{Replaying, RowLock};
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -138,7 +138,7 @@ impl Applier {
         let table = &replay.engine.tables[at];
         // Another thread may be applying another version of the same row, or taking a dead record
         // out of its index: then the key is looked up again.
-        let (record, version) = loop {
+        let (record, mut lock) = loop {
             let record = match table.find(key, guard) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(_) => {
@@ -148,11 +148,13 @@ impl Applier {
                     }
                 }
             };
-            match Replaying::try_lock_alone(record) {
-                Some(version) => break (record, version),
+            match RowLock::take(record) {
+                Some(lock) => break (record, lock),
+                None if replay.has_failed() => return,
                 None => std::thread::yield_now(),
             }
         };
+        let version = lock.version;
         let current = word::tid(version);
         let now = match change {
             change if tid <= current && !mutation::is(Mutation::ApplyOlder) => {
@@ -175,7 +177,7 @@ impl Applier {
         if now & word::ABSENT != 0 && now != version {
             self.absent.push((at as u32, KeyBytes::from_slice(key)));
         }
-        Replaying::unlock_alone(record, now, false);
+        lock.version = now;
     }
 
     /// A version that a newer one has overtaken: some may still see it.

@@ -14,16 +14,18 @@
 //! no record that waits for something lost, so its reader comes to the end; then the next.)
 
 use super::Replay;
-use super::decode::{Decoder, Shape};
+use super::cursor::{Ahead, Cursor};
+use super::decode::Shape;
 use super::graph::{Arrival, Graph};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
 use super::syncing::Syncing;
+use super::threads;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{Head, Tid};
 use crate::logging::versions::View;
-use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamReader};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,13 +56,6 @@ struct Lane {
     epoch: AtomicU64,
 }
 
-struct Cursor {
-    reader: StreamReader,
-    decoder: Decoder,
-    chunk: Option<Chunk>,
-    at: Lsn,
-}
-
 struct Flow<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
     shape: Shape,
@@ -81,34 +76,20 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
     let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
     let flow = Flow { replay, shape, lanes, graph, seats, syncing };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = flow.work(seat) {
-                replay.fail(error);
-            }
-            flow.seats.leave(seat);
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
-    if !replay.has_failed() {
-        Syncing::forget_all(replay);
+    threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.seats.leave(seat));
+    if replay.has_failed() {
+        return Ok(Vec::new());
     }
+    Syncing::forget_all(replay);
     let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
     Ok(flow.lanes.into_iter().map(|lane| reader(lane).end()).collect())
 }
 
 impl Lane {
     fn new(reader: StreamReader, shape: Shape) -> Lane {
-        let cursor = Cursor {
-            decoder: Decoder::new(shape, reader.stream),
-            at: reader.start(),
-            chunk: None,
-            reader,
-        };
         Lane {
-            stream: cursor.reader.stream,
-            cursor: Mutex::new(cursor),
+            stream: reader.stream,
+            cursor: Mutex::new(Cursor::new(reader, shape)),
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
         }
@@ -214,19 +195,17 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
 
     fn read(&self, at: usize, cursor: &mut Cursor, hands: &mut Hands) -> Result<(), Error> {
         let lane = &self.lanes[at];
-        if cursor.chunk.as_ref().is_none_or(|chunk| chunk.end() == cursor.at) {
-            let Some(chunk) = cursor.reader.next_chunk()? else {
-                self.graph.end(at, cursor.reader.valid_to());
-                self.syncing.end(at, cursor.reader.valid_to());
-                lane.finished.store(true, Ordering::Release);
-                return Ok(());
-            };
-            cursor.decoder.enter(&chunk);
-            cursor.at = chunk.start();
-            self.syncing.anchor(at, chunk.start(), chunk.anchor());
-            cursor.chunk = Some(chunk);
+        let ahead = cursor.look_ahead()?;
+        if let Ahead::End(end) = ahead {
+            self.graph.end(at, end);
+            self.syncing.end(at, end);
+            lane.finished.store(true, Ordering::Release);
+            return Ok(());
         }
-        let chunk = cursor.chunk.as_ref().expect("it was just read");
+        let chunk = cursor.chunk.as_ref().expect("there is more of it");
+        if let Ahead::NewChunk = ahead {
+            self.syncing.anchor(at, chunk.start(), chunk.anchor());
+        }
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if self.shape.data_only {

@@ -6,8 +6,6 @@ use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
-use crate::storage::ordered_index::Keyed;
-use crate::storage::record::word;
 use std::sync::atomic::Ordering;
 
 /// An incarnation is over: no delta may still wait in it, and none is kept, since the next incarnation
@@ -43,22 +41,11 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> 
 fn check_unique<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
     let guard = crossbeam_epoch::pin();
     for table in replay.engine.tables.iter() {
-        for (at, secondary) in table.secondaries.iter().enumerate().filter(|(_, s)| s.unique) {
+        for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {
             let mut last = None;
             let mut clash = false;
-            let mut row = Vec::new();
-            secondary.tree.for_each(&guard, |entry| {
-                let record = entry.record();
-                if record.word.load(Ordering::Acquire) & word::ABSENT != 0 {
-                    return;
-                }
-                row.clear();
-                record.read_row(&mut row);
-                // A stale entry counts no more here than in a running database.
-                if table.secondary_key(at, &row, record.key())[..] != *entry.key() {
-                    return;
-                }
-                let (prefix, null) = table.secondary_prefix(at, &row);
+            table.for_each_true_entry(at, &guard, |_, row| {
+                let (prefix, null) = table.secondary_prefix(at, row);
                 clash |= !null && last.as_ref() == Some(&prefix);
                 last = Some(prefix);
             });

@@ -9,6 +9,7 @@ use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
 use super::parts::{self, Parts};
+use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
@@ -100,16 +101,11 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         .collect();
     let undecided = Mutex::new(Vec::new());
     let turn = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        let work = || {
-            let filled = fill(&lanes, &turn);
-            if let Err(error) = filled.and_then(|()| work(replay, &lanes, shape, &undecided)) {
-                replay.fail(error);
-            }
-        };
-        (1..threads).for_each(|_| drop(scope.spawn(work)));
-        work();
-    });
+    let work = |_| {
+        fill(&lanes, &turn)?;
+        work(replay, &lanes, shape, &undecided)
+    };
+    threads::run_on(replay, threads, work, |_| ());
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -159,7 +155,7 @@ fn work<S: Default + Send + Sync + 'static>(
     let mut applier = Applier::default();
     let mut later: Vec<Undecided> = Vec::new();
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(lanes, shape.rows)? else { break };
+        let Some((lane, chunk, parts)) = next_chunk(replay, lanes, shape.rows)? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
@@ -209,8 +205,12 @@ fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
 }
 
 /// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
-/// for, and reads ahead behind it.
-fn next_chunk(lanes: &[Lane], rows: RowFrames) -> Result<Option<(&Lane, Chunk, Parts)>, Error> {
+/// for, and reads ahead behind it. `None` when there are none left, or the replay has failed.
+fn next_chunk<'l, S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    lanes: &'l [Lane],
+    rows: RowFrames,
+) -> Result<Option<(&'l Lane, Chunk, Parts)>, Error> {
     loop {
         let open = lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
         let mut order: SmallVec<[&Lane; 16]> = open.collect();
@@ -225,6 +225,9 @@ fn next_chunk(lanes: &[Lane], rows: RowFrames) -> Result<Option<(&Lane, Chunk, P
             lane.refill(&mut source)?;
             let parts = gather_parts(&chunk, rows, &mut source.parts);
             return Ok(Some((lane, chunk, parts)));
+        }
+        if replay.has_failed() {
+            return Ok(None);
         }
         std::thread::yield_now();
     }

@@ -10,6 +10,7 @@
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
+mod cursor;
 pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
@@ -21,6 +22,7 @@ pub(crate) mod parts;
 pub(crate) mod pools;
 mod seats;
 mod syncing;
+pub(crate) mod threads;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;

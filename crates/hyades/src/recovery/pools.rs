@@ -20,13 +20,15 @@
 //! bounded.
 
 use super::Replay;
-use super::decode::{Decoder, Shape};
+use super::cursor::{Ahead, Cursor};
+use super::decode::Shape;
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
+use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::Head;
-use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Lsn, ReaderEnd, StreamReader};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,10 +65,7 @@ struct Queue {
 }
 
 struct Source {
-    reader: StreamReader,
-    decoder: Decoder,
-    chunk: Option<Chunk>,
-    at: Lsn,
+    cursor: Cursor,
     /// The queue of the next record.
     turn: usize,
 }
@@ -114,18 +113,12 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| Pool::new(reader, shape)).collect();
     let pools = Pools { replay, pools, seats: Seats::new(threads) };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = pools.work(seat) {
-                replay.fail(error);
-            }
-            pools.seats.leave(seat);
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
+    threads::run_on(replay, threads, |seat| pools.work(seat), |seat| pools.seats.leave(seat));
+    if replay.has_failed() {
+        return Ok(Vec::new());
+    }
     let source = |pool: Pool| pool.source.into_inner().expect("no holder panics");
-    Ok(pools.pools.into_iter().map(|pool| source(pool).reader.end()).collect())
+    Ok(pools.pools.into_iter().map(|pool| source(pool).cursor.reader.end()).collect())
 }
 
 impl Pool {
@@ -139,13 +132,7 @@ impl Pool {
             resolved: AtomicU64::new(start),
             end: AtomicU64::new(u64::MAX),
             finished: AtomicBool::new(false),
-            source: Mutex::new(Source {
-                decoder: Decoder::new(shape, reader.stream),
-                reader,
-                chunk: None,
-                at: start,
-                turn: 0,
-            }),
+            source: Mutex::new(Source { cursor: Cursor::new(reader, shape), turn: 0 }),
         }
     }
 
@@ -291,39 +278,34 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
 
     /// Algorithm 3.
     fn decode(&self, pool: &Pool, source: &mut Source, hands: &mut Hands) -> Result<(), Error> {
-        if source.chunk.as_ref().is_none_or(|chunk| chunk.end() == source.at) {
-            let Some(chunk) = source.reader.next_chunk()? else {
-                // RLV ends at ELV, whatever the last frames were (E2).
-                let end = source.reader.valid_to();
-                pool.end.store(end, Ordering::Release);
-                pool.max_lsn.fetch_max(end, Ordering::Release);
-                pool.finished.store(true, Ordering::Release);
-                pool.raise();
-                return Ok(());
-            };
-            source.decoder.enter(&chunk);
-            source.at = chunk.start();
-            source.chunk = Some(chunk);
+        let Source { cursor, turn } = source;
+        if let Ahead::End(end) = cursor.look_ahead()? {
+            // RLV ends at ELV, whatever the last frames were (E2).
+            pool.end.store(end, Ordering::Release);
+            pool.max_lsn.fetch_max(end, Ordering::Release);
+            pool.finished.store(true, Ordering::Release);
+            pool.raise();
+            return Ok(());
         }
-        let chunk = source.chunk.as_ref().expect("it was just read");
-        for frame in chunk.frames_from(source.at).take(BATCH) {
-            if let Some(decoded) = source.decoder.decode(&frame)? {
+        let chunk = cursor.chunk.as_ref().expect("there is more of it");
+        for frame in chunk.frames_from(cursor.at).take(BATCH) {
+            if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let data = !decoded.head.command;
                 let continued = decoded.head.continued;
                 let record = Waiting {
                     start: frame.start,
-                    validity: source.decoder.validity.as_slice().into(),
-                    order: data.then(|| source.decoder.order.as_slice().into()),
+                    validity: cursor.decoder.validity.as_slice().into(),
+                    order: data.then(|| cursor.decoder.order.as_slice().into()),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
                 };
-                source.decoder.forget_parts(continued);
+                cursor.decoder.forget_parts(continued);
                 pool.len.fetch_add(1, Ordering::Relaxed);
-                pool.queue(source.turn).waiting.push_back(record);
-                source.turn = (source.turn + 1) % QUEUES;
+                pool.queue(*turn).waiting.push_back(record);
+                *turn = (*turn + 1) % QUEUES;
             }
             hands.bytes += frame.end - frame.start;
-            source.at = frame.end;
+            cursor.at = frame.end;
             // Line 3, after line 2: who sees this sees the record in its queue.
             pool.max_lsn.fetch_max(frame.end, Ordering::Release);
         }

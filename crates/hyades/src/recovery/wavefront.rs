@@ -15,18 +15,22 @@
 //! depends on, and everything before it in its lane, was reserved earlier, hence is resolved: it can
 //! run. So neither a bound on parked records nor running lanes strictly in order can block.
 
+mod lane;
+
 use super::Replay;
-use super::decode::{Decoded, Decoder, Shape};
+use super::cursor::{Ahead, Cursor};
+use super::decode::{Decoded, Shape};
 use super::hands::Hands;
 use super::seats::{Seats, in_a_circle};
+use super::threads;
 use crate::error::Error;
-use crate::logging::admits;
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Lsn, ReaderEnd, StreamReader};
+use lane::{Lane, Parked, Seen, Waiter};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -46,105 +50,6 @@ const SPINS: u32 = 71;
 
 /// A lane reads no further while so many of its records are parked.
 const LOOKAHEAD: usize = 512;
-
-struct Parked {
-    lane: usize,
-    start: Lsn,
-    head: Head,
-    body: Vec<u8>,
-    /// Watermarks still lacked, plus one while they are being counted.
-    unmet: AtomicU32,
-    dead: AtomicBool,
-    done: AtomicBool,
-}
-
-/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
-struct Seen {
-    resolved: Vec<Lsn>,
-}
-
-impl Seen {
-    /// Whether the watermark of a lane has come to `lsn`.
-    #[inline]
-    fn has(&mut self, lanes: &[Lane], at: usize, lsn: Lsn) -> bool {
-        if lsn > self.resolved[at] {
-            self.resolved[at] = lanes[at].resolved.load(Ordering::Acquire);
-        }
-        lsn <= self.resolved[at]
-    }
-
-    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
-    fn is_ordered(&mut self, lanes: &[Lane], order: &[Lsn]) -> bool {
-        order.iter().enumerate().all(|(at, lsn)| {
-            self.has(lanes, at, *lsn) || self.resolved[at] == lanes[at].end.load(Ordering::Acquire)
-        })
-    }
-
-    fn is_covered(&mut self, lanes: &[Lane], validity: &[Lsn]) -> bool {
-        // First what is not yet known to be covered is looked at again, then the one rule is asked.
-        for (at, lsn) in validity.iter().enumerate() {
-            self.has(lanes, at, *lsn);
-        }
-        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
-    }
-}
-
-struct Waiter {
-    position: Lsn,
-    /// What the record needs to be live: beyond the stream's end it is dead. Where it only has to follow
-    /// something, the end is as good as any place beyond.
-    validity: Lsn,
-    record: Arc<Parked>,
-}
-
-impl PartialEq for Waiter {
-    fn eq(&self, other: &Self) -> bool {
-        self.position == other.position
-    }
-}
-impl Eq for Waiter {}
-impl PartialOrd for Waiter {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Waiter {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.position.cmp(&other.position)
-    }
-}
-
-struct Cursor {
-    reader: StreamReader,
-    decoder: Decoder,
-    chunk: Option<Chunk>,
-    at: Lsn,
-    /// Only under a mutation: a dead record ended the lane.
-    stopped: bool,
-}
-
-#[repr(align(128))]
-struct Lane {
-    stream: u32,
-    cursor: Mutex<Cursor>,
-    /// The watermark. Raised by the lane's runner while nothing is parked, else under `parked`; read
-    /// by all. Release and Acquire: what was installed before is seen.
-    resolved: AtomicU64,
-    /// Everything before this was run or parked. Written by the runner (SeqCst, against `waiting`).
-    scanned: AtomicU64,
-    /// Records parked and not yet taken off `parked`.
-    waiting: AtomicUsize,
-    parked: Mutex<VecDeque<Arc<Parked>>>,
-    waiters: Mutex<BinaryHeap<Reverse<Waiter>>>,
-    /// The lowest position in `waiters`, to pass by quickly. Written under `waiters` (SeqCst, against
-    /// `resolved`).
-    lowest_waiter: AtomicU64,
-    /// The stream was read to its end, which is `end`.
-    finished: AtomicBool,
-    end: AtomicU64,
-    /// The epoch that the lane has come to: lanes are run evenly.
-    epoch: AtomicU64,
-}
 
 struct Front<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
@@ -179,52 +84,19 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         bell_lock: Mutex::new(()),
         seats: Seats::new(threads),
     };
-    std::thread::scope(|scope| {
-        let work = |seat: usize| {
-            if let Err(error) = front.work(seat) {
-                replay.fail(error);
-            }
-            front.seats.leave(seat);
-            front.ring();
-        };
-        (1..threads).for_each(|seat| drop(scope.spawn(move || work(seat))));
-        work(0);
-    });
+    let ended = |seat: usize| {
+        front.seats.leave(seat);
+        front.ring();
+    };
+    threads::run_on(replay, threads, |seat| front.work(seat), ended);
+    if replay.has_failed() {
+        return Ok(Vec::new());
+    }
     Ok(front
         .lanes
         .into_iter()
         .map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
         .collect())
-}
-
-impl Lane {
-    fn new(reader: StreamReader, shape: Shape) -> Lane {
-        let start = reader.start();
-        Lane {
-            stream: reader.stream,
-            resolved: AtomicU64::new(start),
-            scanned: AtomicU64::new(start),
-            waiting: AtomicUsize::new(0),
-            parked: Mutex::default(),
-            waiters: Mutex::default(),
-            lowest_waiter: AtomicU64::new(u64::MAX),
-            finished: AtomicBool::new(false),
-            end: AtomicU64::new(u64::MAX),
-            epoch: AtomicU64::new(0),
-            cursor: Mutex::new(Cursor {
-                decoder: Decoder::new(shape, reader.stream),
-                reader,
-                chunk: None,
-                at: start,
-                stopped: false,
-            }),
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.finished.load(Ordering::Acquire)
-            && self.resolved.load(Ordering::Acquire) == self.end.load(Ordering::Acquire)
-    }
 }
 
 impl<S: Default + Send + Sync + 'static> Front<'_, S> {
@@ -329,23 +201,15 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         if lane.finished.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        if cursor.chunk.as_ref().is_none_or(|chunk| chunk.end() == cursor.at) {
-            match cursor.reader.next_chunk()? {
-                Some(chunk) => {
-                    cursor.decoder.enter(&chunk);
-                    cursor.at = chunk.start();
-                    cursor.chunk = Some(chunk);
-                }
-                None => {
-                    self.end_lane(at, cursor.reader.valid_to());
-                    return Ok(true);
-                }
-            }
+        if let Ahead::End(end) = cursor.look_ahead()? {
+            self.end_lane(at, end);
+            return Ok(true);
         }
-        let chunk = cursor.chunk.as_ref().expect("it was just read");
+        let chunk = cursor.chunk.as_ref().expect("there is more of it");
         let guard = crossbeam_epoch::pin();
         let began = cursor.at;
         let mut unsaid = 0;
+        let mut stopped = lane.stopped.load(Ordering::Relaxed);
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without looking ahead the lane's own order suffices, and nothing is parked.
             if lane.waiting.load(Ordering::Relaxed) > self.lookahead {
@@ -354,7 +218,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
-                if !cursor.stopped
+                if !stopped
                     && seen.is_ordered(&self.lanes, order)
                     && seen.is_covered(&self.lanes, validity)
                 {
@@ -365,9 +229,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                         (lane.stream, frame.start),
                     )?;
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
-                } else if cursor.stopped || self.is_dead(validity) {
+                } else if stopped || self.is_dead(validity) {
                     hands.dead += 1;
-                    cursor.stopped = mutation::is(Mutation::StopAtFirstDead);
+                    stopped = mutation::is(Mutation::StopAtFirstDead);
+                    lane.stopped.store(stopped, Ordering::Relaxed);
                 } else if !may_park {
                     // The frame will be decoded again.
                     break;

@@ -13,14 +13,15 @@
 //!
 //! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
 
+mod growth;
 mod hash;
 #[cfg(test)]
 mod tests;
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crossbeam_epoch::Guard;
 
@@ -448,82 +449,5 @@ impl<E> Drop for HashIndex<E> {
         };
         // SAFETY: nobody can reach the directory through the index any more.
         unsafe { crossbeam_epoch::pin().defer_unchecked(free) };
-    }
-}
-
-impl<E: Keyed + 'static> HashIndex<E> {
-    /// Replaces a full segment by two.
-    #[cold]
-    fn split(&self, hash: u64, segment: &Segment<E>, guard: &Guard) {
-        let mut count = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut directory = self.directory(guard);
-        let old = directory.slot(hash).load(Ordering::Acquire);
-        if !std::ptr::eq(old, segment) {
-            return;
-        }
-        let depth = segment.depth;
-        if depth == directory.depth {
-            if directory.segments.len() >= DIRECTORY_SLACK * *count {
-                return;
-            }
-            directory = self.double(directory, guard);
-        }
-        segment.buckets.iter().for_each(|bucket| assert!(bucket.lock(), "split only once"));
-        let halves = segment.divide(guard);
-        let from = ((hash >> 1 >> (63 - depth)) as usize) << (directory.depth - depth);
-        let length = 1 << (directory.depth - depth);
-        for (i, slot) in directory.segments[from..from + length].iter().enumerate() {
-            slot.store(halves[usize::from(i >= length / 2)], Ordering::Release);
-        }
-        *count += 1;
-        for bucket in &segment.buckets {
-            let link = bucket.link.load(Ordering::Relaxed);
-            bucket.link.store(link.map_addr(|addr| addr | FROZEN), Ordering::Release);
-        }
-        // SAFETY: unlinked just now, under the growth lock.
-        unsafe { guard.defer_unchecked(move || Segment::free(old)) };
-    }
-
-    /// Publishes a directory of twice the size. The growth lock is held.
-    fn double<'g>(&self, old: &'g Directory<E>, guard: &'g Guard) -> &'g Directory<E> {
-        let both = |slot: &AtomicPtr<Segment<E>>| {
-            let segment = slot.load(Ordering::Acquire);
-            [AtomicPtr::new(segment), AtomicPtr::new(segment)]
-        };
-        let segments = old.segments.iter().flat_map(both).collect();
-        let new = Box::into_raw(Box::new(Directory { depth: old.depth + 1, segments }));
-        let old = self.directory.swap(new, Ordering::AcqRel);
-        // SAFETY: the old directory was unlinked just now; the new one is retired no earlier
-        // than the guard is unpinned.
-        unsafe {
-            guard.defer_unchecked(move || drop(Box::from_raw(old)));
-            &*new
-        }
-    }
-}
-
-impl<E: Keyed + 'static> Segment<E> {
-    /// Two segments with the entries of this one, whose chains are all locked.
-    fn divide(&self, _guard: &Guard) -> [*mut Segment<E>; 2] {
-        let halves = [Segment::new(self.depth + 1), Segment::new(self.depth + 1)];
-        for (i, bucket) in self.buckets.iter().enumerate() {
-            // Hashing reads the key, so that of the bucket after next is fetched meanwhile.
-            for slot in self.buckets.get(i + 2).into_iter().flat_map(|b| &b.slots) {
-                prefetch(slot.load(Ordering::Relaxed).map_addr(|addr| addr & ADDRESS));
-            }
-            // SAFETY: the guard is pinned, and entries are retired through the epoch; the halves
-            // are not yet shared.
-            unsafe {
-                bucket.find_slot::<()>(|_, tagged| {
-                    let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
-                    let hash = hash_key(entry.key());
-                    let half = &*halves[(hash >> (63 - self.depth)) as usize & 1];
-                    half.home(hash).put(tagged);
-                    half.entries.fetch_add(1, Ordering::Relaxed);
-                    None
-                });
-            }
-        }
-        halves
     }
 }

@@ -134,6 +134,28 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         }
     }
 
+    /// Visits the entries of an index that describe a row, in key order, with that row's bytes. A stale
+    /// entry counts as little here as for a transaction. Only for a time in which nobody changes rows.
+    pub fn for_each_true_entry<'g>(
+        &'g self,
+        index: usize,
+        guard: &'g Guard,
+        mut visit: impl FnMut(&'g Entry<S>, &[u8]),
+    ) {
+        let mut row = Vec::new();
+        self.secondaries[index].tree.for_each(guard, |entry| {
+            let record = entry.record();
+            if record.word.load(Ordering::Acquire) & word::ABSENT != 0 {
+                return;
+            }
+            row.clear();
+            record.read_row(&mut row);
+            if self.secondary_key(index, &row, record.key())[..] == *entry.key() {
+                visit(entry, &row);
+            }
+        });
+    }
+
     /// Takes an entry that no longer describes its row out of its index and retires it, unless a
     /// transaction relies on it. The caller holds the row's lock.
     pub fn unlink_entry(

@@ -1,4 +1,5 @@
-//! A device whose k-th write or sync fails: what a dying or full disk does.
+//! A device whose k-th write or sync fails, which is what a dying or full disk does, or whose k-th read
+//! panics, which is what a defect in whoever reads does.
 
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
@@ -13,6 +14,8 @@ pub enum Fault {
     Sync(u64),
     /// The k-th write from now and all later ones fail: the device is full.
     Write(u64),
+    /// The k-th read from now panics, once.
+    Panic(u64),
 }
 
 #[derive(Debug)]
@@ -21,6 +24,7 @@ struct Plan {
     /// operations fails does not matter.
     syncs: AtomicU64,
     writes: AtomicU64,
+    reads: AtomicU64,
 }
 
 /// Wraps a device and fails on demand.
@@ -33,7 +37,8 @@ pub struct FaultyDevice {
 impl FaultyDevice {
     /// A device without a fault so far.
     pub fn new(inner: Arc<dyn Device>) -> Self {
-        let plan = Plan { syncs: AtomicU64::new(u64::MAX), writes: AtomicU64::new(u64::MAX) };
+        let never = || AtomicU64::new(u64::MAX);
+        let plan = Plan { syncs: never(), writes: never(), reads: never() };
         Self { inner, plan: Arc::new(plan) }
     }
 
@@ -42,6 +47,7 @@ impl FaultyDevice {
         match fault {
             Fault::Sync(k) => self.plan.syncs.store(k, Ordering::Relaxed),
             Fault::Write(k) => self.plan.writes.store(k, Ordering::Relaxed),
+            Fault::Panic(k) => self.plan.reads.store(k, Ordering::Relaxed),
         }
     }
 
@@ -78,6 +84,7 @@ impl DeviceFile for FaultyFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        assert!(!strikes(&self.plan.reads, false), "a fault that was armed");
         self.inner.read_at(buffer, offset)
     }
 

@@ -5,9 +5,14 @@
 //! [`PowerCutDevice::cut`], therefore does what a loss of power does at its worst. Reads see the
 //! unsynced state, as the page cache would show it. Directories themselves are made at once.
 
+mod names;
+#[cfg(test)]
+mod tests;
+
 use super::{Device, DeviceFile, DirectoryLock, FileDevice};
 use crate::random::Random;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use names::{Change, HIDDEN, Names, not_found, split};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
@@ -17,8 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The unit in which unsynced bytes may reach the medium early.
 const SECTOR: usize = 512;
-/// Names of files whose directory entry is not durable yet begin like this; nobody else sees them.
-const HIDDEN: &str = ".unsynced-";
 
 /// How the device misbehaves beyond forgetting.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,26 +51,6 @@ struct State {
     names: Mutex<Names>,
 }
 
-#[derive(Debug, Default)]
-struct Names {
-    directories: HashMap<PathBuf, Directory>,
-    /// Open files by physical path: two openings of a file share what is unsynced.
-    files: HashMap<PathBuf, Arc<Body>>,
-}
-
-#[derive(Debug, Default)]
-struct Directory {
-    /// Name as seen -> name on the medium.
-    view: BTreeMap<String, String>,
-    pending: Vec<Change>,
-}
-
-#[derive(Debug)]
-enum Change {
-    Rename { physical: String, name: String },
-    Remove { physical: String },
-}
-
 #[derive(Debug)]
 struct Body {
     medium: File,
@@ -84,17 +67,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-fn not_found(path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
-}
-
-fn split(path: &Path) -> io::Result<(PathBuf, String)> {
-    match (path.parent(), path.file_name()) {
-        (Some(dir), Some(name)) => Ok((dir.to_owned(), name.to_string_lossy().into_owned())),
-        _ => Err(not_found(path)),
-    }
-}
-
 impl State {
     fn alive(&self) -> io::Result<()> {
         if self.off.load(Ordering::SeqCst) {
@@ -109,64 +81,6 @@ impl State {
             self.off.store(true, Ordering::SeqCst);
         }
         self.alive()
-    }
-}
-
-impl Names {
-    /// The directory as seen, read from the medium the first time.
-    fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
-        if !self.directories.contains_key(dir) {
-            let mut view = BTreeMap::new();
-            for name in FileDevice.list(dir)? {
-                if !name.starts_with(HIDDEN) {
-                    view.insert(name.clone(), name);
-                }
-            }
-            self.directories.insert(dir.to_owned(), Directory { view, pending: Vec::new() });
-        }
-        self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
-    }
-
-    fn physical(&mut self, path: &Path) -> io::Result<PathBuf> {
-        let (dir, name) = split(path)?;
-        match self.directory(&dir)?.view.get(&name) {
-            Some(physical) => Ok(dir.join(physical)),
-            None => Err(not_found(path)),
-        }
-    }
-
-    /// Applies the pending changes to the medium, in order: a cut in between leaves a prefix.
-    fn sync(&mut self, dir: &Path) -> io::Result<()> {
-        let mut pending = VecDeque::from(std::mem::take(&mut self.directory(dir)?.pending));
-        while let Some(change) = pending.pop_front() {
-            match change {
-                Change::Rename { physical, name } => {
-                    let (from, to) = (dir.join(&physical), dir.join(&name));
-                    fs::rename(&from, &to)?;
-                    for value in self.directory(dir)?.view.values_mut() {
-                        if *value == physical {
-                            value.clone_from(&name);
-                        }
-                    }
-                    for later in &mut pending {
-                        let (Change::Rename { physical: p, .. } | Change::Remove { physical: p }) =
-                            later;
-                        if *p == physical {
-                            p.clone_from(&name);
-                        }
-                    }
-                    self.files.remove(&to);
-                    if let Some(body) = self.files.remove(&from) {
-                        self.files.insert(to, body);
-                    }
-                }
-                Change::Remove { physical } => {
-                    fs::remove_file(dir.join(&physical))?;
-                    self.files.remove(&dir.join(&physical));
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -299,6 +213,8 @@ impl DeviceFile for PowerCutFile {
             return Ok(());
         }
         let mut unsynced = locked(&self.body.unsynced);
+        // What was unsynced may have gone since the first look, and that is not to be called synced.
+        self.state.alive()?;
         for (index, bytes) in std::mem::take(&mut *unsynced) {
             self.body.medium.write_all_at(&bytes[..], index * SECTOR as u64)?;
         }
@@ -419,85 +335,5 @@ impl Device for PowerCutDevice {
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
         self.0.alive()?;
         FileDevice.lock_dir(dir)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn device() -> PowerCutDevice {
-        PowerCutDevice::new(PowerCutOptions::default())
-    }
-
-    #[test]
-    fn unsynced_bytes_are_lost_and_synced_ones_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let first = device();
-        let file = first.create(&path, 4096).unwrap();
-        first.sync_dir(dir.path()).unwrap();
-        file.write_at(&[IoSlice::new(b"kept")], 510).unwrap();
-        file.sync_data().unwrap();
-        file.write_at(&[IoSlice::new(b"lost")], 512).unwrap();
-        let mut seen = [0; 6];
-        first.open(&path).unwrap().read_at(&mut seen, 510).unwrap();
-        assert_eq!(&seen, b"kelost");
-        first.cut();
-        assert!(file.sync_data().is_err());
-        device().open(&path).unwrap().read_at(&mut seen, 510).unwrap();
-        assert_eq!(&seen, b"kept\0\0");
-    }
-
-    #[test]
-    fn names_are_lost_until_their_directory_is_synced() {
-        let dir = tempfile::tempdir().unwrap();
-        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
-        let first = device();
-        first.write_small(&a, b"1").unwrap();
-        first.sync_dir(dir.path()).unwrap();
-        first.rename(&a, &b).unwrap();
-        first.write_small(&a, b"2").unwrap();
-        assert_eq!(first.list(dir.path()).unwrap(), ["a", "b"]);
-        assert_eq!(first.read_small(&b).unwrap(), b"1");
-        first.cut();
-        let second = device();
-        assert_eq!(second.list(dir.path()).unwrap(), ["a"]);
-        assert_eq!(second.read_small(&a).unwrap(), b"1");
-        second.write_small(&b, b"3").unwrap();
-        second.rename(&b, &a).unwrap();
-        second.sync_dir(dir.path()).unwrap();
-        second.cut();
-        assert_eq!(device().read_small(&a).unwrap(), b"3");
-    }
-
-    #[test]
-    fn a_lying_sync_loses_what_it_promised() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let liar = PowerCutDevice::new(PowerCutOptions { lying_sync: true, ..Default::default() });
-        let file = liar.create(&path, 512).unwrap();
-        liar.sync_dir(dir.path()).unwrap();
-        file.write_at(&[IoSlice::new(b"x")], 0).unwrap();
-        file.sync_data().unwrap();
-        liar.cut();
-        let mut seen = [9];
-        device().open(&path).unwrap().read_at(&mut seen, 0).unwrap();
-        assert_eq!(seen, [0]);
-    }
-
-    #[test]
-    fn early_sectors_tear_a_write() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let options = PowerCutOptions { seed: 1, early_sectors: 0.5, ..Default::default() };
-        let first = PowerCutDevice::new(options);
-        let file = first.create(&path, 65536).unwrap();
-        first.sync_dir(dir.path()).unwrap();
-        file.write_at(&[IoSlice::new(&[7; 65536])], 0).unwrap();
-        first.cut();
-        let bytes = fs::read(&path).unwrap();
-        let there = bytes.chunks(SECTOR).filter(|s| s[0] == 7).count();
-        assert!(there > 0 && there < bytes.len() / SECTOR);
     }
 }

@@ -7,10 +7,13 @@
 //! fails leaves the pages marked clean: they are seen, and no later sync writes them. Disks can be
 //! forked, so that one crash may be recovered from in many ways.
 
+mod faults;
 mod medium;
 
 use super::{Device, DeviceFile, DirectoryLock, whole};
 use crate::random::Random;
+pub use faults::SimulatedFault;
+use faults::{Plan, strikes};
 use medium::{Medium, split};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -19,77 +22,6 @@ use std::time::Duration;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// What a process finds wrong with the disk. Counts are of operations of the kind from when the
-/// fault was armed; 0 is the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SimulatedFault {
-    /// The process dies at the k-th change (write, sync, change of names), of which a first part may
-    /// be done.
-    Stop(u64),
-    /// The k-th sync fails, and if `for_ever` all later ones.
-    Sync {
-        /// How many succeed before.
-        after: u64,
-        /// Whether it is the first of many.
-        for_ever: bool,
-    },
-    /// The k-th write fails with an I/O error after a part of it, once.
-    Write(u64),
-    /// The k-th read fails with an I/O error, once.
-    Read(u64),
-    /// The disk takes so many more bytes; then writes and new files fail, a first part written.
-    Full(u64),
-    /// Transfers stop short or are interrupted, now and then, and are to be taken up again.
-    Short,
-    /// Syncs of files succeed and do nothing: for tests that show that a check can fail.
-    LyingSync,
-}
-
-#[derive(Debug)]
-struct Plan {
-    random: Random,
-    stop: Option<u64>,
-    sync: Option<(u64, bool)>,
-    write: Option<u64>,
-    read: Option<u64>,
-    room: Option<u64>,
-    short: bool,
-    lying: bool,
-    /// Directories, by name, whose files are slow, and how slow; `None` means stopped.
-    slow: Vec<(String, Option<Duration>)>,
-}
-
-impl Plan {
-    fn new(random: Random) -> Self {
-        Plan {
-            random,
-            stop: None,
-            sync: None,
-            write: None,
-            read: None,
-            room: None,
-            short: false,
-            lying: false,
-            slow: Vec::new(),
-        }
-    }
-}
-
-/// Counts an operation down; true if it is the one that is to fail.
-fn strikes(counter: &mut Option<u64>) -> bool {
-    match counter {
-        Some(0) => {
-            *counter = None;
-            true
-        }
-        Some(left) => {
-            *left -= 1;
-            false
-        }
-        None => false,
-    }
 }
 
 /// A disk; clones are the same one.
@@ -266,18 +198,6 @@ impl State {
         if survives { result } else { Err(self.die()) }
     }
 
-    /// How many of these bytes the disk has room for.
-    fn room_for(&self, bytes: usize) -> usize {
-        match &mut locked(&self.plan).room {
-            None => bytes,
-            Some(room) => {
-                let taken = (bytes as u64).min(*room);
-                *room -= taken;
-                taken as usize
-            }
-        }
-    }
-
     /// Waits as long as files of this directory are to be slow.
     fn pace(&self, path: &Path) {
         let mut waited = false;
@@ -307,16 +227,7 @@ pub struct SimulatedDevice(Arc<State>);
 impl SimulatedDevice {
     /// Arms a fault, beside those armed already.
     pub fn arm(&self, fault: SimulatedFault) {
-        let mut plan = locked(&self.0.plan);
-        match fault {
-            SimulatedFault::Stop(after) => plan.stop = Some(after),
-            SimulatedFault::Sync { after, for_ever } => plan.sync = Some((after, for_ever)),
-            SimulatedFault::Write(after) => plan.write = Some(after),
-            SimulatedFault::Read(after) => plan.read = Some(after),
-            SimulatedFault::Full(room) => plan.room = Some(room),
-            SimulatedFault::Short => plan.short = true,
-            SimulatedFault::LyingSync => plan.lying = true,
-        }
+        locked(&self.0.plan).arm(fault);
     }
 
     /// Takes all faults back, and all slowness.
@@ -349,7 +260,7 @@ impl SimulatedFile {
     /// One write of the system: it may take less than it is given.
     fn write_some(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
-        let room = self.state.room_for(bytes.len());
+        let room = locked(&self.state.plan).room_for(bytes.len());
         bytes.truncate(room);
         if bytes.is_empty() {
             return Err(rustix::io::Errno::NOSPC.into());
@@ -430,19 +341,7 @@ impl DeviceFile for SimulatedFile {
         let survives = self.state.survives();
         let (fails, lies) = {
             let mut plan = locked(&self.state.plan);
-            let fails = match &mut plan.sync {
-                Some((0, true)) => true,
-                Some((0, false)) => {
-                    plan.sync = None;
-                    true
-                }
-                Some((left, _)) => {
-                    *left -= 1;
-                    false
-                }
-                None => false,
-            };
-            (fails, plan.lying)
+            (plan.sync_fails(), plan.lying)
         };
         if fails || !survives {
             let mut random = Random::seeded(locked(&self.state.plan).random.next_u64());

@@ -1,0 +1,181 @@
+//! A slot of the hot-row table: how it is read while its owner may give it out again.
+//!
+//! A slot has a head, which says in which generation it was given out and whether its owner is at work
+//! on it, and two vectors. Invariant: what was read between two looks that found the same generation
+//! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
+
+use hyades_platform::sync::{AtomicU64, Ordering, fence};
+use hyades_platform::sync::{spin_hint, yield_now};
+use hyades_wal::lsn_vector::join;
+
+/// Head of a slot: generation << 1 | whether the owner is at work on it.
+pub(super) const MARKED: u64 = 1;
+
+/// Lanes are copied in groups of this many, so that copies stay in registers.
+const GROUP: usize = 8;
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub(super) struct Slot<'a> {
+    pub words: &'a [AtomicU64],
+    pub lanes: usize,
+}
+
+impl<'a> Slot<'a> {
+    #[inline]
+    pub fn head(self) -> &'a AtomicU64 {
+        &self.words[0]
+    }
+    #[inline]
+    pub fn replayed(self) -> &'a AtomicU64 {
+        &self.words[1]
+    }
+    #[inline]
+    pub fn write(self) -> &'a [AtomicU64] {
+        &self.words[2..2 + self.lanes]
+    }
+    #[inline]
+    pub fn read(self) -> &'a [AtomicU64] {
+        &self.words[2 + self.lanes..2 + 2 * self.lanes]
+    }
+
+    /// Waits until the slot is as `generation` left it; false if it is of another one.
+    #[inline]
+    pub fn is_of(self, generation: u64) -> bool {
+        let mut looks = 0u32;
+        loop {
+            // Acquire: what the owner filled in before it took its mark off is seen; and where the
+            // generation is another, the loads of the cold vector that follow come after it.
+            let head = self.head().load(Ordering::Acquire);
+            if head >> 1 != generation {
+                return false;
+            }
+            if head & MARKED == 0 {
+                return true;
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) {
+                // The owner may have lost its processor.
+                yield_now();
+            } else {
+                spin_hint();
+            }
+        }
+    }
+
+    /// Whether nothing has happened to the slot since `is_of`: what was read between is right.
+    #[inline]
+    pub fn is_still(self, generation: u64) -> bool {
+        // The loads before the fence do not come after the load behind it.
+        fence(Ordering::Acquire);
+        self.head().load(Ordering::Relaxed) == generation << 1
+    }
+
+    /// Joins the slot's write vector into `write` and, where wanted, both of its vectors into `both`.
+    /// Returns when replay is through with its last users; `None` if it is of another generation.
+    #[inline]
+    pub fn fold(self, generation: u64, write: &mut [u64], both: Option<&mut [u64]>) -> Option<u64> {
+        // The usual numbers of streams, with loops that the compiler can unroll.
+        match self.lanes {
+            1 => self.fold_fixed::<1>(generation, write, both),
+            2 => self.fold_fixed::<2>(generation, write, both),
+            4 => self.fold_fixed::<4>(generation, write, both),
+            8 => self.fold_fixed::<8>(generation, write, both),
+            _ => self.fold_any(generation, write, both),
+        }
+    }
+
+    /// As [`Slot::fold`], for `N` lanes.
+    #[inline]
+    fn fold_fixed<const N: usize>(
+        self,
+        generation: u64,
+        write: &mut [u64],
+        both: Option<&mut [u64]>,
+    ) -> Option<u64> {
+        let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
+            let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
+            std::array::from_fn(|at| lanes[at].load(ordering))
+        };
+        loop {
+            if !self.is_of(generation) {
+                return None;
+            }
+            let replayed = self.replayed().load(Ordering::Relaxed);
+            let written = lanes(self.write(), Ordering::Relaxed);
+            // SeqCst: as in `fold_any`.
+            let read = if both.is_some() { lanes(self.read(), Ordering::SeqCst) } else { [0; N] };
+            if self.is_still(generation) {
+                join(write, &written);
+                if let Some(both) = both {
+                    join(both, &written);
+                    join(both, &read);
+                }
+                return Some(replayed);
+            }
+        }
+    }
+
+    /// As [`Slot::fold`], for any number of lanes.
+    fn fold_any(
+        self,
+        generation: u64,
+        write: &mut [u64],
+        mut both: Option<&mut [u64]>,
+    ) -> Option<u64> {
+        'again: loop {
+            if !self.is_of(generation) {
+                return None;
+            }
+            let replayed = self.replayed().load(Ordering::Relaxed);
+            for from in (0..self.lanes).step_by(GROUP) {
+                let lanes = from..self.lanes.min(from + GROUP);
+                let (mut written, mut read) = ([0; GROUP], [0; GROUP]);
+                let written = copy(&self.write()[lanes.clone()], &mut written, Ordering::Relaxed);
+                let read = match &both {
+                    // SeqCst: a writer's lock comes before its look at the readers, see E4.
+                    Some(_) => copy(&self.read()[lanes.clone()], &mut read, Ordering::SeqCst),
+                    None => &[],
+                };
+                // Of a slot that is given out again meanwhile nothing is taken over; what was taken
+                // over of its lanes before was of a row that was cold then.
+                if !self.is_still(generation) {
+                    continue 'again;
+                }
+                join(&mut write[lanes.clone()], written);
+                if let Some(both) = &mut both {
+                    join(&mut both[lanes.clone()], written);
+                    join(&mut both[lanes], read);
+                }
+            }
+            return Some(replayed);
+        }
+    }
+}
+
+#[inline(always)]
+fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) -> &'c [u64] {
+    for (to, from) in out.iter_mut().zip(lanes) {
+        *to = from.load(ordering);
+    }
+    &out[..lanes.len()]
+}
+
+/// Fills lanes of a slot that is not yet given out.
+#[inline]
+pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
+    for (lane, lsn) in lanes.iter().zip(vector) {
+        lane.store(*lsn, Ordering::Relaxed);
+    }
+}
+
+#[inline]
+pub(super) fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
+    for (lane, lsn) in lanes.iter().zip(vector) {
+        // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
+        // of an owner whose look came before the raise.
+        if lane.load(Ordering::Acquire) < *lsn {
+            lane.fetch_max(*lsn, Ordering::SeqCst);
+        }
+    }
+}

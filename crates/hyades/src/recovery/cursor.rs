@@ -1,0 +1,45 @@
+//! Where a stream is being read: its reader, its decoder, and the chunk at hand.
+
+use super::decode::{Decoder, Shape};
+use crate::error::Error;
+use hyades_wal::{Chunk, Lsn, StreamReader};
+
+pub(crate) struct Cursor {
+    pub reader: StreamReader,
+    pub decoder: Decoder,
+    /// Frames up to `at` of it have been taken.
+    pub chunk: Option<Chunk>,
+    pub at: Lsn,
+}
+
+/// What lies behind a cursor's place.
+pub(crate) enum Ahead {
+    /// More of the chunk at hand.
+    More,
+    /// A chunk that has just been read.
+    NewChunk,
+    /// Nothing: the stream is valid up to here.
+    End(Lsn),
+}
+
+impl Cursor {
+    pub fn new(reader: StreamReader, shape: Shape) -> Cursor {
+        let (decoder, at) = (Decoder::new(shape, reader.stream), reader.start());
+        Cursor { reader, decoder, chunk: None, at }
+    }
+
+    /// Sees to it that there are frames at hand, if there are any left.
+    #[inline]
+    pub fn look_ahead(&mut self) -> Result<Ahead, Error> {
+        if self.chunk.as_ref().is_some_and(|chunk| chunk.end() != self.at) {
+            return Ok(Ahead::More);
+        }
+        let Some(chunk) = self.reader.next_chunk()? else {
+            return Ok(Ahead::End(self.reader.valid_to()));
+        };
+        self.decoder.enter(&chunk);
+        self.at = chunk.start();
+        self.chunk = Some(chunk);
+        Ok(Ahead::NewChunk)
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+use crate::checkpoint::{self, CheckpointSettings};
+use crate::concurrency::no_wait::NoWait;
+use crate::concurrency::silo::Silo;
+use crate::storage::schema::Schema;
+use crate::storage::table::Table;
+use crate::storage::value::Type;
+use crate::transaction::access;
+use hyades_platform::device::MemoryDevice;
+use hyades_platform::epoch::Epoch;
+use hyades_wal::{IncarnationSettings, LogOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A protocol that panics when it is told so, while the write set is protected.
+struct Panics(AtomicBool);
+
+impl LoggingProtocol for Panics {
+    type RowStamp = ();
+    type TxnStamp = ();
+
+    fn txn_stamp(&self) {}
+
+    fn versioned(&self, _: &mut (), _: u64) {
+        assert!(!self.0.load(Ordering::Relaxed), "told to");
+    }
+
+    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
+        Needs::new()
+    }
+}
+
+const NUMBERS: access::Table = access::Table::nth(0);
+
+fn put<C: ConcurrencyControl>(session: &mut Session<C, Panics>) -> Result<Needs, Error> {
+    session.run(None, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
+        Ok(()) => Verdict::Commit,
+        Err(_) => Verdict::Abandon,
+    })
+}
+
+/// What the panic has left locked is met by another session, and by a checkpoint: neither tries again for
+/// ever.
+fn the_others_are_told<C: ConcurrencyControl>() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
+    options.device = MemoryDevice::shared();
+    let recovering = hyades_wal::open(options).unwrap();
+    let verdict = recovering.verdict(&[]).unwrap();
+    let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
+    let protocol = Panics(AtomicBool::new(false));
+    let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
+    let engine = Arc::new(engine);
+    let session = || Session::<C, Panics>::new(engine.clone(), Some(log.clone())).unwrap();
+    let (mut one, mut other) = (session(), session());
+    put(&mut one).unwrap();
+    engine.protocol.0.store(true, Ordering::Relaxed);
+    let panic = catch_unwind(AssertUnwindSafe(|| put(&mut one)));
+    assert!(panic.is_err());
+    engine.protocol.0.store(false, Ordering::Relaxed);
+    assert!(matches!(put(&mut other), Err(Error::Poisoned(_))));
+    let stop = AtomicBool::new(false);
+    let taken = checkpoint::write(&*engine, &log, &CheckpointSettings::default(), &stop);
+    assert!(matches!(taken, Err(Error::Poisoned(_))));
+}
+
+#[test]
+fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
+    the_others_are_told::<Silo>();
+    the_others_are_told::<NoWait>();
+}
+
+#[test]
+fn a_body_that_panics_leaves_nothing_locked() {
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
+    let protocol = Panics(AtomicBool::new(false));
+    let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
+    let engine = Arc::new(engine);
+    let mut session = Session::<NoWait, Panics>::new(engine.clone(), None).unwrap();
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        session.run(None, &mut |tx| {
+            tx.put(NUMBERS, &[1i64.into()]).unwrap();
+            panic!("told to");
+        })
+    }));
+    assert!(panic.is_err());
+    put(&mut Session::<NoWait, Panics>::new(engine, None).unwrap()).unwrap();
+}

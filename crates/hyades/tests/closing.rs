@@ -1,0 +1,67 @@
+//! A database that is closed in the middle of things.
+#![allow(missing_docs)]
+
+mod common;
+use common::watched::watched;
+use hyades::{Column, Database, Error, Schema, Table, Type};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const NUMBERS: Table = Table::nth(0);
+
+fn open(dir: &Path) -> Result<Database, Error> {
+    let mut builder = Database::builder().streams(2).log_settings(|log| {
+        log.flush_interval = Some(Duration::from_millis(200));
+    });
+    let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
+    builder.table(schema);
+    builder.open(dir)
+}
+
+/// Who waits for a transaction, and holds the last handle to the database.
+struct Waits(Mutex<Option<Database>>);
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+#[test]
+fn a_waker_that_drops_the_last_handle_loses_nothing_and_waits_for_nobody() {
+    let _watched = watched("a database that is dropped by a waker");
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path()).unwrap();
+    let mut session = db.session().unwrap();
+    let mut insert = |n: i64| session.submit(|tx| tx.insert(NUMBERS, &[n.into()])).unwrap();
+    insert(0).1.wait().unwrap();
+    // There is time now until the next flush.
+    let (inserted, mut ticket) = insert(1);
+    inserted.unwrap();
+    let waker = Waker::from(Arc::new(Waits(Mutex::new(Some(db.clone())))));
+    let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+    drop(waker);
+    // What comes after it is not yet durable when the waker runs.
+    let mut last = 1;
+    while matches!(polled, Poll::Pending) && last < 2000 {
+        last += 1;
+        drop(insert(last));
+    }
+    drop((ticket, session, db));
+    // The directory is free when all has been closed.
+    let again = loop {
+        match open(dir.path()) {
+            Ok(db) => break db,
+            Err(Error::Log(hyades_wal::Error::InUse { .. })) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(again.rows(), last as u64 + 1, "all that was submitted is there");
+    let column = Column::<i64>::at(0);
+    let sum = again.transact(|tx| {
+        Ok::<_, hyades::Abort>(tx.scan(NUMBERS).rows()?.iter().map(|row| row.get(column)).sum())
+    });
+    assert_eq!(sum.unwrap(), Ok(last * (last + 1) / 2));
+}

@@ -1,0 +1,61 @@
+//! A thread that panics takes nobody with it who would wait for it for ever.
+#![allow(missing_docs)]
+
+mod common;
+use common::checkpointing::ballast;
+use common::{How, combinations, directory, populate, run, try_open};
+use hyades::{CheckpointSettings, Error, Replay};
+use hyades_platform::device::{Device, Fault, FaultyDevice, FileDevice};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Panics that are wanted, and what follows from them, are not worth a page each.
+fn be_quiet() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let wanted = info.payload_as_str().is_some_and(|said| {
+            said.contains("a fault that was armed") || said.contains("PoisonError")
+        });
+        if !wanted {
+            loud(info);
+        }
+    }));
+}
+
+#[test]
+fn a_replay_ends_when_one_of_its_threads_panics() {
+    be_quiet();
+    let mut told = 0;
+    for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
+        let dir = directory();
+        let opened = try_open(dir.path(), c, How::default()).unwrap();
+        populate(&opened);
+        ballast(&opened, 3000);
+        opened.db.checkpoint().unwrap();
+        run(&opened, seed as u64, 300);
+        opened.db.close().unwrap();
+        let replay = if seed % 3 == 0 { Replay::Pools } else { Replay::Wavefront };
+        for reads in 0u64.. {
+            let device = FaultyDevice::new(FileDevice::shared());
+            device.arm(Fault::Panic(reads));
+            let device: Arc<dyn Device> = Arc::new(device);
+            let checkpoints = CheckpointSettings::default();
+            let how =
+                How { device: Some(device), threads: 2, replay, checkpoints, ..How::default() };
+            match catch_unwind(AssertUnwindSafe(|| try_open(dir.path(), c, how))) {
+                // Before replay has begun the thread is the caller's own.
+                Err(_) => {}
+                Ok(Err(Error::Recovery(why))) => {
+                    // The one that was told to, or another that found what that one left behind.
+                    assert!(why.contains("a thread of the replay panicked"), "{c:?}: {why}");
+                    told += 1;
+                }
+                Ok(Err(error)) => panic!("{c:?}, after {reads} reads: {error}"),
+                // It reads no more than that.
+                Ok(Ok(_)) => break,
+            }
+            assert!(reads < 1000, "{c:?}: opening reads less than that");
+        }
+    }
+    assert!(told > 100, "only {told} replays had a thread that panicked");
+}

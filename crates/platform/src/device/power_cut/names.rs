@@ -1,0 +1,106 @@
+//! The names of files as they are seen, and what of them the medium does not know yet.
+//!
+//! A file that is made has a hidden name on the medium until its directory is synced. What is renamed
+//! or removed meanwhile is so in the view alone; the changes wait, in order.
+
+use super::Body;
+use crate::device::{Device, FileDevice};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names of files whose directory entry is not durable yet begin like this; nobody else sees them.
+pub(super) const HIDDEN: &str = ".unsynced-";
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    directories: HashMap<PathBuf, Directory>,
+    /// Open files by physical path: two openings of a file share what is unsynced.
+    pub(super) files: HashMap<PathBuf, Arc<Body>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// Name as seen -> name on the medium.
+    pub(super) view: BTreeMap<String, String>,
+    /// What the medium does not know yet, oldest first.
+    pub(super) pending: Vec<Change>,
+}
+
+#[derive(Debug)]
+pub(super) enum Change {
+    Rename { physical: String, name: String },
+    Remove { physical: String },
+}
+
+pub(super) fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
+}
+
+pub(super) fn split(path: &Path) -> io::Result<(PathBuf, String)> {
+    match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => Ok((dir.to_owned(), name.to_string_lossy().into_owned())),
+        _ => Err(not_found(path)),
+    }
+}
+
+impl Names {
+    /// The directory as seen, read from the medium the first time.
+    pub(super) fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
+        if !self.directories.contains_key(dir) {
+            let mut view = BTreeMap::new();
+            for name in FileDevice.list(dir)? {
+                if !name.starts_with(HIDDEN) {
+                    view.insert(name.clone(), name);
+                }
+            }
+            self.directories.insert(dir.to_owned(), Directory { view, pending: Vec::new() });
+        }
+        self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
+    }
+
+    /// Where the file is on the medium.
+    pub(super) fn physical(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let (dir, name) = split(path)?;
+        match self.directory(&dir)?.view.get(&name) {
+            Some(physical) => Ok(dir.join(physical)),
+            None => Err(not_found(path)),
+        }
+    }
+
+    /// Applies the pending changes to the medium, in order: a cut in between leaves a prefix.
+    pub(super) fn sync(&mut self, dir: &Path) -> io::Result<()> {
+        let mut pending = VecDeque::from(std::mem::take(&mut self.directory(dir)?.pending));
+        while let Some(change) = pending.pop_front() {
+            match change {
+                Change::Rename { physical, name } => {
+                    let (from, to) = (dir.join(&physical), dir.join(&name));
+                    fs::rename(&from, &to)?;
+                    for value in self.directory(dir)?.view.values_mut() {
+                        if *value == physical {
+                            value.clone_from(&name);
+                        }
+                    }
+                    for later in &mut pending {
+                        let (Change::Rename { physical: p, .. } | Change::Remove { physical: p }) =
+                            later;
+                        if *p == physical {
+                            p.clone_from(&name);
+                        }
+                    }
+                    self.files.remove(&to);
+                    if let Some(body) = self.files.remove(&from) {
+                        self.files.insert(to, body);
+                    }
+                }
+                Change::Remove { physical } => {
+                    fs::remove_file(dir.join(&physical))?;
+                    self.files.remove(&dir.join(&physical));
+                }
+            }
+        }
+        Ok(())
+    }
+}

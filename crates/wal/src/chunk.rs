@@ -1,0 +1,61 @@
+//! Frames as a reader hands them out: contiguous, of one stream, found right.
+
+use crate::Lsn;
+use crate::frame::{self, Frame};
+
+/// Contiguous frames of one stream, whose checksums were right.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub(crate) start: Lsn,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) anchor: Vec<Lsn>,
+}
+
+impl Chunk {
+    /// Where the first frame begins.
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// Where the last frame ends.
+    pub fn end(&self) -> Lsn {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until
+    /// the first anchor frame in the chunk.
+    pub fn anchor(&self) -> &[Lsn] {
+        &self.anchor
+    }
+
+    /// The frames, in order.
+    pub fn frames(&self) -> Frames<'_> {
+        Frames { bytes: &self.bytes, at: self.start }
+    }
+
+    /// The frames from `lsn` on, which is where one begins, or the chunk's end.
+    ///
+    /// Panics if `lsn` lies outside the chunk.
+    pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {
+        Frames { bytes: &self.bytes[(lsn - self.start) as usize..], at: lsn }
+    }
+}
+
+/// The frames of a [`Chunk`].
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    bytes: &'a [u8],
+    at: Lsn,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let frame = frame::split(self.bytes, self.at).ok()?;
+        self.bytes = &self.bytes[(frame.end - frame.start) as usize..];
+        self.at = frame.end;
+        Some(frame)
+    }
+}

@@ -1,0 +1,236 @@
+//! What ends with the last handle to a log: its threads, its directories' locks, its manifest; and how
+//! files are given up.
+//!
+//! Invariant: nothing is given up before the manifest says so, durably.
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::flusher::Flusher;
+use crate::log::Shared;
+use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
+use crate::segment::{Preparer, Request, segment_path, stream_dir};
+use crate::start::Lane;
+use hyades_platform::device::DirectoryLock;
+use hyades_platform::mutation::{self, Mutation};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
+
+/// Whoever panicked with the lock has left what it guards as it was.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Everything that ends with the last [`Log`](crate::Log) handle.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) manifest_dir: PathBuf,
+    pub(crate) running: Mutex<Running>,
+    /// Held by whoever gives up files, and by whoever needs them all to stay; before `manifest`.
+    pub(crate) files: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    pub(crate) flushers: Vec<JoinHandle<()>>,
+    pub(crate) preparer: Option<JoinHandle<()>>,
+    pub(crate) requests: Option<mpsc::Sender<Request>>,
+    pub(crate) locks: Vec<DirectoryLock>,
+}
+
+impl Handle {
+    pub(crate) fn spawn(&self, lanes: Vec<Lane>) -> Result<(), Error> {
+        let failed = |source| Error::Io {
+            path: self.manifest_dir.clone(),
+            action: "start a thread for the log in",
+            source,
+        };
+        let mut running = locked(&self.running);
+        let (requests, receiver) = mpsc::channel();
+        let mut places = Vec::new();
+        let mut starts = Vec::new();
+        for lane in lanes {
+            places.push(lane.place);
+            starts.push((lane.first, lane.replies));
+        }
+        let device = Arc::clone(&self.shared.options.device);
+        let preparer = Preparer::new(device, places, receiver);
+        running.requests = Some(requests.clone());
+        if self.shared.options.stepped {
+            let preparer = Arc::new(Mutex::new(preparer));
+            for (lane, (first, replies)) in starts.into_iter().enumerate() {
+                let shared = Arc::clone(&self.shared);
+                let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
+                let flusher = flusher.stepped(Arc::clone(&preparer));
+                *locked(&self.shared.stepped[lane]) = Some(flusher);
+            }
+            return Ok(());
+        }
+        let thread = std::thread::Builder::new().name("log-preparer".into());
+        let preparer = thread.spawn(move || preparer.run());
+        running.preparer = Some(preparer.map_err(failed)?);
+        for (lane, (first, replies)) in starts.into_iter().enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let flusher = Flusher::new(shared, lane, first, requests.clone(), replies);
+            let thread = std::thread::Builder::new().name(format!("log-flusher-{lane}"));
+            running.flushers.push(thread.spawn(move || flusher.run()).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for the threads to end; the log is stopped already. Hands back what they were started
+    /// with.
+    pub(crate) fn join(&self) -> Running {
+        for stream in &self.shared.streams {
+            stream.wake.notify();
+            self.shared.frontier.hurry(stream.lane);
+        }
+        // A flusher holds what holds it.
+        self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
+        let mut running = std::mem::take(&mut *locked(&self.running));
+        // Not only by letting go of it: the flusher whose thread this may be could still ask.
+        if let Some(requests) = running.requests.take() {
+            // If it is gone already, so much the better.
+            let _ = requests.send(Request::Stop);
+        }
+        let me = std::thread::current().id();
+        let threads = running.flushers.drain(..).chain(running.preparer.take());
+        // A waker may drop the last handle on a flusher's own thread.
+        for thread in threads.filter(|t| t.thread().id() != me) {
+            // A panic there has poisoned the log, which is all that can be done about it.
+            let _ = thread.join();
+        }
+        running
+    }
+
+    /// Has the manifest changed by `change`, durably, then gives up what it no longer names.
+    fn give_up(
+        &self,
+        up_to: &[(usize, Lsn)],
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<Manifest, Error> {
+        let _files = locked(&self.files);
+        let mut manifest = locked(&self.manifest);
+        let before = manifest.clone();
+        let mut next = before.clone();
+        change(&mut next);
+        let mut gone = Vec::new();
+        for &(lane, up_to) in up_to {
+            let segments = locked(&self.shared.segments[lane]);
+            // A segment goes when the next one begins at or below the position.
+            let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
+            let Some(stream) = next.stream_mut(self.shared.streams[lane].id) else { continue };
+            if let Some(&(sequence, start)) = segments.get(n)
+                && n > 0
+                && sequence > stream.first_sequence
+            {
+                stream.first_sequence = sequence;
+                stream.kept_from = stream.kept_from.max(start);
+                gone.push((lane, n));
+            }
+        }
+        let device = &*self.shared.options.device;
+        if next == before {
+            return Ok(before);
+        }
+        // What is given up, or passed over from now on, may hold the last statement of a stream's mark.
+        if let Some(newest) = next.incarnations.last_mut() {
+            for (lane, dim) in newest.dims.iter_mut().enumerate() {
+                dim.mark = self.shared.frontier.mark(lane);
+            }
+        }
+        if mutation::is(Mutation::TruncateBeforeManifest) {
+            self.release(&before, &next, &gone);
+            next.write(device, &self.manifest_dir)?;
+        } else {
+            next.write(device, &self.manifest_dir)?;
+            self.release(&before, &next, &gone);
+        }
+        *manifest = next;
+        Ok(before)
+    }
+
+    /// Removes or recycles the files that `before` names and `next` does not. A file that stays is a
+    /// leftover, and goes when the log is opened next.
+    fn release(&self, before: &Manifest, next: &Manifest, gone: &[(usize, usize)]) {
+        let device = &*self.shared.options.device;
+        for &(lane, n) in gone {
+            locked(&self.shared.segments[lane]).drain(..n);
+            let id = self.shared.streams[lane].id;
+            let (Some(old), Some(new)) = (before.stream(id), next.stream(id)) else { continue };
+            let place = stream_dir(&before.dirs[old.dir], id);
+            let gone = old.first_sequence..new.first_sequence;
+            let paths = gone.map(|sequence| segment_path(&place, sequence)).collect();
+            if let Some(requests) = &locked(&self.running).requests {
+                let _ = requests.send(Request::Retired { lane, paths });
+            }
+        }
+        for stream in before.streams.iter().filter(|s| next.stream(s.id).is_none()) {
+            let dir = stream_dir(&before.dirs[stream.dir], stream.id);
+            for name in device.list(&dir).unwrap_or_default() {
+                let _ = device.remove(&dir.join(name));
+            }
+        }
+        if let Some(old) =
+            before.checkpoint.as_ref().filter(|_| before.checkpoint != next.checkpoint)
+        {
+            for (at, part) in old.parts.iter().enumerate() {
+                let _ = device.remove(&before.dirs[part.dir].join(part_name(old.number, at)));
+            }
+        }
+    }
+
+    pub(crate) fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
+        self.give_up(&[(lane, up_to)], |_| ())?;
+        let manifest = locked(&self.manifest);
+        Ok(manifest.stream(self.shared.streams[lane].id).map_or(0, |s| s.kept_from))
+    }
+
+    pub(crate) fn retire_past(&self) -> Result<(), Error> {
+        let starts = locked(&self.manifest).newest().map(|i| i.dims.clone()).unwrap_or_default();
+        let starts: Vec<_> = starts.iter().map(|dim| dim.start).enumerate().collect();
+        self.give_up(&starts, forget_past).map(drop)
+    }
+
+    pub(crate) fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
+        let lane_of =
+            |covered: &Covered| self.shared.streams.iter().position(|s| s.id == covered.stream);
+        let positions: Vec<(usize, Lsn)> = checkpoint
+            .streams
+            .iter()
+            .filter_map(|covered| Some((lane_of(covered)?, covered.from)))
+            .collect();
+        let before = self.give_up(&positions, |manifest| {
+            forget_past(manifest);
+            manifest.checkpoint = Some(checkpoint);
+        })?;
+        let now = locked(&self.manifest);
+        let kept = |manifest: &Manifest| -> u128 {
+            let incarnations = manifest.incarnations.iter().flat_map(|i| &i.dims);
+            incarnations
+                .filter_map(|dim| {
+                    let from = manifest.stream(dim.stream)?.kept_from.max(dim.start);
+                    // Both manifests are asked up to the same place of what is still written.
+                    Some(u128::from(dim.end.unwrap_or(u64::MAX).saturating_sub(from)))
+                })
+                .sum()
+        };
+        Ok(kept(&before).saturating_sub(kept(&now)) as u64)
+    }
+}
+
+/// Leaves the newest incarnation only, and its streams.
+fn forget_past(manifest: &mut Manifest) {
+    let Some(newest) = manifest.incarnations.pop() else { return };
+    manifest.streams.retain(|s| newest.dims.iter().any(|d| d.stream == s.id));
+    manifest.incarnations = vec![newest];
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.frontier.stop("the log was dropped without being closed");
+        drop(self.join());
+    }
+}
