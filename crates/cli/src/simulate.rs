@@ -116,9 +116,9 @@ pub fn simulate(options: &Options) -> Result<bool, Failure> {
     let mut engines = hyades::Protocol::all().filter(|engine| engine.name() == options.protocol);
     if options.record == "command" && !engines.any(hyades::Protocol::takes_commands) {
         return Err(Failure::Usage(format!(
-            "{} logging does not order commands for their replay: choose --record data, or --protocol \
-             taurus or serial",
-            options.protocol
+            "{} logging does not order commands for their replay: choose --record data, or --protocol {}",
+            options.protocol,
+            hyades::Protocol::names_taking_commands()
         )));
     }
     if let Some(file) = &options.calibrate {

@@ -152,7 +152,7 @@ fn an_offered_load_is_not_exceeded() {
 fn wrong_usage_ends_with_2_and_says_what_is_right() {
     for (words, right) in [
         ("bank --protocol serial --streams 2", "one stream"),
-        ("bank --protocol none --recover", "taurus or serial"),
+        ("bank --protocol none --recover", "choose another"),
         ("ycsb --protocol poplar-2", "choose none, serial, taurus"),
         ("ycsb --protocol silo-r --record command", "--record data"),
         ("ycsb --record both", "choose data, command, adaptive"),

@@ -350,15 +350,15 @@ impl Common {
         let protocol = self.protocol.protocol();
         if self.record != RecordKind::Data && !protocol.takes_commands() {
             return usage(format!(
-                "{} logging does not order commands for their replay: choose --record data, or --protocol \
-                 taurus or serial",
-                self.protocol.word()
+                "{} logging does not order commands for their replay: choose --record data, or --protocol {}",
+                self.protocol.word(),
+                hyades::Protocol::names_taking_commands()
             ));
         }
         if self.protocol == Protocol::None && self.recover {
             return usage(
                 "--protocol none keeps no log to recover from: leave --recover out, or choose \
-                 --protocol taurus or serial",
+                 another, as --protocol taurus",
             );
         }
         if self.protocol == Protocol::None
@@ -366,7 +366,7 @@ impl Common {
         {
             return usage(
                 "--protocol none keeps no log, and needs no checkpoints: leave --max-recovery and \
-                 --checkpoint-interval out, or choose --protocol taurus or serial",
+                 --checkpoint-interval out, or choose another, as --protocol taurus",
             );
         }
         if let Some(workers) = self.workers.filter(|n| !(1..=255).contains(n)) {

@@ -118,6 +118,16 @@ impl Protocol {
             Protocol::Physiological => false,
         }
     }
+
+    /// The protocols that take commands, by name: "a, b or c".
+    pub fn names_taking_commands() -> String {
+        let names: Vec<&str> = Protocol::all()
+            .filter(|protocol| *protocol != Protocol::None && protocol.takes_commands())
+            .map(Protocol::name)
+            .collect();
+        let (last, others) = names.split_last().expect("there are some");
+        format!("{} or {last}", others.join(", "))
+    }
 }
 
 /// Refuses a kind of record that cannot be recovered under the protocol.
@@ -126,9 +136,9 @@ pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Err
         return Ok(());
     }
     Err(Error::Misuse(format!(
-        "{} logging does not order commands for their replay: set record to Data, or protocol to \
-         Taurus or Serial",
-        protocol.name()
+        "{} logging does not order commands for their replay: set record to data, or protocol to {}",
+        protocol.name(),
+        Protocol::names_taking_commands()
     )))
 }
 
