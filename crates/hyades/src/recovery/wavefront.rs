@@ -18,12 +18,13 @@
 use super::Replay;
 use super::decode::{Decoded, Decoder, Shape};
 use super::hands::Hands;
+use super::read_ahead::LaneReader;
 use super::seats::{Seats, in_a_circle};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Chunk, Lsn, ReaderEnd};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -115,7 +116,7 @@ impl Ord for Waiter {
 }
 
 struct Cursor {
-    reader: StreamReader,
+    reader: LaneReader,
     decoder: Decoder,
     chunk: Option<Chunk>,
     at: Lsn,
@@ -161,7 +162,7 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    readers: Vec<StreamReader>,
+    readers: Vec<LaneReader>,
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
@@ -193,12 +194,12 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     Ok(front
         .lanes
         .into_iter()
-        .map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
+        .filter_map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
         .collect())
 }
 
 impl Lane {
-    fn new(reader: StreamReader, shape: Shape) -> Lane {
+    fn new(reader: LaneReader, shape: Shape) -> Lane {
         let start = reader.start();
         Lane {
             stream: reader.stream,
