@@ -75,6 +75,15 @@ pub struct Knobs {
     /// Under physiological logging: log no before-images, and recover without an undo pass
     #[arg(long)]
     pub no_undo: bool,
+    /// Log updates as whole rows instead of changed columns, as the papers' systems do
+    #[arg(long)]
+    pub whole_rows: bool,
+    /// The device of the last log directory, where it is another one
+    #[arg(long, value_name = "DEVICE")]
+    pub last_device: Option<DeviceChoice>,
+    /// Also measure the processor time that workers take for a transaction
+    #[arg(long)]
+    pub processor_time: bool,
     /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, where
     /// there are vectors)
     #[arg(long, value_name = "HOW", default_value = "parallel")]
@@ -99,6 +108,16 @@ impl Knobs {
             return usage(
                 "a striped set has several devices: give --devices 4, say, or repeat --log-dir",
             );
+        }
+        if let Some(last) = &self.last_device
+            && (devices == 1 || device.is_striped() || last.is_striped())
+        {
+            return usage("--last-device is for several devices: give --devices 4, say, none striped");
+        }
+        if let Some(last) = &self.last_device
+            && last.lowest() != device.lowest()
+        {
+            return usage("--last-device has to stand on what --device stands on: file, or memory");
         }
         if let Some(buffer) = self.buffer.filter(|b| !b.is_power_of_two() || *b < 4096) {
             return usage(format!(
@@ -143,6 +162,7 @@ impl Knobs {
             log.anchor_interval_bytes = interval;
         }
         log.undo = !self.no_undo;
+        log.whole_rows = self.whole_rows;
         if let Some(delta) = self.delta {
             log.delta_bytes = delta;
         }
@@ -184,14 +204,14 @@ mod tests {
     fn every_knob_turns_its_setting() {
         let log = applied(
             "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
-             --anchor-interval 4KiB --delta 1MB --no-undo",
+             --anchor-interval 4KiB --delta 1MB --no-undo --whole-rows",
             "file",
         );
         assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
         assert_eq!(log.flush_fill_bytes, Some(100 << 10));
         assert_eq!((log.buffer_bytes, log.segment_bytes), (16 << 20, 1 << 20));
         assert_eq!((log.anchor_interval_bytes, log.delta_bytes), (4 << 10, 1_000_000));
-        assert!(!log.undo);
+        assert!(!log.undo && log.whole_rows);
     }
 
     #[test]
@@ -210,6 +230,8 @@ mod tests {
     fn what_cannot_be_is_refused() {
         for (words, device, says) in [
             ("--devices 0", "file", "1 to 64"),
+            ("--last-device throttled:latency=1ms", "file", "several devices"),
+            ("--devices 2 --last-device memory", "file", "stand on"),
             ("", "striped", "several devices"),
             ("--buffer 10MB", "file", "power of two"),
             ("--buffer 8GiB", "file", "4GiB"),

@@ -171,6 +171,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             warmup: settings.warmup,
             seconds: settings.seconds,
             seed: settings.seed,
+            processor_time: settings.knobs.processor_time,
             timeline: over_time.then(|| settings.dirs.clone()),
         },
     )?;
@@ -277,6 +278,10 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         log_bytes_per_transaction: some
             .then(|| measured.log_bytes as f64 / measured.acknowledged as f64),
         latency_us,
+        worker_cpu_us: measured
+            .worker_cpu_ns
+            .filter(|_| some)
+            .map(|ns| ns as f64 / 1e3 / measured.acknowledged as f64),
         checkpoints: None,
         load,
         recovery: Recovery::default(),

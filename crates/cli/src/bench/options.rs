@@ -448,7 +448,7 @@ impl Settings {
                 checkpoints.share = self.checkpoint_share;
             })
             .log_settings(|log| {
-                log.device = Some(self.device.open(&self.dirs));
+                log.device = Some(self.device.open_with(&self.dirs, self.knobs.last_device.as_ref()));
                 self.knobs.apply(&self.device, log);
                 log.epoch = self.epoch.map(Duration::from_secs_f64);
             })
