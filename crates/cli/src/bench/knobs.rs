@@ -112,7 +112,9 @@ impl Knobs {
         if let Some(last) = &self.last_device
             && (devices == 1 || device.is_striped() || last.is_striped())
         {
-            return usage("--last-device is for several devices: give --devices 4, say, none striped");
+            return usage(
+                "--last-device is for several devices: give --devices 4, say, none striped",
+            );
         }
         if let Some(last) = &self.last_device
             && last.lowest() != device.lowest()
@@ -148,6 +150,11 @@ impl Knobs {
         Ok(())
     }
 
+    /// The largest segment file on this device; none for the engine's own choice.
+    pub fn segment_on(&self, device: &DeviceChoice) -> Option<u64> {
+        self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT))
+    }
+
     /// Sets what was asked for.
     pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
         log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
@@ -155,7 +162,7 @@ impl Knobs {
         if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
             log.buffer_bytes = buffer as usize;
         }
-        if let Some(segment) = self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT)) {
+        if let Some(segment) = self.segment_on(device) {
             log.segment_bytes = segment;
         }
         if let Some(interval) = self.anchor_interval {

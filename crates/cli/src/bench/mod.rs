@@ -151,7 +151,8 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     // own.
     let commands = settings.protocol.protocol().takes_commands();
     let record = if commands { Record::Command } else { Record::Data };
-    let mut database = open(settings, &mut workload, record, "opening")?;
+    // It is not measured, so it does not wait for a slow device.
+    let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;
     if settings.protocol != Protocol::None {
         database.close()?;

@@ -8,8 +8,8 @@
 use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
-use super::read_ahead::LaneReader;
 use super::parts::{self, Parts};
+use super::read_ahead::LaneReader;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
