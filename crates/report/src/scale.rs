@@ -43,7 +43,7 @@ impl Size {
         rows: 100_000,
         warehouses: 1,
         seconds: 0.5,
-        device_seconds: 1.5,
+        device_seconds: 1.2,
         warmup: 0.2,
         repeats: 1,
         fine: false,

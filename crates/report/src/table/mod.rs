@@ -23,7 +23,7 @@ pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
     out.extend(taurus_2016::experiments(&table, &slow));
     out.extend(poplar::experiments(&table, &slow));
     out.extend(command_logging::experiments(&table));
-    out.extend(shapes::experiments(&slow));
+    out.extend(shapes::experiments(&table));
     out.extend(simulated::experiments(&table));
     out
 }
