@@ -126,6 +126,13 @@ impl Table<'_> {
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
+    /// The same with so many rows at most: a population that is logged row by row is read back from its
+    /// devices when the run begins.
+    pub fn small_ycsb_with(&self, rows: u64, options: &str) -> Command {
+        let rows = self.size.rows.min(rows);
+        self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
+    }
+
     /// YCSB as the paper of 2020 has it: whole rows written, their values derived at replay.
     pub fn ycsb(&self) -> Command {
         self.ycsb_with("--theta 0.6 --accesses 2 --write-columns all --values derived")

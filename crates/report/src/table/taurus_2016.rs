@@ -151,7 +151,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
     let device = format!("throttled:bandwidth={one:.1}MB/s,latency=100us,depth=1,over=memory");
     let base = || {
         let words = "--theta 0 --accesses 2 --write-share 1 --buffer 128KiB --segment 512KiB";
-        table.ycsb_with(words).with(DEEP)
+        table.small_ycsb_with(10_000, words).with(DEEP)
     };
     let mut runs = Vec::new();
     for scheme in schemes {
