@@ -147,11 +147,11 @@ fn loggers(table: &Table<'_>) -> Experiment {
     let counts = table.steps(&[1.0, 2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]);
     let last = counts.last().copied().unwrap_or(4.0);
     // So slow that all of them together still bind commands of 25 bytes at a quarter of our rate.
-    let one = (table.rates.ycsb * 0.25 * 25.0 / 1e6 / last).clamp(0.2, 100.0);
+    let one = (table.rates.ycsb * 0.25 * 25.0 / 1e6 / last).clamp(0.5, 100.0);
     let device = format!("throttled:bandwidth={one:.1}MB/s,latency=100us,depth=1,over=memory");
     let base = || {
         let words = "--theta 0 --accesses 2 --write-share 1 --buffer 128KiB --segment 512KiB";
-        table.small_ycsb_with(10_000, words).with(DEEP)
+        table.small_ycsb_with(2_000, words).with(DEEP)
     };
     let mut runs = Vec::new();
     for scheme in schemes {
