@@ -105,7 +105,8 @@ impl Check {
             let (left, right, what) = (name(of), name(over), metric.label());
             Some(Finding {
                 text: format!(
-                    "{group}, {what}: {left} is {ratio:.2} times {right} (paper: {paper})"
+                    "{group}, {what}: {left} is {ratio:.2} times {right} (paper: {})",
+                    short(paper)
                 ),
                 level: of_factor(ratio, paper),
             })

@@ -149,21 +149,26 @@ fn loggers(table: &Table<'_>) -> Experiment {
     // So slow that all of them together still bind commands of 25 bytes at a quarter of our rate.
     let one = (table.rates.ycsb * 0.25 * 25.0 / 1e6 / last).clamp(0.5, 100.0);
     let device = format!("throttled:bandwidth={one:.1}MB/s,latency=100us,depth=1,over=memory");
-    let base = || {
+    let base = |scheme: Scheme| {
         let words = "--theta 0 --accesses 2 --write-share 1 --buffer 128KiB --segment 512KiB";
-        table.small_ycsb_with(2_000, words).with(DEEP)
+        // A population that is not logged as commands is read back through the slow devices.
+        let by_rows = [SILO_R, PLOVER, POPLAR, GSN].iter().any(|s| s.label == scheme.label);
+        let rows = if by_rows { 2_000 } else { table.size.rows };
+        // Two for each device: a worker whose stream's buffer is full waits, and others go on.
+        let workers = format!("--workers {}", 2.0 * last);
+        table.small_ycsb_with(rows, words).with(DEEP).with(&workers)
     };
     let mut runs = Vec::new();
     for scheme in schemes {
         for devices in &counts {
-            let command = base().by(scheme, &device, *devices as u32, 1);
+            let command = base(scheme).by(scheme, &device, *devices as u32, 1);
             runs.push(command.run("YCSB", scheme.label, *devices));
         }
     }
     for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
         for devices in [1.0, last] {
             let given = if devices > 1.0 { format!("--devices {devices}") } else { String::new() };
-            let command = base().by(scheme, &device, 1, 1).with(&given);
+            let command = base(scheme).by(scheme, &device, 1, 1).with(&given);
             runs.push(command.run("YCSB", scheme.label, devices));
         }
     }
@@ -187,8 +192,9 @@ fn loggers(table: &Table<'_>) -> Experiment {
                 itself and of Silo.",
         how: format!(
             "Throttled devices in memory of {one:.1} MB/s, so slow that {last} of them together still bind \
-             command records at a quarter of our rate; a log stream on each; one column of two rows \
-             written. A parallel scheme is to make 0.9 times as much for each device as for the \
+             command records at a quarter of our rate; a log stream on each, two workers for each of the most devices; one column of two rows \
+             written, of 2,000 where a scheme logs its population row by row, as that is read back from \
+             the slow devices. A parallel scheme is to make 0.9 times as much for each device as for the \
              first, serial logging no more than with one, and commands as many times more than data as \
              their records are smaller."
         ),
