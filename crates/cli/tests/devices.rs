@@ -48,6 +48,52 @@ fn serial_data_on_a_striped_set_is_recovered_by_one_thread_and_by_all() {
 }
 
 #[test]
+fn more_slow_streams_than_threads_are_recovered_whatever_the_order_of_replay() {
+    let device = "throttled:bandwidth=20MB/s,latency=200us,over=memory";
+    for (protocol, how) in [
+        ("taurus --record command", "parallel"),
+        ("taurus --record command", "serial"),
+        ("taurus --record command", "pools"),
+        ("taurus --record data", "parallel"),
+        ("taurus-2016 --record command", "parallel"),
+        ("silo-r", "parallel"),
+        ("plover", "parallel"),
+    ] {
+        let words = format!(
+            "bank --accounts 500 --protocol {protocol} --device {device} --devices 5 --streams 5 \
+             --segment 256KiB --buffer 64KiB --recovery-threads 2 --recovery {how}"
+        );
+        let report = recovered(&words);
+        assert!(report["recovery"]["records"].as_u64() > Some(0), "{report}");
+    }
+}
+
+#[test]
+fn the_last_directory_may_be_on_another_device() {
+    let words = "bank --accounts 500 --protocol poplar --rate 500 --streams 2 --devices 2 \
+                 --device throttled:latency=1ms,over=memory";
+    // Poplar waits for the slower one, whichever stream a transaction is in.
+    let slow = recovered(&format!("{words} --last-device throttled:latency=30ms,over=memory"));
+    assert!(slow["latency_us"]["p50"].as_f64() > Some(10_000.0), "{slow}");
+}
+
+#[test]
+fn whole_rows_are_longer_than_what_changed_and_are_recovered() {
+    let bytes = |more: &str| {
+        let report = recovered(&format!("ycsb --rows 2000 --write-share 1 {more}"));
+        report["log_bytes_per_transaction"].as_f64().unwrap()
+    };
+    assert!(bytes("--whole-rows") > 2_000.0 && bytes("") < 300.0);
+}
+
+#[test]
+fn processor_time_is_measured_if_it_is_asked_for() {
+    let time = bench("bank --accounts 500 --processor-time")["worker_cpu_us"].as_f64();
+    assert!(time.is_some_and(|us| us > 0.0), "{time:?}");
+    assert!(bench("bank --accounts 500").get("worker_cpu_us").is_none());
+}
+
+#[test]
 fn a_throttled_device_passes_no_more_than_its_bandwidth() {
     let run = |devices: &str| {
         let device = "throttled:bandwidth=1MB/s,over=memory";

@@ -135,6 +135,9 @@ pub struct LogSettings {
     /// Under physiological logging: before-images are logged, and recovery undoes what was lost half-way.
     /// Without them it keeps the changes of a transaction aside until it has seen that it committed.
     pub undo: bool,
+    /// Data records hold the whole rows that a transaction updated, as the papers' do, instead of the
+    /// columns that it changed. Either kind of log is recovered whatever is set here.
+    pub whole_rows: bool,
     /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -201,6 +204,7 @@ impl Default for Builder {
                 delta_bytes: 0,
                 epoch: None,
                 undo: true,
+                whole_rows: false,
                 stepped: false,
             },
             tables: Vec::new(),

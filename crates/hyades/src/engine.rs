@@ -26,6 +26,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub cut: Cut,
     /// How long an epoch is while the database is busy.
     pub epoch_interval: Duration,
+    /// Updates are written, and logged, as whole rows instead of changed columns.
+    pub whole_rows: bool,
     /// Mixed into the seeds of transactions.
     seed: AtomicU64,
 }
@@ -45,6 +47,7 @@ impl<P: LoggingProtocol> Engine<P> {
             row_ids,
             cut: Cut::default(),
             epoch_interval: EPOCH,
+            whole_rows: false,
             seed,
         }
     }

@@ -242,6 +242,7 @@ impl Opening<'_> {
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::over(seats);
         engine.epoch_interval = epoch_interval;
+        engine.whole_rows = builder.log.whole_rows;
         let engine = Arc::new(engine);
         let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))

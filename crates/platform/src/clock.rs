@@ -29,6 +29,12 @@ pub fn monotonic_ns() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// Nanoseconds of processor time that the calling thread has had.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Sleeps until [`monotonic_ns`] is at least this. A thread in simulated time is there at once.
 pub fn sleep_until(ns: u64) {
     wait_until(ns, |left| std::thread::sleep(Duration::from_nanos(left)));

@@ -17,17 +17,20 @@ pub enum Paper {
     Poplar,
     /// Commands against physiological records.
     CommandLogging,
+    /// What the schemes' rules say, and no paper has a figure for.
+    Shapes,
     /// What the papers' machines would show with this machine's costs.
     Simulation,
 }
 
 impl Paper {
     /// All of them, in the order of the report.
-    pub const ALL: [Paper; 5] = [
+    pub const ALL: [Paper; 6] = [
         Paper::Taurus2020,
         Paper::Taurus2016,
         Paper::Poplar,
         Paper::CommandLogging,
+        Paper::Shapes,
         Paper::Simulation,
     ];
 
@@ -38,6 +41,7 @@ impl Paper {
             Paper::Taurus2016 => "Taurus (2016 report)",
             Paper::Poplar => "Poplar",
             Paper::CommandLogging => "Command logging",
+            Paper::Shapes => "Who waits for whom",
             Paper::Simulation => "Many cores, simulated",
         }
     }
@@ -60,6 +64,9 @@ impl Paper {
             Paper::CommandLogging => {
                 "Nirmesh Malviya, Ariel Weisberg, Samuel Madden, Michael Stonebraker: Rethinking \
                  Main Memory OLTP Recovery. ICDE 2014"
+            }
+            Paper::Shapes => {
+                "What the rules of acknowledgement imply, on any machine: no paper has a figure for it"
             }
             Paper::Simulation => {
                 "A discrete-event model that follows the protocols' rules, with the costs of this \

@@ -105,9 +105,129 @@ impl Check {
             let (left, right, what) = (name(of), name(over), metric.label());
             Some(Finding {
                 text: format!(
-                    "{group}, {what}: {left} is {ratio:.2} times {right} (paper: {paper})"
+                    "{group}, {what}: {left} is {ratio:.2} times {right} (paper: {})",
+                    short(paper)
                 ),
                 level: of_factor(ratio, paper),
+            })
+        })
+    }
+
+    /// What a scheme waits for: its latency with a stream that is slow or idle over that without, at most
+    /// `within` if `spared`, and at least so much if not.
+    pub fn waits(
+        group: &'static str,
+        of: &'static str,
+        (from, to): (f64, f64),
+        within: f64,
+        spared: bool,
+    ) -> Check {
+        Check::new(move |view| {
+            let metric = Metric::LatencyP50;
+            let (with, without) =
+                (view.median(group, of, to, metric)?, view.median(group, of, from, metric)?);
+            let ratio = with / without;
+            let (rule, level) = match spared {
+                true => ("at most", of_distance(ratio, within, within * 1.5)),
+                false => ("at least", of_factor(ratio, within)),
+            };
+            Some(Finding {
+                text: format!(
+                    "{group}: the median latency of {of} goes from {without:.2} to {with:.2} ms, {ratio:.2} \
+                     times ({rule} {within})"
+                ),
+                level,
+            })
+        })
+    }
+
+    /// `of` over `over` in throughput is the inverse of their bytes a transaction, within 15 %.
+    pub fn follows_bytes(
+        group: &'static str,
+        x: f64,
+        of: &'static str,
+        over: &'static str,
+    ) -> Check {
+        Check::new(move |view| {
+            let ratio = |metric| {
+                Some(view.median(group, of, x, metric)? / view.median(group, over, x, metric)?)
+            };
+            let (rate, bytes) =
+                (ratio(Metric::Throughput)?, 1.0 / ratio(Metric::BytesPerTransaction)?);
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} makes {rate:.2} times {over}, whose transactions log {bytes:.2} times as \
+                     many bytes"
+                ),
+                level: of_distance((rate / bytes - 1.0).abs(), 0.15, 0.4),
+            })
+        })
+    }
+
+    /// A series stays where it is, whatever the number of devices.
+    pub fn stays_at_one(group: &'static str, of: &'static str, most: f64) -> Check {
+        Check::new(move |view| {
+            let points = view.points(group, of, Metric::Throughput);
+            let one = points.iter().find(|(x, _)| *x == 1.0)?.1.median;
+            let (x, last) = points.iter().rev().find(|(x, _)| *x <= most && *x > 1.0)?;
+            let ratio = last.median / one;
+            Some(Finding {
+                text: format!("{group}: {of} with {x} devices is {ratio:.2} times that with one"),
+                level: of_distance(ratio.max(1.0 / ratio), 1.15, 1.5),
+            })
+        })
+    }
+
+    /// What `of` has above `base` is at most this, within 15 %; in part up to twice of it.
+    pub fn adds_at_most(
+        group: &'static str,
+        metric: Metric,
+        of: &'static str,
+        base: &'static str,
+        paper: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let ours =
+                view.median(group, of, 0.0, metric)? - view.median(group, base, 0.0, metric)?;
+            Some(Finding {
+                text: format!(
+                    "{group}: {of} adds {ours:.1} to the {} of {base} (paper: {paper})",
+                    metric.label()
+                ),
+                level: of_distance(ours / paper, 1.15, 2.0),
+            })
+        })
+    }
+
+    /// Of the ratio that devices and processors allow: bandwidth over bytes, or the rate from memory,
+    /// whichever is less, for each of the two. `devices` and `bandwidth` in bytes per second of one.
+    pub fn allowed(
+        group: &'static str,
+        memory: &'static str,
+        of: (&'static str, u32),
+        over: (&'static str, u32),
+        bandwidth: f64,
+    ) -> Check {
+        Check::new(move |view| {
+            let best = |(series, devices): (&'static str, u32)| {
+                let bytes = view.median(group, series, 0.0, Metric::BytesPerRecord)?;
+                let processors = view.median(memory, series, 0.0, Metric::ReplayRate)?;
+                Some(processors.min(f64::from(devices) * bandwidth / bytes))
+            };
+            let (most, least) = (best(of)?, best(over)?);
+            let rate = |series| view.median(group, series, 0.0, Metric::ReplayRate);
+            let ratio = rate(of.0)? / rate(over.0)?;
+            let allowed = most / least;
+            Some(Finding {
+                text: format!(
+                    "{group}: devices and our two processors allow {} at most {allowed:.1} times {} \
+                     ({}/s and {}/s); it reached {ratio:.1}",
+                    of.0,
+                    over.0,
+                    short(most),
+                    short(least)
+                ),
+                level: of_distance((allowed / ratio).max(1.0), 1.4, 2.0),
             })
         })
     }

@@ -68,7 +68,9 @@ impl Metric {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
             }
-            Metric::WorkerTime => number("/workers")? * 1e6 / number("/acknowledged_per_s")?,
+            // Processor time where it was measured: others at work on the machine are not in it.
+            Metric::WorkerTime => number("/worker_cpu_us")
+                .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
             Metric::Parallelism => last_incarnation(run)?.pointer("/parallelism")?.as_f64()?,
         };

@@ -124,11 +124,11 @@ impl<'a> Page<'a> {
         format!(
             "<p class=\"soft\">{} \u{b7} {} \u{b7} {} \u{b7} {:.0} minutes</p>\n\
              <p>Every figure comes from runs of this program; the command of each stands below it. A \
-             transaction counts when it is acknowledged as durable within {} s after {} s of warm-up, \
-             those that only read too. Bars and points are the median of {} {}; thin bars show the \
+             transaction counts when it is acknowledged as durable within {} s ({} s where a slow device \
+             binds) after {} s of warm-up, those that only read too. Bars and points are the median of {} {}; thin bars show the \
              lowest and the highest. Runs of an experiment alternate. Runs that recover crash first, and \
              their state after recovery is compared with that before: figures of a run that differs are \
-             not shown. {} rows of 1,000 bytes, {} warehouses.</p>\n\
+             not shown. {} rows of 1,000 bytes, {} of TPC-C.</p>\n\
              <p>Where a device's bandwidth matters, throttled devices stand for the paper's, scaled by \
              one rule: our rate of Taurus command logging to memory ({}) over the rate that the paper's \
              figures imply. That fixes where the device binds; whether a scheme gets there is the \
@@ -139,11 +139,15 @@ impl<'a> Page<'a> {
             escape(date),
             (seconds / 60.0).max(1.0),
             size.seconds,
+            size.device_seconds,
             size.warmup,
             size.repeats,
             if size.repeats == 1 { "run" } else { "runs" },
             size.rows,
-            size.warehouses,
+            match size.warehouses {
+                1 => "one warehouse".to_string(),
+                n => format!("{n} warehouses"),
+            },
             rates
         )
     }
@@ -155,7 +159,7 @@ impl<'a> Page<'a> {
         for judged in judged {
             let experiment = judged.view.experiment;
             let found = match judged.findings.iter().flatten().next() {
-                Some(first) => escape(&first.text),
+                Some(first) => format!("{}{}", tally(&judged.findings), escape(&first.text)),
                 None => escape(&reason(judged)),
             };
             let _ = writeln!(
@@ -331,6 +335,15 @@ fn badge(verdict: Verdict) -> String {
         Verdict::NotMeasured => "none",
     };
     format!("<span class=\"badge {class}\">{}</span>", verdict.words())
+}
+
+/// How many of several checks hold.
+fn tally(findings: &[Option<Finding>]) -> String {
+    let holding = findings.iter().flatten().filter(|f| f.level == Level::Holds).count();
+    match findings.len() {
+        0 | 1 => String::new(),
+        all => format!("{holding} of {all} checks hold. "),
+    }
 }
 
 /// Why nothing was found.

@@ -17,6 +17,8 @@ pub struct Size {
     pub warehouses: u32,
     /// Seconds that are measured.
     pub seconds: f64,
+    /// The same where a slow device binds: its flushes are long, and some tens of them are wanted.
+    pub device_seconds: f64,
     /// Seconds before.
     pub warmup: f64,
     /// Repetitions where a ratio or a line is shown.
@@ -27,14 +29,35 @@ pub struct Size {
 
 impl Size {
     /// For an hour.
-    pub const FULL: Size =
-        Size { rows: 400_000, warehouses: 2, seconds: 2.0, warmup: 0.5, repeats: 3, fine: true };
+    pub const FULL: Size = Size {
+        rows: 400_000,
+        warehouses: 2,
+        seconds: 2.0,
+        device_seconds: 4.0,
+        warmup: 0.5,
+        repeats: 3,
+        fine: true,
+    };
     /// For ten minutes.
-    pub const QUICK: Size =
-        Size { rows: 100_000, warehouses: 1, seconds: 0.5, warmup: 0.2, repeats: 1, fine: false };
+    pub const QUICK: Size = Size {
+        rows: 100_000,
+        warehouses: 1,
+        seconds: 0.5,
+        device_seconds: 1.2,
+        warmup: 0.2,
+        repeats: 1,
+        fine: false,
+    };
     /// To try the machinery; its figures mean nothing.
-    pub const TINY: Size =
-        Size { rows: 2_000, warehouses: 1, seconds: 0.05, warmup: 0.02, repeats: 1, fine: false };
+    pub const TINY: Size = Size {
+        rows: 2_000,
+        warehouses: 1,
+        seconds: 0.05,
+        device_seconds: 0.05,
+        warmup: 0.02,
+        repeats: 1,
+        fine: false,
+    };
 }
 
 /// What this machine does: transactions per second, Taurus command logging to memory.
@@ -151,7 +174,9 @@ impl Machine {
         let megabytes = self.bandwidth / 1e6 * ours / theirs;
         // Two digits, so that commands are short; never so slow that a run measures nothing.
         let step = 10f64.powf(megabytes.log10().floor() - 1.0);
-        ((megabytes / step).round() * step).clamp(0.5, 20_000.0)
+        let short = (megabytes / step).round() * step;
+        // Without what a multiplication by a tenth leaves behind.
+        ((short * 10.0).round() / 10.0).clamp(0.5, 20_000.0)
     }
 
     /// The option for it.

@@ -7,7 +7,7 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::lsn_vector::LsnVector;
-use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, part_name};
+use crate::manifest::{Incarnation, MANIFEST, Manifest, Marker, StreamEntry, part_name};
 use crate::options::LogOptions;
 use crate::reader::{ReaderEnd, StreamReader};
 use crate::segment::{Chain, stream_dir};
@@ -187,9 +187,14 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             )))?;
         }
     }
+    let read_chain = |stream: &StreamEntry| {
+        let dir = stream_dir(places[stream.dir].as_ref()?, stream.id);
+        Some(Chain::read(&*device, &dir, stream.id, &manifest.uuid(), stream.first_sequence))
+    };
+    let read = at_once(&*device, manifest.streams.iter().collect(), read_chain);
     let mut chains = BTreeMap::new();
-    for stream in &manifest.streams {
-        let Some(place) = &places[stream.dir] else {
+    for (stream, chain) in manifest.streams.iter().zip(read) {
+        let Some((chain, error)) = chain else {
             wrong(Error::Invalid(format!(
                 "the directory of log stream {} is missing: it was last seen as {}, give it among \
                  the log directories",
@@ -199,9 +204,6 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             chains.insert(stream.id, Chain { broken: true, ..Chain::default() });
             continue;
         };
-        let dir = stream_dir(place, stream.id);
-        let first = stream.first_sequence;
-        let (chain, error) = Chain::read(&*device, &dir, stream.id, &manifest.uuid(), first);
         error.map_or(Ok(()), &mut wrong)?;
         check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
         chains.insert(stream.id, chain);
@@ -216,6 +218,26 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         damage,
         broken: BTreeSet::new(),
         lenient,
+    })
+}
+
+/// Does something for each of several streams: all at once on devices that one waits for, so that
+/// they work at the same time.
+pub(crate) fn at_once<T: Send, R: Send>(
+    device: &dyn Device,
+    of: Vec<T>,
+    each: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    if of.len() < 2 || !device.reads_wait() {
+        return of.into_iter().map(each).collect();
+    }
+    std::thread::scope(|scope| {
+        let each = &each;
+        let threads: Vec<_> = of.into_iter().map(|one| scope.spawn(move || each(one))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
     })
 }
 
@@ -336,9 +358,10 @@ impl Recovering {
             .collect()
     }
 
-    /// A reader of the newest incarnation's lane that begins at `from`.
-    pub(crate) fn tail_reader(&self, dimension: usize, from: Lsn) -> StreamReader {
+    /// A reader of the newest incarnation's lane from `from` to `to`.
+    pub(crate) fn tail_reader(&self, dimension: usize, from: Lsn, to: Lsn) -> StreamReader {
         let mut reader = self.reader(self.manifest.incarnations.len() - 1, dimension);
+        reader.stop_at(to);
         reader.skip_to(from);
         reader
     }

@@ -203,6 +203,14 @@ impl StreamReader {
         self.next_segment = self.next_segment.max(at.unwrap_or(0));
     }
 
+    /// Hands out nothing from `lsn` on, up to which the stream is known to be valid, and looks at nothing
+    /// beyond. For before the first chunk.
+    pub(crate) fn stop_at(&mut self, lsn: Lsn) {
+        self.end = Some(lsn);
+        self.unbegun.clear();
+        self.finished |= self.position >= lsn;
+    }
+
     /// The size of the files that this reader may read.
     pub fn bytes_total(&self) -> u64 {
         let ended = self.finished && self.bytes_read == 0;

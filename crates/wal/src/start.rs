@@ -9,7 +9,7 @@ use crate::log::{Log, Opened};
 use crate::manifest::{
     Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
 };
-use crate::open::{Recovering, Verdict};
+use crate::open::{Recovering, Verdict, at_once};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
 use hyades_platform::device::Device;
 use hyades_platform::mutation::{self, Mutation};
@@ -152,17 +152,23 @@ impl Recovering {
         };
         let number = newest.number;
         let mut dims = newest.dims.clone();
+        let mut copied = Vec::new();
         for (dimension, dim) in dims.iter_mut().enumerate() {
             let (valid_to, proven) = (end.ends[dimension], end.proven[dimension]);
             if dim.end.is_some() {
                 continue;
             }
             if valid_to > proven.max(dim.start) && !mutation::is(Mutation::BelieveTail) {
-                let start = self.copy_tail(number, dimension, dim.stream, proven, valid_to)?;
-                tails.insert(dim.stream, start);
+                copied.push((dimension, dim.stream, proven, valid_to));
             }
             dim.end = Some(valid_to);
             dim.mark = end.marks[dimension];
+        }
+        let copy = |(dimension, stream, from, to)| {
+            (stream, self.copy_tail(number, dimension, stream, from, to))
+        };
+        for (stream, start) in at_once(&*self.options.device, copied, copy) {
+            tails.insert(stream, start?);
         }
         if let Some(newest) = self.manifest.incarnations.last_mut() {
             newest.dims = dims;
@@ -179,7 +185,7 @@ impl Recovering {
         to: Lsn,
     ) -> Result<(u64, Lsn), Error> {
         let dir = self.dir_of(stream)?;
-        let mut reader = self.tail_reader(dimension, from);
+        let mut reader = self.tail_reader(dimension, from, to);
         let block = self.options.block_bytes;
         let uuid = self.manifest.uuid();
         let mut tail: Option<(Lsn, Vec<Lsn>)> = None;

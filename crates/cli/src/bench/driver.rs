@@ -6,7 +6,7 @@ use crate::units;
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use hyades::{Abort, CommitQueue, Database, Error, Session, Stats};
-use hyades_platform::clock::monotonic_ns;
+use hyades_platform::clock::{monotonic_ns, thread_cpu_ns};
 use hyades_workloads::Workload;
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -33,6 +33,8 @@ pub struct Drive {
     pub seconds: f64,
     /// The seed of the inputs.
     pub seed: u64,
+    /// Whether the workers' processor time is wanted.
+    pub processor_time: bool,
     /// Where to look what is on disk while it runs, if the run is wanted over time.
     pub timeline: Option<Vec<PathBuf>>,
 }
@@ -55,6 +57,8 @@ pub struct Measured {
     pub log_bytes: u64,
     /// Bytes written to the devices within the interval.
     pub device_bytes: u64,
+    /// Nanoseconds of processor time that workers took within the interval, if that was wanted.
+    pub worker_cpu_ns: Option<u64>,
     /// The run over time, if that was wanted.
     pub timeline: Option<Timeline>,
 }
@@ -72,6 +76,7 @@ struct Tally {
     conflicts: u64,
     latency: Histogram<u64>,
     latency_max_ns: u64,
+    cpu_ns: u64,
     ticks: Option<Ticks>,
 }
 
@@ -80,7 +85,15 @@ impl Tally {
         let mut latency = Histogram::new(3).expect("three digits are within what it takes");
         latency.auto(true);
         let ticks = over_time.then(Ticks::default);
-        Tally { acknowledged: 0, rollbacks: 0, conflicts: 0, latency, latency_max_ns: 0, ticks }
+        Tally {
+            acknowledged: 0,
+            rollbacks: 0,
+            conflicts: 0,
+            latency,
+            latency_max_ns: 0,
+            cpu_ns: 0,
+            ticks,
+        }
     }
 
     #[inline]
@@ -99,6 +112,7 @@ impl Tally {
         self.acknowledged += other.acknowledged;
         self.rollbacks += other.rollbacks;
         self.conflicts += other.conflicts;
+        self.cpu_ns += other.cpu_ns;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
         self.latency.add(&other.latency).expect("both have the same precision and resize");
         if let (Some(ticks), Some(more)) = (&mut self.ticks, &other.ticks) {
@@ -127,6 +141,8 @@ struct Worker<'a, W: Workload> {
     in_flight: usize,
     /// Conflicts before the interval began, once it has.
     conflicts_before: Option<u64>,
+    /// As `conflicts_before`, the thread's processor time.
+    cpu_before_ns: u64,
 }
 
 impl<W: Workload> Worker<'_, W> {
@@ -158,6 +174,7 @@ impl<W: Workload> Worker<'_, W> {
         let counts = (begin..end).contains(&now);
         if counts && self.conflicts_before.is_none() {
             self.conflicts_before = Some(self.session.conflicts());
+            self.cpu_before_ns = thread_cpu_ns();
         }
         let tally = &mut self.tally;
         self.queue.drain(|started| {
@@ -224,6 +241,9 @@ impl<W: Workload> Worker<'_, W> {
     fn finish(&mut self) -> Result<(), Error> {
         let conflicts = self.session.conflicts();
         self.tally.conflicts = conflicts - self.conflicts_before.unwrap_or(conflicts);
+        if self.conflicts_before.is_some() {
+            self.tally.cpu_ns = thread_cpu_ns() - self.cpu_before_ns;
+        }
         while !self.queue.is_empty() {
             self.queue.wait_for_one()?;
             self.drain(u64::MAX)?;
@@ -277,6 +297,7 @@ pub fn drive<W: Workload>(
             latency_max_ns: all.latency_max_ns,
             log_bytes: after.log_bytes - before.log_bytes,
             device_bytes: after.device_bytes - before.device_bytes,
+            worker_cpu_ns: drive.processor_time.then_some(all.cpu_ns),
             timeline: all.ticks.map(|ticks| Timeline::new(ticks, &looks)),
         })
     })
@@ -301,6 +322,7 @@ fn work<W: Workload>(
         interval,
         in_flight: drive.in_flight,
         conflicts_before: None,
+        cpu_before_ns: 0,
     };
     match drive.rate {
         None => worker.closed_loop()?,

@@ -76,6 +76,15 @@ pub struct Knobs {
     /// Under physiological logging: log no before-images, and recover without an undo pass
     #[arg(long)]
     pub no_undo: bool,
+    /// Log updates as whole rows instead of changed columns, as the papers' systems do
+    #[arg(long)]
+    pub whole_rows: bool,
+    /// The device of the last log directory, where it is another one
+    #[arg(long, value_name = "DEVICE")]
+    pub last_device: Option<DeviceChoice>,
+    /// Also measure the processor time that workers take for a transaction
+    #[arg(long)]
+    pub processor_time: bool,
     /// How to recover: parallel, serial (on one thread) or pools (the Taurus paper's, for a taurus log
     /// with commands; as parallel for others)
     #[arg(long, value_name = "HOW", default_value = "parallel")]
@@ -100,6 +109,18 @@ impl Knobs {
             return usage(
                 "a striped set has several devices: give --devices 4, say, or repeat --log-dir",
             );
+        }
+        if let Some(last) = &self.last_device
+            && (devices == 1 || device.is_striped() || last.is_striped())
+        {
+            return usage(
+                "--last-device is for several devices: give --devices 4, say, none striped",
+            );
+        }
+        if let Some(last) = &self.last_device
+            && last.lowest() != device.lowest()
+        {
+            return usage("--last-device has to stand on what --device stands on: file, or memory");
         }
         if let Some(buffer) = self.buffer.filter(|b| !b.is_power_of_two() || *b < 4096) {
             return usage(format!(
@@ -130,6 +151,11 @@ impl Knobs {
         Ok(())
     }
 
+    /// The largest segment file on this device; none for the engine's own choice.
+    pub fn segment_on(&self, device: &DeviceChoice) -> Option<u64> {
+        self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT))
+    }
+
     /// Sets what was asked for.
     pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
         log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
@@ -137,13 +163,14 @@ impl Knobs {
         if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
             log.buffer_bytes = buffer as usize;
         }
-        if let Some(segment) = self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT)) {
+        if let Some(segment) = self.segment_on(device) {
             log.segment_bytes = segment;
         }
         if let Some(interval) = self.anchor_interval {
             log.anchor_interval_bytes = interval;
         }
         log.undo = !self.no_undo;
+        log.whole_rows = self.whole_rows;
         if let Some(delta) = self.delta {
             log.delta_bytes = delta;
         }
@@ -185,14 +212,14 @@ mod tests {
     fn every_knob_turns_its_setting() {
         let log = applied(
             "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
-             --anchor-interval 4KiB --delta 1MB --no-undo",
+             --anchor-interval 4KiB --delta 1MB --no-undo --whole-rows",
             "file",
         );
         assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
         assert_eq!(log.flush_fill_bytes, Some(100 << 10));
         assert_eq!((log.buffer_bytes, log.segment_bytes), (16 << 20, 1 << 20));
         assert_eq!((log.anchor_interval_bytes, log.delta_bytes), (4 << 10, 1_000_000));
-        assert!(!log.undo);
+        assert!(!log.undo && log.whole_rows);
     }
 
     #[test]
@@ -211,6 +238,8 @@ mod tests {
     fn what_cannot_be_is_refused() {
         for (words, device, says) in [
             ("--devices 0", "file", "1 to 64"),
+            ("--last-device throttled:latency=1ms", "file", "several devices"),
+            ("--devices 2 --last-device memory", "file", "stand on"),
             ("", "striped", "several devices"),
             ("--buffer 10MB", "file", "power of two"),
             ("--buffer 8GiB", "file", "4GiB"),

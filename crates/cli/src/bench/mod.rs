@@ -152,7 +152,8 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     // own.
     let commands = settings.protocol.protocol().takes_commands();
     let record = if commands { Record::Command } else { Record::Data };
-    let mut database = open(settings, &mut workload, record, "opening")?;
+    // It is not measured, so it does not wait for a slow device.
+    let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;
     if settings.protocol != Protocol::None {
         database.close()?;
@@ -172,6 +173,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             warmup: settings.warmup,
             seconds: settings.seconds,
             seed: settings.seed,
+            processor_time: settings.knobs.processor_time,
             timeline: over_time.then(|| settings.dirs.clone()),
         },
     )?;
@@ -280,6 +282,10 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         log_bytes_per_transaction: some
             .then(|| measured.log_bytes as f64 / measured.acknowledged as f64),
         latency_us,
+        worker_cpu_us: measured
+            .worker_cpu_ns
+            .filter(|_| some)
+            .map(|ns| ns as f64 / 1e3 / measured.acknowledged as f64),
         checkpoints: None,
         load,
         recovery: Recovery::default(),

@@ -429,6 +429,17 @@ impl Bank {
 }
 
 impl Settings {
+    /// The same for the population, which is made on devices that nothing slows down.
+    pub fn loading(&self) -> Settings {
+        let mut loading = self.clone();
+        loading.device = self.device.unhindered();
+        loading.knobs.last_device = None;
+        loading.knobs.segment = self.knobs.segment_on(&self.device);
+        loading.knobs.flush_interval = None;
+        loading.knobs.flush_fill = None;
+        loading
+    }
+
     /// A builder for the settings' database, with this kind of record.
     pub fn builder(&self, record: Record) -> Builder {
         let mut builder = hyades::Database::builder()
@@ -452,7 +463,8 @@ impl Settings {
                 checkpoints.share = self.checkpoint_share;
             })
             .log_settings(|log| {
-                log.device = Some(self.device.open(&self.dirs));
+                log.device =
+                    Some(self.device.open_with(&self.dirs, self.knobs.last_device.as_ref()));
                 self.knobs.apply(&self.device, log);
                 log.epoch = self.epoch.map(Duration::from_secs_f64);
             })

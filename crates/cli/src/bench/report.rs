@@ -46,6 +46,9 @@ pub struct Report {
     pub log_bytes_per_transaction: Option<f64>,
     /// From the first attempt to the acknowledgement.
     pub latency_us: Latency,
+    /// Processor time of the workers per acknowledged transaction; left out if it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_cpu_us: Option<f64>,
     /// Checkpoints; left out if none were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
@@ -279,6 +282,7 @@ mod tests {
             device_bytes: 0,
             log_bytes_per_transaction: None,
             latency_us: Latency::default(),
+            worker_cpu_us: None,
             checkpoints: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },

@@ -1,11 +1,12 @@
 //! Where a stream is being read: its reader, its decoder, and the chunk at hand.
 
 use super::decode::{Decoder, Shape};
+use super::read_ahead::LaneReader;
 use crate::error::Error;
-use hyades_wal::{Chunk, Lsn, StreamReader};
+use hyades_wal::{Chunk, Lsn};
 
 pub(crate) struct Cursor {
-    pub reader: StreamReader,
+    pub reader: LaneReader,
     pub decoder: Decoder,
     /// Frames up to `at` of it have been taken.
     pub chunk: Option<Chunk>,
@@ -23,7 +24,7 @@ pub(crate) enum Ahead {
 }
 
 impl Cursor {
-    pub fn new(reader: StreamReader, shape: Shape) -> Cursor {
+    pub fn new(reader: LaneReader, shape: Shape) -> Cursor {
         let (decoder, at) = (Decoder::new(shape, reader.stream), reader.start());
         Cursor { reader, decoder, chunk: None, at }
     }

@@ -18,6 +18,7 @@ use super::cursor::{Ahead, Cursor};
 use super::decode::Shape;
 use super::graph::{Arrival, Graph};
 use super::hands::Hands;
+use super::read_ahead::LaneReader;
 use super::seats::{Seats, in_a_circle};
 use super::syncing::Syncing;
 use super::threads;
@@ -25,7 +26,7 @@ use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{Head, Tid};
 use crate::logging::versions::View;
-use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{FrameKind, Lsn, ReaderEnd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -68,11 +69,11 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
 /// Replays one incarnation whose records list their predecessors. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    readers: Vec<StreamReader>,
+    readers: Vec<LaneReader>,
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
-    let graph = Graph::new(readers.iter().map(StreamReader::start), !shape.data_only);
+    let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
     let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
     let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
     let flow = Flow { replay, shape, lanes, graph, seats, syncing };
@@ -82,11 +83,11 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     }
     Syncing::forget_all(replay);
     let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
-    Ok(flow.lanes.into_iter().map(|lane| reader(lane).end()).collect())
+    Ok(flow.lanes.into_iter().filter_map(|lane| reader(lane).end()).collect())
 }
 
 impl Lane {
-    fn new(reader: StreamReader, shape: Shape) -> Lane {
+    fn new(reader: LaneReader, shape: Shape) -> Lane {
         Lane {
             stream: reader.stream,
             cursor: Mutex::new(Cursor::new(reader, shape)),

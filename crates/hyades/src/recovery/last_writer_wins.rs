@@ -9,13 +9,14 @@ use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
 use super::parts::{self, Parts};
+use super::read_ahead::LaneReader;
 use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
 use crate::logging::row_frame::RowFrames;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -36,7 +37,7 @@ struct Lane {
 }
 
 struct Source {
-    reader: StreamReader,
+    reader: LaneReader,
     /// Read, found valid, and not yet handed out.
     ahead: VecDeque<Chunk>,
     /// Parts seen and not yet asked for by their record.
@@ -84,7 +85,7 @@ struct Undecided {
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    readers: Vec<StreamReader>,
+    readers: Vec<LaneReader>,
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
@@ -128,7 +129,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     for lane in lanes {
         let source = lane.reader.into_inner().expect("no holder panics");
         parts::undo(replay, shape, source.parts, &mut applier, &guard)?;
-        ends.push(source.reader.end());
+        ends.extend(source.reader.end());
     }
     applier.finish(replay);
     Ok(ends)

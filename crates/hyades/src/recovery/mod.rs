@@ -20,6 +20,7 @@ pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
 pub(crate) mod parts;
 pub(crate) mod pools;
+mod read_ahead;
 mod seats;
 mod syncing;
 pub(crate) mod threads;
@@ -38,6 +39,7 @@ use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
+use read_ahead::LaneReader;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -241,8 +243,11 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     let mut ends = Vec::new();
     for incarnation in &recovering.manifest().incarnations {
         let began = clock::monotonic_ns();
-        let lanes: Vec<StreamReader> =
-            readers.extract_if(.., |r| r.incarnation == incarnation.number).collect();
+        let ahead = recovering.device().reads_wait();
+        let lanes: Vec<LaneReader> = readers
+            .extract_if(.., |r| r.incarnation == incarnation.number)
+            .map(|reader| LaneReader::new(reader, ahead))
+            .collect();
         let streams = lanes.len();
         let before = (report.records, report.bytes, report.dead);
         let finished = std::sync::atomic::AtomicBool::new(false);

@@ -23,12 +23,13 @@ use super::Replay;
 use super::cursor::{Ahead, Cursor};
 use super::decode::Shape;
 use super::hands::Hands;
+use super::read_ahead::LaneReader;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::Head;
-use hyades_wal::{Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Lsn, ReaderEnd};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -107,7 +108,7 @@ struct Pools<'r, S: Default + Send + Sync + 'static> {
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    readers: Vec<StreamReader>,
+    readers: Vec<LaneReader>,
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
@@ -118,11 +119,11 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         return Ok(Vec::new());
     }
     let source = |pool: Pool| pool.source.into_inner().expect("no holder panics");
-    Ok(pools.pools.into_iter().map(|pool| source(pool).cursor.reader.end()).collect())
+    Ok(pools.pools.into_iter().filter_map(|pool| source(pool).cursor.reader.end()).collect())
 }
 
 impl Pool {
-    fn new(reader: StreamReader, shape: Shape) -> Pool {
+    fn new(reader: LaneReader, shape: Shape) -> Pool {
         let start = reader.start();
         Pool {
             stream: reader.stream,

@@ -21,12 +21,13 @@ use super::Replay;
 use super::cursor::{Ahead, Cursor};
 use super::decode::{Decoded, Shape};
 use super::hands::Hands;
+use super::read_ahead::LaneReader;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;
 use crate::logging::record::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Lsn, ReaderEnd};
 use lane::{Lane, Parked, Seen, Waiter};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -66,7 +67,7 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    readers: Vec<StreamReader>,
+    readers: Vec<LaneReader>,
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
@@ -95,7 +96,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     Ok(front
         .lanes
         .into_iter()
-        .map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
+        .filter_map(|lane| lane.cursor.into_inner().expect("no holder panics").reader.end())
         .collect())
 }
 

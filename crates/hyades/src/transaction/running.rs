@@ -245,6 +245,12 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
         }
         let pending = match own.map(|at| state.writes[at].pending) {
+            None if self.engine.whole_rows => {
+                let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
+                let mut row = old.to_vec();
+                apply_delta(&data.layout, &mut row, delta)?;
+                Pending::Put(state.arena.alloc_slice_copy(&row))
+            }
             None => Pending::Delta(changed, delta),
             Some(Pending::Delete) => return Ok(false),
             Some(Pending::Delta(before, first)) => Pending::Delta(

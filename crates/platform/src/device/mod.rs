@@ -44,6 +44,11 @@ pub trait Device: Send + Sync + Debug {
     fn name(&self) -> &'static str;
     /// Whether what has been synced survives a loss of power.
     fn durable(&self) -> bool;
+    /// Whether whoever reads waits for the device, so that several are best read at once, each by a
+    /// thread of its own. Not so where the system reads ahead into memory.
+    fn reads_wait(&self) -> bool {
+        false
+    }
     /// Creates a directory and its parents, durably; fine if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// Creates a file of `len` zero bytes, or empties an existing one. Where it matters the bytes

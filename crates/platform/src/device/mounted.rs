@@ -41,6 +41,10 @@ impl Device for MountedDevice {
         self.mounts.iter().all(|(_, device)| device.durable())
     }
 
+    fn reads_wait(&self) -> bool {
+        self.mounts.iter().any(|(_, device)| device.reads_wait())
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.at(dir).create_dir(dir)
     }

@@ -196,6 +196,10 @@ impl Device for StripedDevice {
         self.set.dirs.iter().all(|(_, device)| device.durable())
     }
 
+    fn reads_wait(&self) -> bool {
+        self.set.dirs.iter().any(|(_, device)| device.reads_wait())
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.parts(dir).try_for_each(|(_, device, dir)| device.create_dir(&dir))
     }

@@ -194,6 +194,10 @@ impl Device for ThrottledDevice {
         "throttled"
     }
 
+    fn reads_wait(&self) -> bool {
+        true
+    }
+
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
         Ok(self.wrap(self.inner.create(path, len)?))
     }

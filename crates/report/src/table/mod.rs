@@ -2,6 +2,7 @@
 
 mod command_logging;
 mod poplar;
+mod shapes;
 pub mod simulated;
 mod taurus_2016;
 mod taurus_2020;
@@ -15,19 +16,21 @@ use serde_json::Value;
 
 /// All experiments, in the order of the report.
 pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
-    let table = Table { size, rates };
-    let mut out = taurus_2020::experiments(&table);
+    let table = Table { size: *size, rates };
+    let slow = Table { size: Size { seconds: size.device_seconds, ..*size }, rates };
+    let mut out = taurus_2020::experiments(&table, &slow);
     out.extend(taurus_2020_more::experiments(&table));
-    out.extend(taurus_2016::experiments(&table));
-    out.extend(poplar::experiments(&table));
+    out.extend(taurus_2016::experiments(&table, &slow));
+    out.extend(poplar::experiments(&table, &slow));
     out.extend(command_logging::experiments(&table));
+    out.extend(shapes::experiments(&table));
     out.extend(simulated::experiments(&table));
     out
 }
 
 /// The runs that fix the scale of throttled devices: YCSB, Payment, New-Order.
 pub fn calibration(size: &Size) -> [Run; 3] {
-    let table = Table { size, rates: &Rates::TYPICAL };
+    let table = Table { size: *size, rates: &Rates::TYPICAL };
     let to_memory = "--protocol taurus --record command --device memory";
     [("YCSB", table.ycsb()), ("Payment", table.payment()), ("New-Order", table.new_order())]
         .map(|(name, command)| command.with(to_memory).run(name, "Taurus command", 0.0))
@@ -46,9 +49,16 @@ pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
 
 /// What the tables are made for.
 pub(crate) struct Table<'a> {
-    pub size: &'a Size,
+    pub size: Size,
     pub rates: &'a Rates,
 }
+
+/// Segments of logs that are as short as ours: recovery looks through what is left of the last one and
+/// through the one that is prepared, and on a slow device that is to be little beside the log.
+pub(crate) const SEGMENT: &str = "--segment 512KiB";
+
+/// The workers' processor time is measured: others at work on the machine are not in it.
+pub(crate) const PROCESSOR: &str = "--processor-time";
 
 /// A command in the making.
 #[derive(Clone, Debug)]
@@ -97,7 +107,7 @@ pub(crate) const DEEP: &str = "--in-flight 65536";
 
 impl Table<'_> {
     fn command(&self, words: &str, load: f64) -> Command {
-        let Size { rows, seconds, warmup, .. } = self.size;
+        let Size { rows, seconds, warmup, .. } = &self.size;
         let command = Command {
             words: vec!["bench".to_string()],
             load: load + 0.2,
@@ -113,6 +123,13 @@ impl Table<'_> {
     /// YCSB with these options.
     pub fn ycsb_with(&self, options: &str) -> Command {
         let rows = self.size.rows;
+        self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
+    }
+
+    /// The same with so many rows at most: a population that is logged row by row is read back from its
+    /// devices when the run begins.
+    pub fn small_ycsb_with(&self, rows: u64, options: &str) -> Command {
+        let rows = self.size.rows.min(rows);
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 

@@ -13,11 +13,10 @@ pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
 
 type Modelled = (&'static str, &'static str);
 
-const MODELLED: [Modelled; 7] = [
+const MODELLED: [Modelled; 6] = [
     ("No logging", "none"),
     ("Serial data", "serial --record data"),
     ("Taurus data", "taurus --record data"),
-    ("Silo-R", "silo-r --record data"),
     ("Plover", "plover --record data"),
     ("Serial command", "serial --record command"),
     ("Taurus command", "taurus --record command"),
@@ -103,7 +102,7 @@ fn nvme(table: &Table<'_>) -> Experiment {
         source: "Taurus 2020, figures 5 and 6",
         title: "Logging on eight NVMe drives",
         claim: "Taurus data 9.9 times serial data; Taurus command 2.9 times serial command, 2.4 times \
-                Plover, 2.8 times Silo-R.",
+                Plover.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
         panels: vec![lines("YCSB", "YCSB", rate)],
@@ -111,7 +110,6 @@ fn nvme(table: &Table<'_>) -> Experiment {
             peak("YCSB", rate, "Taurus data", "Serial data", 9.9),
             peak("YCSB", rate, "Taurus command", "Serial command", 2.9),
             peak("YCSB", rate, "Taurus command", "Plover", 2.4),
-            peak("YCSB", rate, "Taurus command", "Silo-R", 2.8),
         ],
         not_measured: None,
     }
@@ -126,13 +124,12 @@ fn hdd(table: &Table<'_>) -> Experiment {
         paper: Paper::Simulation,
         source: "Taurus 2020, figure 9",
         title: "Logging on eight hard disks",
-        claim: "Taurus data 7.1 times serial data; Taurus command 9.2 times Silo-R and Plover.",
+        claim: "Taurus data 7.1 times serial data; Taurus command 9.2 times Plover.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
         panels: vec![lines("YCSB", "YCSB", rate)],
         checks: vec![
             peak("YCSB", rate, "Taurus data", "Serial data", 7.1),
-            peak("YCSB", rate, "Taurus command", "Silo-R", 9.2),
             peak("YCSB", rate, "Taurus command", "Plover", 9.2),
         ],
         not_measured: None,

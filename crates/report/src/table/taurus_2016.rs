@@ -1,6 +1,7 @@
 //! The Taurus report of 2016: lists of predecessors.
 
 use super::*;
+use crate::chart::Stack;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::Check;
 use crate::scale::{FLASH, Load};
@@ -15,8 +16,8 @@ const SCHEMES: [Scheme; 7] = [
     TAURUS_COMMAND,
 ];
 
-pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
-    vec![logging(table), recovery(table), loggers(table), bytes(table)]
+pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment> {
+    vec![logging(slow), recovery(slow), loggers(slow), bytes(table)]
 }
 
 /// Flushes as the report has them: 5 ms, or half a buffer; of 16 MB there, scaled as the devices.
@@ -133,29 +134,54 @@ fn recovery(table: &Table<'_>) -> Experiment {
 }
 
 fn loggers(table: &Table<'_>) -> Experiment {
-    let schemes = [TAURUS_2016_DATA, TAURUS_DATA, SILO_R, PLOVER, POPLAR, GSN];
+    let schemes = [
+        TAURUS_DATA,
+        TAURUS_COMMAND,
+        TAURUS_2016_DATA,
+        TAURUS_2016_COMMAND,
+        SILO_R,
+        PLOVER,
+        POPLAR,
+        GSN,
+    ];
     let counts = table.steps(&[1.0, 2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]);
-    // Slower than the report's by the same rule, so that even eight of them bind.
-    let slow = FLASH.scaled(table.rates, Load::Ycsb) / 4.0;
-    let device = format!("throttled:bandwidth={slow:.1}MB/s,latency=100us,depth=1,over=memory");
+    let last = counts.last().copied().unwrap_or(4.0);
+    // So slow that all of them together still bind commands of 25 bytes at a quarter of our rate.
+    let one = (table.rates.ycsb * 0.25 * 25.0 / 1e6 / last).clamp(0.5, 100.0);
+    let device = format!("throttled:bandwidth={one:.1}MB/s,latency=100us,depth=1,over=memory");
+    let base = |scheme: Scheme| {
+        let words = "--theta 0 --accesses 2 --write-share 1 --buffer 128KiB --segment 512KiB";
+        // A population that is not logged as commands is read back through the slow devices.
+        let by_rows = [SILO_R, PLOVER, POPLAR, GSN].iter().any(|s| s.label == scheme.label);
+        let rows = if by_rows { 2_000 } else { table.size.rows };
+        // Two for each device: a worker whose stream's buffer is full waits, and others go on.
+        let workers = format!("--workers {}", 2.0 * last);
+        table.small_ycsb_with(rows, words).with(DEEP).with(&workers)
+    };
     let mut runs = Vec::new();
     for scheme in schemes {
         for devices in &counts {
-            let command = table
-                .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
-                .with(DEEP)
-                .with("--buffer 512KiB")
-                .by(scheme, &device, *devices as u32, 1);
+            let command = base(scheme).by(scheme, &device, *devices as u32, 1);
             runs.push(command.run("YCSB", scheme.label, *devices));
         }
     }
-    let serial = table
-        .ycsb_with("--theta 0 --accesses 2 --write-columns all --write-share 1")
-        .with(DEEP)
-        .with("--buffer 512KiB")
-        .by(SERIAL_DATA, &device, 1, 1);
-    runs.push(serial.run("YCSB", SERIAL_DATA.label, 1.0));
-    let last = counts.last().copied().unwrap_or(4.0);
+    for scheme in [SERIAL_DATA, SERIAL_COMMAND] {
+        for devices in [1.0, last] {
+            let given = if devices > 1.0 { format!("--devices {devices}") } else { String::new() };
+            let command = base(scheme).by(scheme, &device, 1, 1).with(&given);
+            runs.push(command.run("YCSB", scheme.label, devices));
+        }
+    }
+    let mut checks: Vec<Check> = schemes
+        .iter()
+        .map(|scheme| Check::grows_with("YCSB", Metric::Throughput, scheme.label, last))
+        .collect();
+    checks.extend([
+        Check::stays_at_one("YCSB", SERIAL_DATA.label, last),
+        Check::stays_at_one("YCSB", SERIAL_COMMAND.label, last),
+        Check::follows_bytes("YCSB", last, TAURUS_COMMAND.label, TAURUS_DATA.label),
+        Check::follows_bytes("YCSB", 1.0, SERIAL_COMMAND.label, SERIAL_DATA.label),
+    ]);
     Experiment {
         id: "2016-loggers",
         paper: Paper::Taurus2016,
@@ -165,8 +191,12 @@ fn loggers(table: &Table<'_>) -> Experiment {
                 throughput grows with them, and serial logging's does not. Poplar says the same of \
                 itself and of Silo.",
         how: format!(
-            "Throttled devices in memory of {slow:.1} MB/s, a quarter of the scale above so that all of \
-             them bind; two whole rows written. A log stream on each."
+            "Throttled devices in memory of {one:.1} MB/s, so slow that {last} of them together still bind \
+             command records at a quarter of our rate; a log stream on each, two workers for each of the most devices; one column of two rows \
+             written, of 2,000 where a scheme logs its population row by row, as that is read back from \
+             the slow devices. A parallel scheme is to make 0.9 times as much for each device as for the \
+             first, serial logging no more than with one, and commands as many times more than data as \
+             their records are smaller."
         ),
         runs,
         panels: vec![
@@ -174,7 +204,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
                 group: "YCSB",
                 title: "(a) Throughput".to_string(),
                 metric: Metric::Throughput,
-                shape: Shape::Lines { x: "devices", log_x: false, log_y: false },
+                shape: Shape::Lines { x: "devices", log_x: true, log_y: true },
             },
             Panel {
                 group: "YCSB",
@@ -183,10 +213,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
                 shape: Shape::Lines { x: "devices", log_x: false, log_y: false },
             },
         ],
-        checks: schemes
-            .iter()
-            .map(|scheme| Check::grows_with("YCSB", Metric::Throughput, scheme.label, last))
-            .collect(),
+        checks,
         not_measured: None,
     }
 }
@@ -219,8 +246,14 @@ fn bytes(table: &Table<'_>) -> Experiment {
               included. What dependencies take is the difference to serial logging of the same records."
             .to_string(),
         runs,
-        panels: vec![bars("YCSB", "(a) YCSB", size, vec![]), bars("TPC-C", "(b) TPC-C", size, vec![])],
+        panels: vec![parts("YCSB", "(a) YCSB"), parts("TPC-C", "(b) TPC-C")],
         checks: vec![
+            Check::at_most("TPC-C", size, "Serial command", 200.0),
+            Check::adds_at_most("TPC-C", size, "Taurus command", "Serial command", 30.0),
+            Check::at_most("YCSB", size, "Serial data", 252.0),
+            Check::adds_at_most("YCSB", size, "Taurus data", "Serial data", 20.5),
+            Check::at_most("YCSB", size, "Serial command", 244.0),
+            Check::adds_at_most("YCSB", size, "Taurus command", "Serial command", 30.6),
             Check::at_most("YCSB", size, "Taurus data", 272.5),
             Check::at_most("YCSB", size, "Taurus command", 274.6),
             Check::at_most("TPC-C", size, "Taurus data", 1_968.2),
@@ -230,4 +263,39 @@ fn bytes(table: &Table<'_>) -> Experiment {
         ],
         not_measured: None,
     }
+}
+
+fn parts(group: &'static str, title: &str) -> Panel {
+    Panel {
+        group,
+        title: title.to_string(),
+        metric: Metric::BytesPerRecord,
+        shape: Shape::Parts {
+            stacks: split,
+            names: &["redo and headers", "dependencies"],
+            y: "log bytes / record",
+        },
+    }
+}
+
+/// Bytes of serial logging, and what a scheme has above them; the paper's beside them.
+fn split(view: &View<'_>, group: &'static str) -> Vec<Stack> {
+    let bytes = |series: &str| view.median(group, series, 0.0, Metric::BytesPerRecord);
+    let mut out = Vec::new();
+    let papers = match group {
+        "YCSB" => [[252.0, 20.5], [244.0, 30.6]],
+        _ => [[1_899.7, 68.5], [196.9, 77.8]],
+    };
+    for (record, paper) in ["data", "command"].into_iter().zip(papers) {
+        out.push(Stack { label: format!("2016 report, {record}"), parts: paper.to_vec() });
+        let Some(redo) = bytes(&format!("Serial {record}")) else { continue };
+        out.push(Stack { label: format!("Serial {record}"), parts: vec![redo, 0.0] });
+        for scheme in ["Taurus", "Taurus 2016"] {
+            if let Some(all) = bytes(&format!("{scheme} {record}")) {
+                let label = format!("{scheme} {record}");
+                out.push(Stack { label, parts: vec![redo, (all - redo).max(0.0)] });
+            }
+        }
+    }
+    out
 }

@@ -168,7 +168,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
             let options = format!(
                 "--theta 0.6 --accesses {accesses} --concurrency no-wait --in-flight {in_flight}"
             );
-            let command = table.ycsb_with(&options).by(scheme, "memory", 1, 4);
+            let command = table.ycsb_with(&options).with(PROCESSOR).by(scheme, "memory", 1, 4);
             runs.push(command.run("YCSB", scheme.label, *accesses));
         }
     }
@@ -181,7 +181,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
         claim: "Throughput is inversely proportional to the number of accesses. Vectors take 0.6 % of \
                 the time from 2 to 200 accesses and 2.1 % at 2,000.",
         how: "The log in shared memory, four streams, locking without waiting. Panel (b) is a \
-              difference of runs: the worker's time per transaction of Taurus data less that of serial \
+              difference of runs: the workers' processor time per transaction of Taurus data less that of serial \
               data, over the former. It contains everything that Taurus adds (vectors, the table of \
               hot rows, four flushers instead of one), so it is an upper bound of the paper's figure, \
               and noise between runs is noise in it."
@@ -255,7 +255,8 @@ fn added(view: &View<'_>, group: &'static str) -> Vec<Line> {
 fn breakdown(table: &Table<'_>) -> Experiment {
     // One worker: its time is all of a core, the flushers have the other.
     let base = |options: &str| {
-        table.ycsb_with(&format!("--theta 0 {options} --workers 1 --in-flight 8192"))
+        let command = format!("--theta 0 {options} --workers 1 --in-flight 8192");
+        table.ycsb_with(&command).with(PROCESSOR)
     };
     let none =
         |options: &str, label: &str| base(options).with(NONE.options).run("YCSB", label, 0.0);
@@ -288,8 +289,7 @@ fn breakdown(table: &Table<'_>) -> Experiment {
         title: "Where the time goes",
         claim: "Tuple tracking and the log buffer take most of what logging costs; vectors take 0.6 to \
                 2.1 %. Allocating a sequence number is the least part under every scheme.",
-        how: "No profiler: differences of runs that differ in one thing, one worker on a core of its \
-              own, log in memory, two writes to rows chosen uniformly. Index and read: the cost of two \
+        how: "No profiler: differences of processor time between runs that differ in one thing, one worker, log in memory, two writes to rows chosen uniformly. Index and read: the cost of two \
               more reads. Lock and install: two writes less two reads. Driver and begin: the rest \
               without a log. Record and buffer: serial logging less no logging (acknowledgement is in \
               it). Tracking: what a scheme with one stream, or with its numbers, adds to serial. \
@@ -369,7 +369,10 @@ fn parts(view: &View<'_>, group: &'static str) -> Vec<Stack> {
 
 fn streams(table: &Table<'_>) -> Experiment {
     let steps = table.steps(&[1.0, 2.0, 4.0, 8.0, 16.0], &[1.0, 4.0, 16.0]);
-    let base = || table.ycsb_with("--theta 0.6 --accesses 2 --workers 1 --in-flight 8192");
+    let base = || {
+        let command = "--theta 0.6 --accesses 2 --workers 1 --in-flight 8192";
+        table.ycsb_with(command).with(PROCESSOR)
+    };
     let mut runs = Vec::new();
     for streams in &steps {
         for scheme in [TAURUS_DATA, TAURUS_COMMAND] {
@@ -386,7 +389,7 @@ fn streams(table: &Table<'_>) -> Experiment {
         title: "The number of log files",
         claim: "Vector instructions save up to 89.5 % of the overhead of vectors; without them it grows \
                 with the number of log files.",
-        how: "One worker, log in memory: worker time per transaction of Taurus less that of serial \
+        how: "One worker, log in memory: its processor time per transaction, of Taurus less that of serial \
               logging with the same records. It contains everything that Taurus adds, the flushers' \
               part in the second core's time apart. Scalar code cannot be chosen for a run: what \
               vector instructions save is counted in instructions by `cargo bench -p hyades --bench \

@@ -4,7 +4,8 @@ use crate::logging::admits;
 use crate::logging::record::Head;
 use crate::recovery::cursor::Cursor;
 use crate::recovery::decode::Shape;
-use hyades_wal::{Lsn, StreamReader};
+use crate::recovery::read_ahead::LaneReader;
+use hyades_wal::Lsn;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -75,7 +76,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(reader: StreamReader, shape: Shape) -> Lane {
+    pub fn new(reader: LaneReader, shape: Shape) -> Lane {
         let start = reader.start();
         Lane {
             stream: reader.stream,

@@ -1,0 +1,113 @@
+//! What a slow or an idle stream costs whom: shapes that hold on any machine, and that no paper has a
+//! figure for.
+
+use super::*;
+use crate::experiment::{Panel, Paper, Shape};
+use crate::judge::Check;
+
+const SCHEMES: [Scheme; 6] = [TAURUS_DATA, TAURUS_COMMAND, POPLAR, GSN, PLOVER, SILO_R];
+
+pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
+    vec![slow_stream(table), idle_streams(table)]
+}
+
+const DEVICE: &str = "throttled:bandwidth=100MB/s,latency=1ms,depth=1,over=memory";
+
+fn ycsb(table: &Table<'_>) -> Command {
+    table.ycsb_with("--theta 0 --accesses 2 --write-share 0.5 --in-flight 8192")
+}
+
+fn lines(group: &'static str, x: &'static str) -> Vec<Panel> {
+    let panel = |title: &str, metric| Panel {
+        group,
+        title: title.to_string(),
+        metric,
+        shape: Shape::Lines { x, log_x: true, log_y: true },
+    };
+    vec![panel("(a) Median", Metric::LatencyP50), panel("(b) 99th percentile", Metric::LatencyP99)]
+}
+
+fn slow_stream(table: &Table<'_>) -> Experiment {
+    const GROUP: &str = "One slow device";
+    let steps = table.steps(&[1.0, 2.0, 5.0, 10.0, 20.0, 40.0], &[1.0, 5.0, 20.0]);
+    // A load that no device binds.
+    let offered = (table.rates.ycsb * 0.02 / 1e3).round().clamp(1.0, 20.0) * 1e3;
+    let mut runs = Vec::new();
+    for scheme in SCHEMES {
+        for slow in &steps {
+            let command = ycsb(table).with(&format!("--rate {offered}"));
+            let command = command.by(scheme, DEVICE, 4, 1);
+            let command = match *slow {
+                1.0 => command,
+                ms => {
+                    let last = DEVICE.replace("latency=1ms", &format!("latency={ms}ms"));
+                    command.with(&format!("--last-device {last}"))
+                }
+            };
+            runs.push(command.run(GROUP, scheme.label, *slow));
+        }
+    }
+    Experiment {
+        id: "shape-slow-stream",
+        paper: Paper::Shapes,
+        source: "Taurus 2020, sections 2 and 3; Poplar, section 4",
+        title: "One device is slow",
+        claim: "With vectors a transaction waits for its own stream and those that it depends on: a slow \
+                stream is nobody else's. An epoch, or a smallest sequence number over all streams, \
+                waits for the slowest.",
+        how: format!(
+            "Four streams, each on a device whose writes take 1 ms; those of the last take as long as the \
+             axis says. {offered} transactions per second are offered, two accesses to rows chosen \
+             uniformly, half of them writes; a session moves to the stream that has least to do, under \
+             every scheme. Vectors are to stay within 1.3 times, the others to take at least half of what \
+             the slow device takes (for an epoch, which is long already: 1.3 times)."
+        ),
+        runs,
+        panels: lines(GROUP, "a write to the slow device (ms)"),
+        checks: vec![
+            Check::waits(GROUP, "Taurus data", (1.0, 20.0), 1.3, true),
+            Check::waits(GROUP, "Taurus command", (1.0, 20.0), 1.3, true),
+            Check::waits(GROUP, "Poplar", (1.0, 20.0), 4.0, false),
+            Check::waits(GROUP, "GSN (NVM-D)", (1.0, 20.0), 4.0, false),
+            Check::waits(GROUP, "Plover", (1.0, 20.0), 4.0, false),
+            Check::waits(GROUP, "Silo-R", (1.0, 20.0), 1.3, false),
+        ],
+        not_measured: None,
+    }
+}
+
+fn idle_streams(table: &Table<'_>) -> Experiment {
+    const GROUP: &str = "Idle streams";
+    let steps = table.steps(&[1.0, 2.0, 4.0, 8.0, 16.0], &[1.0, 2.0, 8.0]);
+    let mut runs = Vec::new();
+    for scheme in SCHEMES {
+        for streams in &steps {
+            let command = ycsb(table).with("--workers 1 --rate 2000");
+            let command = command.by(scheme, DEVICE, *streams as u32, 1);
+            runs.push(command.run(GROUP, scheme.label, *streams));
+        }
+    }
+    Experiment {
+        id: "shape-idle-streams",
+        paper: Paper::Shapes,
+        source: "Taurus 2020, section 3; Poplar, section 4",
+        title: "Streams that nobody writes to",
+        claim: "With vectors an idle stream costs nothing. Where a smallest number over all streams \
+                decides, each idle one has to say durably that it is idle before anybody is answered.",
+        how: "One worker, 2,000 transactions per second, so that most streams are idle at any time; each \
+              on a device of its own whose writes take 1 ms. Our streams write such a statement as soon \
+              as somebody waits for it, so it costs a write, not a timeout: vectors are to stay within \
+              1.3 times of one stream, the others to take at least 1.3 times. Epochs end by the clock, so \
+              Silo-R is not judged."
+            .to_string(),
+        runs,
+        panels: lines(GROUP, "streams"),
+        checks: vec![
+            Check::waits(GROUP, "Taurus data", (1.0, 8.0), 1.3, true),
+            Check::waits(GROUP, "Taurus command", (1.0, 8.0), 1.3, true),
+            Check::waits(GROUP, "Poplar", (1.0, 8.0), 1.3, false),
+            Check::waits(GROUP, "GSN (NVM-D)", (1.0, 8.0), 1.3, false),
+        ],
+        not_measured: None,
+    }
+}
