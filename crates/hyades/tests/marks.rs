@@ -145,7 +145,7 @@ fn commands_are_refused_with_what_would_be_right() {
         let path = dir.path().join("new");
         let Err(error) = open(&path) else { panic!("it was accepted") };
         assert!(matches!(error, Error::Misuse(_)), "{error:?}");
-        assert!(error.to_string().contains("record to Data"), "{error}");
+        assert!(error.to_string().contains("record to data"), "{error}");
         assert!(!path.exists(), "nothing is made");
     };
     for protocol in DATA_ONLY {
