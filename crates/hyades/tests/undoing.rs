@@ -188,7 +188,7 @@ fn what_it_cannot_recover_is_refused_with_what_it_can() {
     };
     for record in [hyades::Record::Command, hyades::Record::Adaptive] {
         let why = refuse(&|builder| builder.record(record));
-        assert!(why.contains("record to Data"), "{why}");
+        assert!(why.contains("record to data"), "{why}");
     }
     let why = refuse(&|builder| builder.streams(2));
     assert!(why.contains("set streams to 1"), "{why}");
