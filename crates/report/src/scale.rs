@@ -42,9 +42,9 @@ impl Size {
     pub const QUICK: Size = Size {
         rows: 100_000,
         warehouses: 1,
-        seconds: 0.5,
-        device_seconds: 1.2,
-        warmup: 0.2,
+        seconds: 0.3,
+        device_seconds: 0.6,
+        warmup: 0.15,
         repeats: 1,
         fine: false,
     };
