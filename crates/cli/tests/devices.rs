@@ -100,7 +100,9 @@ fn processor_time_is_measured_if_it_is_asked_for() {
 fn a_throttled_device_passes_no_more_than_its_bandwidth() {
     let run = |devices: &str| {
         let device = "throttled:bandwidth=1MB/s,over=memory";
-        bench(&format!("bank --accounts 500 --device {device} --devices {devices} --streams 2"))
+        // Small writes: one of a full buffer would take longer than the interval.
+        let words = "bank --accounts 500 --buffer 64KiB --segment 256KiB --streams 2";
+        bench(&format!("{words} --device {device} --devices {devices}"))
     };
     for (devices, rate) in [("1", 1e6), ("2", 2e6)] {
         let bytes = run(devices)["device_bytes"].as_f64().unwrap();

@@ -244,24 +244,24 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             apply_delta(&data.layout, &mut new, delta)?;
             self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
         }
+        let arena = state.arena;
+        let changed_row = |row: &[u8]| {
+            let mut row = row.to_vec();
+            apply_delta(&data.layout, &mut row, delta)?;
+            Ok::<_, Abort>(Pending::Put(arena.alloc_slice_copy(&row)))
+        };
         let pending = match own.map(|at| state.writes[at].pending) {
-            None if self.engine.whole_rows => {
-                let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
-                let mut row = old.to_vec();
-                apply_delta(&data.layout, &mut row, delta)?;
-                Pending::Put(state.arena.alloc_slice_copy(&row))
-            }
+            None if self.engine.whole_rows => match self.read_whole(state, data, record)? {
+                Some(old) => changed_row(old)?,
+                None => return Ok(false),
+            },
             None => Pending::Delta(changed, delta),
             Some(Pending::Delete) => return Ok(false),
             Some(Pending::Delta(before, first)) => Pending::Delta(
                 before | changed,
-                merge_deltas(&data.layout, first, delta, changed, state.arena),
+                merge_deltas(&data.layout, first, delta, changed, arena),
             ),
-            Some(Pending::Put(row)) => {
-                let mut row = row.to_vec();
-                apply_delta(&data.layout, &mut row, delta)?;
-                Pending::Put(state.arena.alloc_slice_copy(&row))
-            }
+            Some(Pending::Put(row)) => changed_row(row)?,
         };
         state.push_write(table.0, record, pending);
         Ok(true)
