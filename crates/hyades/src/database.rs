@@ -7,6 +7,7 @@ use crate::concurrency::steps::Call;
 use crate::config::Builder;
 use crate::error::{Abort, Error};
 use crate::opening::{self, AnyEngine};
+use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
 use crate::session::{AnySession, Verdict};
 use crate::ticket::{CommitQueue, Ticket};
@@ -62,7 +63,7 @@ pub(crate) struct Shared {
     pub data_only: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
-    pub idle: Mutex<Vec<Box<dyn AnySession>>>,
+    pub pool: Pool,
     /// Counters of sessions that have ended.
     pub ended: Mutex<Stats>,
 }
@@ -102,32 +103,23 @@ impl Database {
     /// # Errors
     /// More sessions than the log has places for (256).
     pub fn session(&self) -> Result<Session, Error> {
-        let inner = self.shared.engine.session()?;
-        Ok(Session {
+        Ok(self.around(self.shared.engine.session()?, false))
+    }
+
+    fn pooled(&self) -> Result<Session, Error> {
+        let inner = self.shared.pool.take(|| self.shared.engine.session())?;
+        Ok(self.around(inner, true))
+    }
+
+    fn around(&self, inner: Box<dyn AnySession>, pooled: bool) -> Session {
+        Session {
             inner: Some(inner),
             log: self.shared.log.clone().map(Arc::new),
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
-            pooled: false,
-        })
-    }
-
-    fn pooled(&self) -> Result<Session, Error> {
-        let idle = self.shared.idle.lock().expect("no holder panics").pop();
-        let mut session = match idle {
-            Some(inner) => Session {
-                inner: Some(inner),
-                log: self.shared.log.clone().map(Arc::new),
-                shared: self.shared.clone(),
-                arguments: Vec::new(),
-                result: Vec::new(),
-                pooled: true,
-            },
-            None => self.session()?,
-        };
-        session.pooled = true;
-        Ok(session)
+            pooled,
+        }
     }
 
     /// Runs a closure as a transaction and returns when it is acknowledged: on disk, with everything
@@ -138,8 +130,8 @@ impl Database {
     /// decision that the caller sees, so it too is returned only when what it was based on is on disk.
     ///
     /// # Errors
-    /// Outer: the log failed, before the transaction or with an unknown outcome; or 256 others are running at
-    /// this moment (those that wait for their acknowledgement do not count).
+    /// Outer: the log failed, before the transaction or with an unknown outcome; or the program's own
+    /// sessions take all 256 places in the log (where other calls of this kind take them, it waits).
     pub fn transact<T, E: From<Abort>>(
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
@@ -308,7 +300,7 @@ impl Shared {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.idle.lock().expect("no holder panics").clear();
+        self.pool.clear();
         let (keeper, log) = (self.keeper.clone(), self.log.clone());
         let on_its_own_thread = log.as_ref().is_some_and(Log::is_on_its_own_thread);
         let close = move || {
@@ -489,12 +481,16 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Some(inner) = self.inner.take() else { return };
         if self.pooled && !self.shared.closed.load(Ordering::Acquire) {
-            self.shared.idle.lock().expect("no holder panics").push(inner);
-            return;
+            return self.shared.pool.give_back(Some(inner));
         }
         let counters = inner.counters();
+        drop(inner);
         let mut ended = self.shared.ended.lock().expect("no holder panics");
         ended.attempts += counters.attempts;
         ended.conflicts += counters.conflicts;
+        drop(ended);
+        if self.pooled {
+            self.shared.pool.give_back(None);
+        }
     }
 }

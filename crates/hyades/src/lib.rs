@@ -34,6 +34,7 @@ mod garbage;
 pub mod inspect;
 mod logging;
 mod opening;
+mod pool;
 mod recovery;
 mod restore;
 mod session;

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::supported::{self, RunsUnder};
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
+use crate::pool::Pool;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
 use crate::session::{AnySession, Session};
@@ -306,7 +307,7 @@ impl Opening<'_> {
             record: self.builder.record,
             data_only,
             report,
-            idle: Mutex::new(Vec::new()),
+            pool: Pool::default(),
             ended: Mutex::new(Stats::default()),
         };
         Database::over(shared)

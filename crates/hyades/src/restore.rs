@@ -139,7 +139,13 @@ pub(crate) fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreRepo
     builder.checkpoints.share = 1.0;
     let until = cut.unwrap_or(u64::MAX);
     let source = Source { from, until, salvage: how.salvage, to: &to };
-    let database = opening::open_from(builder, source)?;
+    let database = match opening::open_from(builder, source) {
+        Ok(database) => database,
+        Err(error) => {
+            to.abandon();
+            return Err(error);
+        }
+    };
     let recovered = database.recovery();
     report.transactions = recovered.records;
     report.dead = recovered.dead;

@@ -41,6 +41,8 @@ pub enum Error {
     },
     /// The options, directories or arguments do not fit this log.
     Invalid(String),
+    /// As many writers as the log has places for are there already.
+    Writers(usize),
     /// The log is poisoned or closed.
     Poisoned(Poisoned),
 }
@@ -77,6 +79,10 @@ impl fmt::Display for Error {
                 crate::format::VERSION
             ),
             Self::Invalid(message) => f.write_str(message),
+            Self::Writers(places) => write!(
+                f,
+                "all {places} writers of the log are in use, one for each session: drop one"
+            ),
             Self::Poisoned(poisoned) => poisoned.fmt(f),
         }
     }

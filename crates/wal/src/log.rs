@@ -277,14 +277,11 @@ impl Log {
     /// A writer for the calling thread.
     ///
     /// # Errors
-    /// There are `max_writers` of them already.
+    /// [`Error::Writers`]: there are `max_writers` of them already.
     pub fn writer(&self) -> Result<Writer, Error> {
         let shared = &self.handle.shared;
         let Some(slot) = locked(&shared.free_slots).pop() else {
-            return Err(Error::Invalid(format!(
-                "all {} writers of the log are in use: drop one, or raise max_writers",
-                shared.options.max_writers
-            )));
+            return Err(Error::Writers(shared.options.max_writers));
         };
         Ok(Writer::new(Arc::clone(shared), slot))
     }

@@ -78,6 +78,16 @@ impl Unfinished {
         self.device.write_small(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
     }
 
+    /// It will not be made after all: takes the mark away if there is nothing beside it. What cannot be
+    /// removed stays, and the directory is refused.
+    pub fn abandon(self) {
+        let names = self.device.list(&self.dir).unwrap_or_default();
+        if names.iter().all(|name| name == UNFINISHED) {
+            let _ = self.device.remove(&self.dir.join(UNFINISHED));
+            let _ = self.device.sync_dir(&self.dir);
+        }
+    }
+
     /// It is whole and durable: takes the mark away, durably.
     ///
     /// # Errors

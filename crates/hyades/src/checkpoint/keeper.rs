@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Replay is taken to be this fast until it has been measured, in bytes per second: a cautious guess.
+/// Replay is taken to be at least this fast until it has been measured, in bytes per second: a cautious guess.
 const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
 
 /// Of the time that replay may take, checkpoints aim at this part.
@@ -18,6 +18,9 @@ const MARGIN: f64 = 0.8;
 
 /// How often a busy database is looked at.
 const TICK: Duration = Duration::from_millis(20);
+
+/// The log's own speed is taken over at least so long.
+const SPAN: Duration = Duration::from_millis(200);
 
 /// After a checkpoint that failed, the next is tried no earlier than this.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
@@ -35,8 +38,8 @@ pub struct CheckpointStats {
     pub last_failure: Option<String>,
     /// The newest.
     pub last: Option<CheckpointReport>,
-    /// How fast replay is taken to be, in bytes of log per second: as measured when the log was replayed last,
-    /// or a cautious guess.
+    /// How fast replay is taken to be, in bytes of log per second: as measured when the log was replayed last;
+    /// if it never was, as fast as this run has written at its fastest, for replay does no more than the run did.
     pub replay_bytes_per_s: u64,
     /// How long replaying the log would take if the database failed now, in seconds, at that speed.
     pub replay_seconds: f64,
@@ -51,6 +54,8 @@ pub(crate) struct Keeper {
     engine: Arc<dyn AnyEngine>,
     log: Log,
     settings: CheckpointSettings,
+    /// Whether replay's speed was measured when the database was opened, or earlier.
+    measured: bool,
     /// Set once, when the database is closed; read by everyone here (Release and Acquire).
     stop: AtomicBool,
     /// Held while a checkpoint is taken.
@@ -74,16 +79,19 @@ struct Look {
     /// Log written per second, lately.
     growth: f64,
     began_ns: u64,
+    /// Where the log was when its speed was taken last, and when that was.
+    paced: (u64, u64),
 }
 
 impl Keeper {
     pub fn new(engine: Arc<dyn AnyEngine>, log: Log, settings: CheckpointSettings) -> Arc<Keeper> {
-        let replay_bytes_per_s =
-            log.manifest().replay_bytes_per_s.unwrap_or(UNMEASURED_BYTES_PER_S).max(1);
+        let measured = log.manifest().replay_bytes_per_s;
+        let replay_bytes_per_s = measured.unwrap_or(UNMEASURED_BYTES_PER_S).max(1);
         let keeper = Arc::new(Keeper {
             engine,
             log,
             settings,
+            measured: measured.is_some(),
             stop: AtomicBool::new(false),
             state: Mutex::default(),
             stats: Mutex::new(CheckpointStats { replay_bytes_per_s, ..CheckpointStats::default() }),
@@ -181,6 +189,21 @@ impl Keeper {
         state.broken.get_or_insert_with(|| "it is closed".to_string());
     }
 
+    /// Takes replay to be as fast as the log has been written, until it has been measured.
+    fn learn_speed(&self, look: &mut Look, now: u64) {
+        let (then, since) = look.paced;
+        if self.measured || now - since < SPAN.as_nanos() as u64 {
+            return;
+        }
+        let written: u64 = (0..self.log.streams()).map(|stream| self.log.next_lsn(stream)).sum();
+        look.paced = (written, now);
+        if since > 0 {
+            let speed = (written - then) as f64 * 1e9 / (now - since) as f64;
+            let mut stats = self.stats.lock().expect("no holder panics");
+            stats.replay_bytes_per_s = stats.replay_bytes_per_s.max(speed as u64);
+        }
+    }
+
     /// One look: takes a checkpoint if one is due. Returns how long to sleep; `None`: until something is
     /// committed.
     fn look(&self, look: &mut Look) -> Option<Duration> {
@@ -192,6 +215,7 @@ impl Keeper {
         }
         (look.last_bytes, look.last_ns) = (bytes, now);
         self.growth.store(look.growth as u64, Ordering::Relaxed);
+        self.learn_speed(look, now);
         if bytes == 0 {
             return None;
         }
@@ -241,7 +265,7 @@ impl Keeper {
 /// The thread: it keeps no database alive.
 fn run(of: &Weak<Keeper>) {
     let now = clock::monotonic_ns();
-    let mut look = Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now };
+    let mut look = Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now, paced: (0, 0) };
     loop {
         let Some(keeper) = of.upgrade() else { return };
         if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {

@@ -1,0 +1,64 @@
+//! Sessions that a database lends to whoever runs a transaction without a session of his own.
+
+use crate::error::Error;
+use crate::session::AnySession;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// Sessions are made as they are needed. Where the log has no place for another, who wants one waits for one
+/// that is lent; that one comes back, because who has it runs a single transaction.
+#[derive(Default)]
+pub(crate) struct Pool {
+    state: Mutex<State>,
+    came_back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Box<dyn AnySession>>,
+    lent: usize,
+}
+
+impl Pool {
+    /// A session, made by `new` if none is idle.
+    pub fn take(
+        &self,
+        new: impl Fn() -> Result<Box<dyn AnySession>, Error>,
+    ) -> Result<Box<dyn AnySession>, Error> {
+        let mut state = self.state();
+        loop {
+            let session = match state.idle.pop() {
+                Some(session) => Ok(session),
+                None => new(),
+            };
+            match session {
+                Err(Error::Log(hyades_wal::Error::Writers(_))) if state.lent > 0 => {
+                    state = self.came_back.wait(state).expect("no holder panics");
+                }
+                Ok(session) => {
+                    state.lent += 1;
+                    return Ok(session);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes back what was lent; `None` if it has ended.
+    pub fn give_back(&self, session: Option<Box<dyn AnySession>>) {
+        let mut state = self.state();
+        state.lent -= 1;
+        state.idle.extend(session);
+        drop(state);
+        self.came_back.notify_one();
+    }
+
+    /// Ends the idle ones.
+    pub fn clear(&self) {
+        let idle = std::mem::take(&mut self.state().idle);
+        drop(idle);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+}
