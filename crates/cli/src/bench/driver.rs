@@ -143,6 +143,7 @@ struct Worker<'a, W: Workload> {
     conflicts_before: Option<u64>,
     /// As `conflicts_before`, the thread's processor time.
     cpu_before_ns: u64,
+    processor_time: bool,
 }
 
 impl<W: Workload> Worker<'_, W> {
@@ -168,13 +169,18 @@ impl<W: Workload> Worker<'_, W> {
         Err(Error::Recovery(format!("a {kind} of {name} ended as none should: {abort}")))
     }
 
+    /// The thread's processor time, if it is wanted.
+    fn cpu_ns(&self) -> u64 {
+        if self.processor_time { thread_cpu_ns() } else { 0 }
+    }
+
     /// Counts what is acknowledged by `now`, where that is within the interval.
     fn drain(&mut self, now: u64) -> Result<(), Error> {
         let Interval { begin, end, .. } = self.interval;
         let counts = (begin..end).contains(&now);
         if counts && self.conflicts_before.is_none() {
             self.conflicts_before = Some(self.session.conflicts());
-            self.cpu_before_ns = thread_cpu_ns();
+            self.cpu_before_ns = self.cpu_ns();
         }
         let tally = &mut self.tally;
         self.queue.drain(|started| {
@@ -242,7 +248,7 @@ impl<W: Workload> Worker<'_, W> {
         let conflicts = self.session.conflicts();
         self.tally.conflicts = conflicts - self.conflicts_before.unwrap_or(conflicts);
         if self.conflicts_before.is_some() {
-            self.tally.cpu_ns = thread_cpu_ns() - self.cpu_before_ns;
+            self.tally.cpu_ns = self.cpu_ns() - self.cpu_before_ns;
         }
         while !self.queue.is_empty() {
             self.queue.wait_for_one()?;
@@ -323,6 +329,7 @@ fn work<W: Workload>(
         in_flight: drive.in_flight,
         conflicts_before: None,
         cpu_before_ns: 0,
+        processor_time: drive.processor_time,
     };
     match drive.rate {
         None => worker.closed_loop()?,
