@@ -31,7 +31,16 @@ pub fn monotonic_ns() -> u64 {
 
 /// Nanoseconds of processor time that the calling thread has had.
 pub fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    cpu_ns(rustix::time::ClockId::ThreadCPUTime)
+}
+
+/// Nanoseconds of processor time that all threads of this process have had.
+pub fn process_cpu_ns() -> u64 {
+    cpu_ns(rustix::time::ClockId::ProcessCPUTime)
+}
+
+fn cpu_ns(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -279,11 +279,13 @@ pub fn drive<W: Workload>(
         let mut threads = Vec::new();
         for number in 0..drive.workers {
             let (barrier, interval) = (&barrier, &interval);
-            threads.push(scope.spawn(move || {
+            let named = std::thread::Builder::new().name(format!("worker-{number}"));
+            let running = named.spawn_scoped(scope, move || {
                 let session = database.session();
                 barrier.wait();
                 work(workload, database, drive, number, session?, interval())
-            }));
+            });
+            threads.push(running.expect("the system has a thread for each worker"));
         }
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();

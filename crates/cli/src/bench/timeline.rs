@@ -238,14 +238,17 @@ impl Timeline {
     fn row(&self, out: &mut String, top: f64, label: &str, values: &[f64]) {
         let (left, width, height) = (60.0, 720.0, 125.0);
         let n = self.ticks.len().max(1) as f64;
-        for (at, (_, look)) in self.ticks.iter().enumerate().filter(|(_, (_, l))| l.checkpoint) {
-            let _ = writeln!(
-                out,
-                "<rect x=\"{:.1}\" y=\"{top}\" width=\"{:.2}\" height=\"{height}\" fill=\"#dfe8f5\"/>",
-                left + width * at as f64 / n,
-                width / n + 0.1,
-            );
-            debug_assert!(look.checkpoint);
+        let mut at = 0;
+        for run in self.ticks.chunk_by(|a, b| a.1.checkpoint == b.1.checkpoint) {
+            if run[0].1.checkpoint {
+                let _ = writeln!(
+                    out,
+                    "<rect x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height}\" fill=\"#dfe8f5\"/>",
+                    left + width * at as f64 / n,
+                    width * run.len() as f64 / n,
+                );
+            }
+            at += run.len();
         }
         let most = values.iter().copied().fold(0.0, f64::max).max(1e-9);
         let steps = values.len().max(2) as f64 - 1.0;
@@ -270,8 +273,8 @@ impl Timeline {
             left - 5.0,
             top + 10.0,
             left - 5.0,
-            left + 6.0,
-            top + 12.0,
+            left,
+            top - 6.0,
         );
     }
 }

@@ -39,7 +39,7 @@ pub struct CheckpointStats {
     /// The newest.
     pub last: Option<CheckpointReport>,
     /// How fast replay is taken to be, in bytes of log per second: as measured when the log was replayed last;
-    /// if it never was, as fast as this run has written at its fastest, for replay does no more than the run did.
+    /// if it never was, as fast as this run would have written it with all processors to itself.
     pub replay_bytes_per_s: u64,
     /// How long replaying the log would take if the database failed now, in seconds, at that speed.
     pub replay_seconds: f64,
@@ -79,8 +79,17 @@ struct Look {
     /// Log written per second, lately.
     growth: f64,
     began_ns: u64,
-    /// Where the log was when its speed was taken last, and when that was.
-    paced: (u64, u64),
+    paced: Paced,
+}
+
+/// What the run had done when its speed was taken last.
+#[derive(Clone, Copy, Default)]
+struct Paced {
+    at_ns: u64,
+    /// Bytes of log.
+    written: u64,
+    /// Processor time of the process.
+    cpu_ns: u64,
 }
 
 impl Keeper {
@@ -189,16 +198,19 @@ impl Keeper {
         state.broken.get_or_insert_with(|| "it is closed".to_string());
     }
 
-    /// Takes replay to be as fast as the log has been written, until it has been measured.
+    /// Until it has been measured, takes replay to get through as much log in a second of processor time as
+    /// the run does, on all processors: it does no more than the run did.
     fn learn_speed(&self, look: &mut Look, now: u64) {
-        let (then, since) = look.paced;
-        if self.measured || now - since < SPAN.as_nanos() as u64 {
+        if self.measured || now < look.paced.at_ns + SPAN.as_nanos() as u64 {
             return;
         }
-        let written: u64 = (0..self.log.streams()).map(|stream| self.log.next_lsn(stream)).sum();
-        look.paced = (written, now);
-        if since > 0 {
-            let speed = (written - then) as f64 * 1e9 / (now - since) as f64;
+        let written = (0..self.log.streams()).map(|stream| self.log.next_lsn(stream)).sum();
+        let paced = Paced { at_ns: now, written, cpu_ns: clock::process_cpu_ns() };
+        let before = std::mem::replace(&mut look.paced, paced);
+        if before.at_ns > 0 && written > before.written {
+            let cpu_s = (paced.cpu_ns - before.cpu_ns).max(1) as f64 / 1e9;
+            let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+            let speed = (written - before.written) as f64 / cpu_s * processors as f64;
             let mut stats = self.stats.lock().expect("no holder panics");
             stats.replay_bytes_per_s = stats.replay_bytes_per_s.max(speed as u64);
         }
@@ -265,7 +277,8 @@ impl Keeper {
 /// The thread: it keeps no database alive.
 fn run(of: &Weak<Keeper>) {
     let now = clock::monotonic_ns();
-    let mut look = Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now, paced: (0, 0) };
+    let mut look =
+        Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now, paced: Paced::default() };
     loop {
         let Some(keeper) = of.upgrade() else { return };
         if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {
