@@ -124,7 +124,8 @@ pub struct LogSettings {
     pub flush_interval: Option<Duration>,
     /// Flushes at once when a buffer holds this much, whatever the interval.
     pub flush_fill_bytes: Option<usize>,
-    /// A vector anchor after this many bytes of a stream.
+    /// A vector anchor after this many bytes of the log. Few anchors make records longer, by what rows touched
+    /// since the last one depend on; many make replay wait, for a record comes after all that its anchor covers.
     pub anchor_interval_bytes: u64,
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
     /// below what is durable.
@@ -200,7 +201,7 @@ impl Default for Builder {
                 segment_bytes: 64 << 20,
                 flush_interval: None,
                 flush_fill_bytes: None,
-                anchor_interval_bytes: 32 << 10,
+                anchor_interval_bytes: 128 << 10,
                 delta_bytes: 0,
                 epoch: None,
                 undo: true,

@@ -66,8 +66,8 @@ pub struct Knobs {
     /// The largest segment file of a stream [default: 64MiB; 4MiB on throttled devices]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub segment: Option<u64>,
-    /// Write an anchor, to which vectors are compressed, after so many bytes of a stream
-    /// [default: 32KiB]
+    /// Write an anchor, to which vectors are compressed, after so many bytes of the log
+    /// [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub anchor_interval: Option<u64>,
     /// Keep vectors of rows until these lie so many bytes below what is durable [default: 0]
@@ -140,7 +140,7 @@ impl Knobs {
             ));
         }
         if self.anchor_interval == Some(0) {
-            return usage("--anchor-interval must be at least a byte: 32KiB, say");
+            return usage("--anchor-interval must be at least a byte: 128KiB, say");
         }
         if self.cold && device.lowest() == DeviceKind::Memory {
             return usage(

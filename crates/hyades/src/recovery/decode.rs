@@ -110,6 +110,11 @@ impl Decoder {
         &self.anchor
     }
 
+    /// How many bytes of all streams the last record comes after.
+    pub fn builds_on(&self) -> u64 {
+        self.order.iter().zip(&self.validity).map(|(order, validity)| order.max(validity)).sum()
+    }
+
     /// Sets those lanes of `validity` to zero that the anchor in effect covers.
     pub fn forget_what_is_anchored(&mut self) {
         for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {

@@ -174,12 +174,12 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         seen: &mut Seen,
     ) -> Result<bool, Error> {
         let n = self.lanes.len();
-        let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
+        let mut order: smallvec::SmallVec<[((u64, u64), usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
             .filter(|&at| !self.lanes[at].finished.load(Ordering::Relaxed))
-            .map(|at| (self.lanes[at].epoch.load(Ordering::Relaxed), at))
+            .map(|at| (self.lanes[at].come_to(), at))
             .collect();
-        order.sort_by_key(|(epoch, _)| *epoch);
+        order.sort_by_key(|(come_to, _)| *come_to);
         for (_, at) in order {
             let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
             if self.run_lane(at, &mut cursor, may_park, hands, seen)? {
@@ -254,6 +254,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 self.passed(at, cursor.at);
             }
         }
+        lane.builds_on.store(cursor.decoder.builds_on(), Ordering::Relaxed);
         self.passed(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)

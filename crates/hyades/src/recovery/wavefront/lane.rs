@@ -71,8 +71,11 @@ pub(super) struct Lane {
     /// The stream was read to its end, which is `end`.
     pub finished: AtomicBool,
     pub end: AtomicU64,
-    /// The epoch that the lane has come to: lanes are run evenly.
+    /// The epoch that the lane has come to.
     pub epoch: AtomicU64,
+    /// How much of all streams its last record builds on, in bytes: a clock that all lanes share, finer than
+    /// the epoch.
+    pub builds_on: AtomicU64,
 }
 
 impl Lane {
@@ -90,8 +93,14 @@ impl Lane {
             stopped: AtomicBool::new(false),
             end: AtomicU64::new(u64::MAX),
             epoch: AtomicU64::new(0),
+            builds_on: AtomicU64::new(0),
             cursor: Mutex::new(Cursor::new(reader, shape)),
         }
+    }
+
+    /// How far the lane is, in the order in which the log was written: lanes are run evenly. A hint, Relaxed.
+    pub fn come_to(&self) -> (u64, u64) {
+        (self.epoch.load(Ordering::Relaxed), self.builds_on.load(Ordering::Relaxed))
     }
 
     pub fn is_complete(&self) -> bool {
