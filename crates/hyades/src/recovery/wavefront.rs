@@ -16,24 +16,24 @@
 //! run. So neither a bound on parked records nor running lanes strictly in order can block.
 
 mod lane;
+mod watermarks;
 
 use super::Replay;
 use super::cursor::{Ahead, Cursor};
-use super::decode::{Decoded, Shape};
+use super::decode::Shape;
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;
-use crate::logging::record::Tid;
+use crate::logging::record::{Head, Tid};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Lsn, ReaderEnd};
-use lane::{Lane, Parked, Seen, Waiter};
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use hyades_wal::ReaderEnd;
+use lane::{Lane, Seen};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use watermarks::{Parked, Watermarks};
 
 /// Records a thread runs in a lane before it looks at others.
 const QUANTUM: usize = 32;
@@ -55,13 +55,40 @@ const LOOKAHEAD: usize = 512;
 struct Front<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
     lanes: Vec<Lane>,
+    marks: Watermarks<Held>,
     lookahead: usize,
-    ready: Mutex<VecDeque<Arc<Parked>>>,
-    ready_len: AtomicUsize,
-    sleepers: AtomicUsize,
-    bell: Condvar,
-    bell_lock: Mutex<()>,
+    bell: Arc<Bell>,
     seats: Seats,
+}
+
+/// What is kept of a record that waits.
+struct Held {
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// Wakes those who found nothing to do.
+#[derive(Default)]
+struct Bell {
+    sleepers: AtomicUsize,
+    condvar: Condvar,
+    lock: Mutex<()>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.condvar.notify_all();
+        }
+    }
+
+    fn sleep(&self) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let lock = self.lock.lock().expect("no holder panics");
+        // The time-out makes a missed bell a delay and not a hang.
+        drop(self.condvar.wait_timeout(lock, Duration::from_micros(200)));
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Replays one incarnation. Returns where its streams end.
@@ -71,23 +98,17 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     shape: Shape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
+    let bell = Arc::<Bell>::default();
+    let ring = Arc::clone(&bell);
+    let starts = readers.iter().map(LaneReader::start);
+    let marks = Watermarks::new(starts, Box::new(move || ring.ring()));
     let lanes: Vec<Lane> = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
     // One thread gains nothing from looking ahead: it runs every lane in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
-    let front = Front {
-        replay,
-        lanes,
-        lookahead,
-        ready: Mutex::default(),
-        ready_len: AtomicUsize::new(0),
-        sleepers: AtomicUsize::new(0),
-        bell: Condvar::new(),
-        bell_lock: Mutex::new(()),
-        seats: Seats::new(threads),
-    };
+    let front = Front { replay, lanes, marks, lookahead, bell, seats: Seats::new(threads) };
     let ended = |seat: usize| {
         front.seats.leave(seat);
-        front.ring();
+        front.bell.ring();
     };
     threads::run_on(replay, threads, |seat| front.work(seat), ended);
     if replay.has_failed() {
@@ -108,7 +129,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         while !self.replay.has_failed() {
             // Only who has looked for long asks whether there is anything left to wait for.
             let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
-            if let Some(record) = self.next_ready() {
+            if let Some(record) = self.marks.next_ready() {
                 idle = 0;
                 self.finish_parked(&record, &mut hands)?;
                 continue;
@@ -121,26 +142,18 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 continue;
             }
             hands.report(self.replay);
-            let Some(lane) = self.lanes.iter().find(|lane| !lane.is_complete()) else { break };
+            let unresolved = (0..self.lanes.len()).find(|&at| !self.marks.is_complete(at));
+            let Some(at) = unresolved else { break };
             if still.is_some_and(|then| self.seats.still(&then)) {
-                return Err(in_a_circle(lane.stream, lane.resolved.load(Ordering::Acquire)));
+                return Err(in_a_circle(self.lanes[at].stream, self.marks.resolved(at)));
             }
             idle += 1;
             self.rest(seat, idle);
         }
         hands.report(self.replay);
         hands.applier.finish(self.replay);
-        self.ring();
+        self.bell.ring();
         Ok(())
-    }
-
-    fn next_ready(&self) -> Option<Arc<Parked>> {
-        if self.ready_len.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let record = self.ready.lock().expect("no holder panics").pop_front()?;
-        self.ready_len.fetch_sub(1, Ordering::AcqRel);
-        Some(record)
     }
 
     fn rest(&self, seat: usize, idle: u32) {
@@ -149,19 +162,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         } else if idle <= SPINS {
             std::thread::yield_now();
         } else {
-            self.seats.rest(seat, || {
-                self.sleepers.fetch_add(1, Ordering::SeqCst);
-                let lock = self.bell_lock.lock().expect("no holder panics");
-                // The time-out makes a missed bell a delay and not a hang.
-                drop(self.bell.wait_timeout(lock, Duration::from_micros(200)));
-                self.sleepers.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
-    }
-
-    fn ring(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.bell.notify_all();
+            self.seats.rest(seat, || self.bell.sleep());
         }
     }
 
@@ -176,7 +177,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[((u64, u64), usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
-            .filter(|&at| !self.lanes[at].finished.load(Ordering::Relaxed))
+            .filter(|&at| !self.marks.is_finished(at))
             .map(|at| (self.lanes[at].come_to(), at))
             .collect();
         order.sort_by_key(|(come_to, _)| *come_to);
@@ -199,11 +200,12 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         seen: &mut Seen,
     ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
-        if lane.finished.load(Ordering::Relaxed) {
+        if self.marks.is_finished(at) {
             return Ok(false);
         }
         if let Ahead::End(end) = cursor.look_ahead()? {
-            self.end_lane(at, end);
+            self.marks.end_lane(at, end);
+            self.bell.ring();
             return Ok(true);
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
@@ -213,15 +215,15 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let mut stopped = lane.stopped.load(Ordering::Relaxed);
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without looking ahead the lane's own order suffices, and nothing is parked.
-            if lane.waiting.load(Ordering::Relaxed) > self.lookahead {
+            if self.marks.waiting(at) > self.lookahead {
                 break;
             }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let continued = decoded.head.continued;
                 if !stopped
-                    && seen.is_ordered(&self.lanes, order)
-                    && seen.is_covered(&self.lanes, validity)
+                    && seen.is_ordered(&self.marks, order)
+                    && seen.is_covered(&self.marks, validity)
                 {
                     hands.run(
                         self.replay,
@@ -230,7 +232,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                         (lane.stream, frame.start),
                     )?;
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
-                } else if stopped || self.is_dead(validity) {
+                } else if stopped || self.marks.is_dead(validity) {
                     hands.dead += 1;
                     stopped = mutation::is(Mutation::StopAtFirstDead);
                     lane.stopped.store(stopped, Ordering::Relaxed);
@@ -238,172 +240,39 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     // The frame will be decoded again.
                     break;
                 } else {
-                    self.passed(at, frame.start);
-                    self.park(at, frame.start, decoded, order, validity);
+                    self.marks.passed(at, frame.start);
+                    let held = Held { head: decoded.head, body: decoded.body.into_owned() };
+                    self.marks.park(at, frame.start, held, order, validity);
                 }
                 cursor.decoder.forget_parts(continued);
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
             // With nothing parked, the lane is resolved up to where its runner is, said or not.
-            if lane.waiting.load(Ordering::SeqCst) == 0 {
+            if self.marks.waiting(at) == 0 {
                 seen.resolved[at] = cursor.at;
             }
             unsaid += 1;
             if unsaid % SAY_EVERY == 0 {
-                self.passed(at, cursor.at);
+                self.marks.passed(at, cursor.at);
             }
         }
         lane.builds_on.store(cursor.decoder.builds_on(), Ordering::Relaxed);
-        self.passed(at, cursor.at);
+        self.marks.passed(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)
     }
 
-    /// Whether the vector reaches beyond the end of a stream.
-    fn is_dead(&self, validity: &[Lsn]) -> bool {
-        let beyond = |(lsn, lane): (&Lsn, &Lane)| *lsn > lane.end.load(Ordering::Acquire);
-        validity.iter().zip(&self.lanes).any(beyond)
-    }
-
-    /// The lane's runner has come to `end`.
-    fn passed(&self, at: usize, end: Lsn) {
-        let lane = &self.lanes[at];
-        // SeqCst on both: either this sees that nothing is parked, or whoever takes the last record off
-        // sees how far the runner has come.
-        lane.scanned.store(end, Ordering::SeqCst);
-        let passes = mutation::is(Mutation::PassParked);
-        if lane.waiting.load(Ordering::SeqCst) == 0 || passes {
-            self.raise(at, end);
-        }
-    }
-
-    /// Raises a lane's watermark and releases the waiters that it has passed.
-    fn raise(&self, at: usize, to: Lsn) {
-        let lane = &self.lanes[at];
-        lane.resolved.fetch_max(to, Ordering::SeqCst);
-        if lane.lowest_waiter.load(Ordering::SeqCst) > to {
-            return;
-        }
-        let mut released = Vec::new();
-        {
-            let mut waiters = lane.waiters.lock().expect("no holder panics");
-            while waiters.peek().is_some_and(|w| w.0.position <= to) {
-                released.push(waiters.pop().expect("it was there").0.record);
-            }
-            let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-            lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        }
-        released.iter().for_each(|record| self.meet(record));
-    }
-
-    /// One thing that the record lacked is there.
-    fn meet(&self, record: &Arc<Parked>) {
-        if record.unmet.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready.lock().expect("no holder panics").push_back(record.clone());
-            self.ready_len.fetch_add(1, Ordering::AcqRel);
-            self.ring();
-        }
-    }
-
-    fn park(&self, at: usize, start: Lsn, decoded: Decoded<'_>, order: &[Lsn], validity: &[Lsn]) {
-        let lane = &self.lanes[at];
-        let record = Arc::new(Parked {
-            lane: at,
-            start,
-            head: decoded.head,
-            body: decoded.body.into_owned(),
-            unmet: AtomicU32::new(1),
-            dead: AtomicBool::new(false),
-            done: AtomicBool::new(false),
-        });
-        {
-            let mut parked = lane.parked.lock().expect("no holder panics");
-            parked.push_back(record.clone());
-            lane.waiting.fetch_add(1, Ordering::SeqCst);
-        }
-        for dimension in 0..self.lanes.len() {
-            self.wait_for(&record, dimension, order[dimension], validity[dimension]);
-        }
-        self.meet(&record);
-    }
-
-    /// Counts a lane's watermark as lacking, unless it has reached the position.
-    fn wait_for(&self, record: &Arc<Parked>, dimension: usize, order: Lsn, validity: Lsn) {
-        let mut position = order.max(validity);
-        let lane = &self.lanes[dimension];
-        if lane.resolved.load(Ordering::Acquire) >= position {
-            return;
-        }
-        let mut waiters = lane.waiters.lock().expect("no holder panics");
-        let end = lane.end.load(Ordering::SeqCst);
-        if validity > end {
-            record.dead.store(true, Ordering::Release);
-            return;
-        }
-        position = position.min(end);
-        record.unmet.fetch_add(1, Ordering::AcqRel);
-        waiters.push(Reverse(Waiter { position, validity, record: record.clone() }));
-        let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-        lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        drop(waiters);
-        // The watermark may have been raised before the waiter was seen.
-        let resolved = lane.resolved.load(Ordering::SeqCst);
-        if resolved >= position {
-            self.raise(dimension, resolved);
-        }
-    }
-
-    /// The lane's stream was read to its end: who waits for more is dead, or waits for the end.
-    fn end_lane(&self, at: usize, end: Lsn) {
-        let lane = &self.lanes[at];
-        let mut dead = Vec::new();
-        {
-            let mut waiters = lane.waiters.lock().expect("no holder panics");
-            lane.end.store(end, Ordering::SeqCst);
-            let (beyond, mut kept): (Vec<_>, Vec<_>) =
-                waiters.drain().partition(|w| w.0.position > end);
-            for mut waiter in beyond {
-                if waiter.0.validity > end {
-                    waiter.0.record.dead.store(true, Ordering::Release);
-                    dead.push(waiter.0.record);
-                } else {
-                    waiter.0.position = end;
-                    kept.push(waiter);
-                }
-            }
-            *waiters = kept.into();
-            let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-            lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        }
-        lane.finished.store(true, Ordering::Release);
-        dead.iter().for_each(|record| self.meet(record));
-        self.passed(at, end);
-        self.raise(at, lane.resolved.load(Ordering::SeqCst));
-        self.ring();
-    }
-
-    /// Runs a parked record that lacks nothing any more, and moves its lane's watermark.
-    fn finish_parked(&self, record: &Arc<Parked>, hands: &mut Hands) -> Result<(), Error> {
-        let lane = &self.lanes[record.lane];
-        if record.dead.load(Ordering::Acquire) {
+    /// Runs a parked record that lacks nothing any more.
+    fn finish_parked(&self, record: &Parked<Held>, hands: &mut Hands) -> Result<(), Error> {
+        if record.is_dead() {
             hands.dead += 1;
         } else {
-            hands.run(self.replay, &record.head, &record.body, (lane.stream, record.start))?;
+            let Held { head, body } = &record.what;
+            let place = (self.lanes[record.lane].stream, record.start);
+            hands.run(self.replay, head, body, place)?;
         }
-        let to = {
-            let mut parked = lane.parked.lock().expect("no holder panics");
-            record.done.store(true, Ordering::Release);
-            while parked.front().is_some_and(|first| first.done.load(Ordering::Acquire)) {
-                parked.pop_front();
-                lane.waiting.fetch_sub(1, Ordering::SeqCst);
-            }
-            match parked.front() {
-                Some(first) => first.start,
-                None => lane.scanned.load(Ordering::SeqCst),
-            }
-        };
-        self.raise(record.lane, to);
+        self.marks.finish(record);
         Ok(())
     }
 }
