@@ -26,6 +26,21 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
     assert!(torture.report.crashes > 20, "{:?}", torture.report);
 }
 
+/// Seeds whose first history failed once, and what was wrong.
+const PAST: [(u64, &str); 1] = [(
+    46_150_874_786_921,
+    "a checkpoint of a stepped log waited for an anchor that nobody was left to write",
+)];
+
+#[test]
+fn what_failed_once_holds() {
+    for (seed, what) in PAST {
+        let torture = torture(&Options { seed, ..options(0.0) }, |line| eprintln!("{line}"));
+        let report = torture.unwrap().report;
+        assert!(report.is_sound() && report.histories == 1, "{what}: {report:?}");
+    }
+}
+
 #[test]
 fn a_disk_that_lies_about_syncs_is_found_out() {
     let options = Options { lying_sync: true, ..options(60.0) };

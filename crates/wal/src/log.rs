@@ -239,7 +239,12 @@ impl Log {
         if self.frontier().at(lane) >= number {
             return Ok(());
         }
-        self.handle.shared.hurry(lane, number);
+        let shared = &self.handle.shared;
+        shared.hurry(lane, number);
+        // A flush places anchors of its own, and may leave them to the next one.
+        let step_all =
+            || (0..self.streams()).fold(false, |went, stream| shared.step(stream) | went);
+        while shared.options.stepped && self.frontier().at(lane) < number && step_all() {}
         self.frontier().wait(lane, number)
     }
 
