@@ -2,22 +2,23 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{ACCOUNTS, BALANCE, Combination, How, directory, populate, try_open};
+use common::{ACCOUNTS, BALANCE, Combination, How, Opened, directory, populate, try_open};
 use hyades::{Abort, Concurrency, Error, Protocol, Record};
+use std::path::Path;
 use std::time::Duration;
+
+fn bank(dir: &Path, protocol: Protocol, concurrency: Concurrency) -> Opened {
+    let combination = Combination { protocol, concurrency, record: Record::Data, streams: 2 };
+    let opened = try_open(dir, combination, How::default()).unwrap();
+    populate(&opened);
+    opened
+}
 
 #[test]
 fn as_many_threads_as_there_are_run_transactions() {
     for protocol in [Protocol::Taurus, Protocol::None] {
-        let c = Combination {
-            protocol,
-            concurrency: Concurrency::Silo,
-            record: Record::Data,
-            streams: 2,
-        };
         let dir = directory();
-        let opened = try_open(dir.path(), c, How::default()).unwrap();
-        populate(&opened);
+        let opened = bank(dir.path(), protocol, Concurrency::Silo);
         std::thread::scope(|scope| {
             for _ in 0..300 {
                 scope.spawn(|| {
@@ -35,15 +36,8 @@ fn as_many_threads_as_there_are_run_transactions() {
 
 #[test]
 fn a_program_that_holds_all_places_is_told_so() {
-    let c = Combination {
-        protocol: Protocol::Taurus,
-        concurrency: Concurrency::NoWait,
-        record: Record::Data,
-        streams: 2,
-    };
     let dir = directory();
-    let opened = try_open(dir.path(), c, How::default()).unwrap();
-    populate(&opened);
+    let opened = bank(dir.path(), Protocol::Taurus, Concurrency::NoWait);
     let mut held = Vec::new();
     let refused = loop {
         match opened.db.session() {

@@ -66,6 +66,7 @@ mod start;
 mod stream;
 mod unfinished;
 mod varint;
+mod verdict;
 mod writer;
 
 pub use backup::Copied;
@@ -80,11 +81,12 @@ pub use manifest::{
     Manifest, StreamEntry,
 };
 pub use marks::Marks;
-pub use open::{Damage, IncarnationEnd, Recovering, Verdict, open, open_damaged};
+pub use open::{Recovering, open, open_damaged};
 pub use options::LogOptions;
 pub use reader::{ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;
 pub use unfinished::Unfinished;
+pub use verdict::{Damage, IncarnationEnd, Verdict};
 pub use writer::{Reservation, Writer};
 
 /// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is

@@ -9,8 +9,9 @@ use crate::log::{Log, Opened};
 use crate::manifest::{
     Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
 };
-use crate::open::{Recovering, Verdict, at_once};
+use crate::open::{Recovering, at_once};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
+use crate::verdict::Verdict;
 use hyades_platform::device::Device;
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

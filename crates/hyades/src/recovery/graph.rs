@@ -19,11 +19,13 @@
 //! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known to
 //!   be lost, and settles as dead.
 
+use super::ready::Ready;
 use crate::logging::predecessors::{self, Id, Predecessor};
+use hyades_platform::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
+};
 use hyades_wal::Lsn;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What becomes of a record that has just been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +138,7 @@ pub(crate) struct Graph<T> {
     lanes: Box<[Lane<T>]>,
     /// Whether records settle only once they are replayed.
     ordered: bool,
-    ready: Mutex<VecDeque<Arc<Node<T>>>>,
-    ready_len: AtomicUsize,
+    ready: Ready<Node<T>>,
 }
 
 impl<T> Graph<T> {
@@ -157,12 +158,7 @@ impl<T> Graph<T> {
                 end: None,
             }),
         };
-        Graph {
-            lanes: starts.into_iter().map(lane).collect(),
-            ordered,
-            ready: Mutex::default(),
-            ready_len: AtomicUsize::new(0),
-        }
+        Graph { lanes: starts.into_iter().map(lane).collect(), ordered, ready: Ready::new() }
     }
 
     fn inside(&self, lane: usize) -> MutexGuard<'_, Inside<T>> {
@@ -287,8 +283,7 @@ impl<T> Graph<T> {
     /// One thing that the node lacked is there.
     fn meet(&self, node: &Arc<Node<T>>) {
         if node.lacks.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready.lock().expect("no holder panics").push_back(node.clone());
-            self.ready_len.fetch_add(1, Ordering::AcqRel);
+            self.ready.push(node.clone());
         }
     }
 
@@ -304,12 +299,7 @@ impl<T> Graph<T> {
 
     /// A record that lacks nothing any more: it is dead, or can go on.
     pub fn next_ready(&self) -> Option<Arc<Node<T>>> {
-        if self.ready_len.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let node = self.ready.lock().expect("no holder panics").pop_front()?;
-        self.ready_len.fetch_sub(1, Ordering::AcqRel);
-        Some(node)
+        self.ready.take()
     }
 
     /// CheckRecoverability and lines 8 to 15 of algorithm 3: the record has settled.

@@ -7,3 +7,4 @@ pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
 pub(crate) mod state;
+mod window;

@@ -2,6 +2,7 @@
 
 use super::access::{Access, Index, Range, Savepoint, Table};
 use super::state::{Pending, RowIds, State, Wanted, merge_deltas};
+use super::window::{Window, window};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -301,42 +302,6 @@ const MOST_TAIL: usize = 128;
 /// The hidden row id that a key stands for.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
-}
-
-/// The part of a row to copy.
-#[derive(Clone, Copy)]
-enum Window {
-    Whole,
-    /// Offset and length.
-    Fixed(usize, usize),
-    /// Up to the end of the variable-length column whose end stands at this offset.
-    Prefix(usize),
-}
-
-/// The part of the row that has these columns.
-#[inline]
-fn window<S: Default + Send + Sync + 'static>(table: &table::Table<S>, columns: Columns) -> Window {
-    let layout = &table.layout;
-    // Asking for a column that the table does not have is found out when it is read.
-    if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
-        return Window::Whole;
-    }
-    let variable = columns.0 & layout.variable_set;
-    if variable != 0 {
-        // Values stand in the order of their columns.
-        let last = 63 - variable.leading_zeros();
-        return Window::Prefix(layout.columns[last as usize].offset as usize);
-    }
-    let (mut first, mut last) = (usize::MAX, 0);
-    let mut left = columns.0;
-    while left != 0 {
-        let column = &layout.columns[left.trailing_zeros() as usize];
-        let at = column.offset as usize;
-        first = first.min(at);
-        last = last.max(at + column.kind.width().unwrap_or(0));
-        left &= left - 1;
-    }
-    if first == usize::MAX { Window::Fixed(0, 0) } else { Window::Fixed(first, last - first) }
 }
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P> {

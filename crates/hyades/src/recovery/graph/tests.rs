@@ -4,7 +4,7 @@ use super::oracle::{self, Logged};
 use super::*;
 use crate::logging::predecessors::{end, id, lane};
 use fastrand::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Some transactions over some rows, on streams that were cut somewhere.
 struct World {
@@ -137,8 +137,9 @@ fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
             }
         }
         let over = ended.iter().all(|ended| *ended) && pulled.is_empty() && replaying.is_empty();
-        if !moved && over && graph.ready.lock().unwrap().is_empty() {
-            break;
+        if !moved && over {
+            let Some(node) = graph.next_ready() else { break };
+            pulled.push(node);
         }
     }
     for at in 0..lanes {

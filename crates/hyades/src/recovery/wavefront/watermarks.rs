@@ -1,6 +1,7 @@
 //! The lanes' watermarks and the records that wait at them. Nothing is replayed here, so that the schedule
 //! checker can run all of it.
 
+use crate::recovery::ready::Ready;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, checker_fence,
@@ -76,8 +77,7 @@ struct Watermark<T> {
 /// out of `next_ready`.
 pub(super) struct Watermarks<T> {
     lanes: Box<[Padded<Watermark<T>>]>,
-    ready: Mutex<VecDeque<Arc<Parked<T>>>>,
-    ready_len: AtomicUsize,
+    ready: Ready<Parked<T>>,
     /// Called when a record has become ready.
     ring: Box<dyn Fn() + Send + Sync>,
 }
@@ -97,12 +97,7 @@ impl<T> Watermarks<T> {
                 end: AtomicU64::new(u64::MAX),
             })
         };
-        Watermarks {
-            lanes: starts.map(watermark).collect(),
-            ready: Mutex::new(VecDeque::new()),
-            ready_len: AtomicUsize::new(0),
-            ring,
-        }
+        Watermarks { lanes: starts.map(watermark).collect(), ready: Ready::new(), ring }
     }
 
     /// Everything in the lane below this is resolved.
@@ -141,12 +136,7 @@ impl<T> Watermarks<T> {
 
     /// A record that waited and lacks nothing any more. Who takes it runs it, and then calls `finish`.
     pub fn next_ready(&self) -> Option<Arc<Parked<T>>> {
-        if self.ready_len.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let record = self.ready.lock().expect("no holder panics").pop_front()?;
-        self.ready_len.fetch_sub(1, Ordering::AcqRel);
-        Some(record)
+        self.ready.take()
     }
 
     /// The lane's runner has come to `end`.
@@ -185,8 +175,7 @@ impl<T> Watermarks<T> {
     /// One thing that the record lacked is there.
     fn meet(&self, record: &Arc<Parked<T>>) {
         if record.unmet.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready.lock().expect("no holder panics").push_back(record.clone());
-            self.ready_len.fetch_add(1, Ordering::AcqRel);
+            self.ready.push(record.clone());
             (self.ring)();
         }
     }

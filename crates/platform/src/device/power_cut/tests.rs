@@ -4,13 +4,22 @@ fn device() -> PowerCutDevice {
     PowerCutDevice::new(PowerCutOptions::default())
 }
 
-#[test]
-fn unsynced_bytes_are_lost_and_synced_ones_are_kept() {
+/// A file of zeros whose name is durable.
+fn durable_file(
+    device: &PowerCutDevice,
+    len: u64,
+) -> (tempfile::TempDir, PathBuf, Arc<dyn DeviceFile>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
+    let file = device.create(&path, len).unwrap();
+    device.sync_dir(dir.path()).unwrap();
+    (dir, path, file)
+}
+
+#[test]
+fn unsynced_bytes_are_lost_and_synced_ones_are_kept() {
     let first = device();
-    let file = first.create(&path, 4096).unwrap();
-    first.sync_dir(dir.path()).unwrap();
+    let (_dir, path, file) = durable_file(&first, 4096);
     file.write_at(&[IoSlice::new(b"kept")], 510).unwrap();
     file.sync_data().unwrap();
     file.write_at(&[IoSlice::new(b"lost")], 512).unwrap();
@@ -47,11 +56,8 @@ fn names_are_lost_until_their_directory_is_synced() {
 
 #[test]
 fn a_lying_sync_loses_what_it_promised() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
     let liar = PowerCutDevice::new(PowerCutOptions { lying_sync: true, ..Default::default() });
-    let file = liar.create(&path, 512).unwrap();
-    liar.sync_dir(dir.path()).unwrap();
+    let (_dir, path, file) = durable_file(&liar, 512);
     file.write_at(&[IoSlice::new(b"x")], 0).unwrap();
     file.sync_data().unwrap();
     liar.cut();
@@ -62,12 +68,9 @@ fn a_lying_sync_loses_what_it_promised() {
 
 #[test]
 fn early_sectors_tear_a_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
     let options = PowerCutOptions { seed: 1, early_sectors: 0.5, ..Default::default() };
     let first = PowerCutDevice::new(options);
-    let file = first.create(&path, 65536).unwrap();
-    first.sync_dir(dir.path()).unwrap();
+    let (_dir, path, file) = durable_file(&first, 65536);
     file.write_at(&[IoSlice::new(&[7; 65536])], 0).unwrap();
     first.cut();
     let bytes = fs::read(&path).unwrap();
@@ -77,11 +80,8 @@ fn early_sectors_tear_a_write() {
 
 #[test]
 fn what_a_cut_took_away_is_never_called_synced() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
     let first = device();
-    let file = first.create(&path, 512).unwrap();
-    first.sync_dir(dir.path()).unwrap();
+    let (_dir, _path, file) = durable_file(&first, 512);
     file.write_at(&[IoSlice::new(b"x")], 0).unwrap();
     let body = Arc::clone(locked(&first.0.names).files.values().next().unwrap());
     let mut unsynced = locked(&body.unsynced);

@@ -1,0 +1,33 @@
+//! Records that waited and lack nothing any more.
+
+use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use std::collections::VecDeque;
+
+/// Each is taken by one thread, first come, first served. Seeing that there is none costs one load.
+pub(crate) struct Ready<R> {
+    records: Mutex<VecDeque<Arc<R>>>,
+    /// How many there are; changed under `records`.
+    len: AtomicUsize,
+}
+
+impl<R> Ready<R> {
+    pub fn new() -> Self {
+        Ready { records: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) }
+    }
+
+    pub fn push(&self, record: Arc<R>) {
+        let mut records = self.records.lock().expect("no holder panics");
+        records.push_back(record);
+        self.len.store(records.len(), Ordering::Release);
+    }
+
+    pub fn take(&self) -> Option<Arc<R>> {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut records = self.records.lock().expect("no holder panics");
+        let record = records.pop_front()?;
+        self.len.store(records.len(), Ordering::Release);
+        Some(record)
+    }
+}

@@ -1,0 +1,201 @@
+//! Where streams end: the judgement on what was read, at a torn tail or at damage.
+//!
+//! A stream's valid prefix ends at the first byte that is not a frame of its own. That is a torn tail
+//! unless something durable, a frame of another stream, a checkpoint or the manifest, states that the
+//! stream was durable beyond: then it is damage.
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::lsn_vector::LsnVector;
+use crate::manifest::{Incarnation, MANIFEST};
+use crate::open::Recovering;
+use crate::reader::ReaderEnd;
+use std::collections::BTreeSet;
+
+/// A stream is damaged: something durable says that it was durable beyond the end of its valid prefix.
+#[derive(Debug)]
+pub struct Damage {
+    /// The incarnation.
+    pub incarnation: u32,
+    /// The stream's id.
+    pub stream: u32,
+    /// The end of the valid prefix.
+    pub valid_to: Lsn,
+    /// Up to where the stream is known to have been durable.
+    pub durable_to: Lsn,
+    /// The file and the byte at which it shows, and why.
+    pub error: Error,
+}
+
+/// Where every stream of every incarnation ends; proof that nothing durable is missing.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    ends: Vec<IncarnationEnd>,
+}
+
+/// Where the streams of an incarnation end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncarnationEnd {
+    /// Its number.
+    pub incarnation: u32,
+    /// The end vector: a record is dead iff its vector is not covered by it, for ever.
+    pub ends: LsnVector,
+    /// Up to where something durable states that each stream was durable.
+    pub(crate) proven: Vec<Lsn>,
+    /// The highest mark that each stream has stated within its valid prefix.
+    pub marks: Vec<u64>,
+}
+
+impl Verdict {
+    /// The end vectors, in the order of incarnations.
+    pub fn ends(&self) -> &[IncarnationEnd] {
+        &self.ends
+    }
+
+    /// The end vector of an incarnation.
+    pub fn end(&self, incarnation: u32) -> Option<&LsnVector> {
+        self.ends.iter().find(|e| e.incarnation == incarnation).map(|e| &e.ends)
+    }
+}
+
+impl Recovering {
+    /// Judges where the readers stopped: at tails, or at damage.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if something durable says that a stream was durable beyond the end of its
+    /// valid prefix; [`Error::Invalid`] if a reader is missing or was not read to its end.
+    pub fn verdict(&self, ends: &[ReaderEnd]) -> Result<Verdict, Error> {
+        let incarnations = self.manifest.incarnations.iter();
+        let ends = incarnations.map(|incarnation| self.judge_incarnation(incarnation, ends));
+        Ok(Verdict { ends: ends.collect::<Result<_, _>>()? })
+    }
+
+    /// The verdict on one incarnation, for whoever wants to know that it is whole before going on to
+    /// the next.
+    ///
+    /// # Errors
+    /// As [`verdict`](Self::verdict).
+    pub fn judge_incarnation(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<IncarnationEnd, Error> {
+        let number = incarnation.number;
+        let mut proven = Vec::new();
+        for judged in self.judge_lanes(incarnation, ends)? {
+            proven.push(judged.map_err(|damage| damage.error)?);
+        }
+        let of = ends.iter().filter(|end| end.incarnation == number);
+        let (mut valid_to, mut marks) = (vec![0; proven.len()], vec![0; proven.len()]);
+        for end in of {
+            valid_to[end.dimension] = end.valid_to;
+            marks[end.dimension] = end.mark;
+        }
+        let ends = LsnVector::from_slice(&valid_to);
+        Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
+    }
+
+    /// Reads everything to find the streams that are damaged. Readers that are made afterwards take no
+    /// manifest's word for what such a stream holds: its mark is what is stated before the damage.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn find_damage(&mut self) -> Result<(), Error> {
+        let mut ends = Vec::new();
+        for mut reader in self.readers() {
+            while reader.next_chunk()?.is_some() {}
+            ends.push(reader.end());
+        }
+        let mut broken = BTreeSet::new();
+        for incarnation in &self.manifest.incarnations {
+            for (lane, judged) in self.judge_lanes(incarnation, &ends)?.into_iter().enumerate() {
+                let chain = &self.chains[&incarnation.dims[lane].stream];
+                if judged.is_err() || chain.broken {
+                    broken.insert((incarnation.number, lane));
+                }
+            }
+        }
+        self.broken = broken;
+        Ok(())
+    }
+
+    /// Which streams of an incarnation are damaged, for whoever goes on all the same.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a reader is missing or was not read to its end.
+    pub fn damaged_streams(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<Vec<Damage>, Error> {
+        let judged = self.judge_lanes(incarnation, ends)?;
+        Ok(judged.into_iter().filter_map(Result::err).collect())
+    }
+
+    /// By lane: how far it is proven durable, or how it is damaged.
+    fn judge_lanes(
+        &self,
+        incarnation: &Incarnation,
+        ends: &[ReaderEnd],
+    ) -> Result<Vec<Result<Lsn, Damage>>, Error> {
+        let number = incarnation.number;
+        let mut lanes = Vec::new();
+        for dimension in 0..incarnation.dims.len() {
+            let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
+            lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
+                Error::Invalid(format!(
+                    "the reader of incarnation {number}, stream {dimension} was not read to its end"
+                ))
+            })?);
+        }
+        let judge = |(dimension, lane): (usize, &&ReaderEnd)| {
+            let recorded = incarnation.dims[dimension].end;
+            let covered = self.manifest.covered(number, incarnation.dims[dimension].stream);
+            judge(&lanes, lane, recorded, covered, &self.manifest_dir)
+        };
+        Ok(lanes.iter().enumerate().map(judge).collect())
+    }
+}
+
+/// The highest Lsn that a lane is proven durable to, unless it is valid only below that.
+fn judge(
+    lanes: &[&ReaderEnd],
+    lane: &ReaderEnd,
+    recorded: Option<Lsn>,
+    covered: Option<Lsn>,
+    manifest_dir: &std::path::Path,
+) -> Result<Lsn, Damage> {
+    let stated = lanes.iter().filter_map(|l| l.statements.get(lane.dimension));
+    let mut best = stated.max_by_key(|s| s.lsn).cloned().unwrap_or_default();
+    if let Some(from) = covered.filter(|from| *from > best.lsn) {
+        best.lsn = from;
+        best.path = manifest_dir.join(MANIFEST);
+        best.offset = 0;
+    }
+    if let Some(end) = recorded {
+        // Beyond a recorded end nothing counts; what is stated about it is history.
+        best.lsn = end;
+        best.path = manifest_dir.join(MANIFEST);
+        best.offset = 0;
+    }
+    if best.lsn <= lane.valid_to && !lane.unreadable {
+        return Ok(best.lsn);
+    }
+    let (path, offset, why) = &lane.stopped_at;
+    let error = Error::corrupt(
+        path,
+        *offset,
+        format!(
+            "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that it \
+             was durable up to Lsn {}; restore the files from a copy, or save what is whole into a new \
+             directory (`hyades recover --salvage`)",
+            lane.stream,
+            lane.valid_to,
+            best.path.display(),
+            best.offset,
+            best.lsn
+        ),
+    );
+    let (incarnation, stream, valid_to) = (lane.incarnation, lane.stream, lane.valid_to);
+    Err(Damage { incarnation, stream, valid_to, durable_to: best.lsn, error })
+}
