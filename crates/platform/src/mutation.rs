@@ -43,7 +43,7 @@ pub enum Mutation {
     ApplyOlder,
     /// A watermark of replay passes a record that waits.
     PassParked,
-    /// A slot of the hot-row table is given out again though readers in it are not yet durable.
+    /// A row is taken for cold, and its slot is given out again, though who used it is not yet durable.
     EvictWarm,
     /// What recovery read beyond the proven end of a stream is not made durable again.
     BelieveTail,

@@ -1,6 +1,7 @@
 //! When streams get anchors: durable vectors that a compressed record may leave out what they cover
 //! (Taurus, VLDB 2020, algorithm 5, FlushPLV).
 
+use super::lsn_vector_table::LsnVectorTable;
 use crate::config::LogSettings;
 use hyades_wal::{Log, Writer};
 use std::sync::Mutex;
@@ -49,8 +50,8 @@ impl Anchoring {
     }
 
     /// Once in a while: what is durable now becomes the anchor that each stream gets before its next
-    /// record. `cool` is told what lies delta bytes behind.
-    pub fn keep_house(&self, cool: impl FnOnce(&[u64])) {
+    /// record. What lies delta bytes behind is cold.
+    pub fn keep_house(&self, table: &LsnVectorTable) {
         let Ok(mut newest) = self.newest.try_lock() else { return };
         let mut durable = vec![0; self.anchored.len()];
         self.log.frontier().load_into(&mut durable);
@@ -61,7 +62,11 @@ impl Anchoring {
         let cold: Vec<u64> =
             durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
         *newest = (durable, sum);
-        cool(&cold);
+        table.raise_cold(&cold, |reserved| {
+            for (stream, lsn) in reserved.iter_mut().enumerate() {
+                *lsn = self.log.next_lsn(stream);
+            }
+        });
         self.generation.fetch_add(1, Ordering::Release);
     }
 }

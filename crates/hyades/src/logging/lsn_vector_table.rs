@@ -1,98 +1,125 @@
 //! The hot-row table: LSN vectors of the rows touched lately (Taurus, section 4.1).
 //!
-//! A row does not carry its vectors. It carries a *reference*: the number of a slot in this table and
-//! the generation in which the slot was given out. A slot whose two vectors lie at or below the
-//! **cold vector** may be given out again, in its next generation; a row whose reference is of an
-//! older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value for a
-//! row that comes back into the lock table.
+//! A row does not carry its vectors. It carries a *reference*: the number of a slot in this table, the
+//! generation in which the slot was given out, and the *tick* in which it was. A slot whose vectors lie at
+//! or below the **cold vector** may be given out again, in its next generation; a row whose reference is of
+//! an older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value for a row
+//! that comes back into the lock table.
 //!
 //! All rows that a transaction writes end with the same vectors: its own, and no reader yet. So they
-//! share one slot, and so do the cold rows that a command reads. Nobody changes a shared slot; who
-//! has to raise a row's read vector there gives the row a slot of its own first. (To start anew with
-//! no reader loses none: the writer's vector covers the readers of before, or, where the writer is
-//! a data record, the writer replays after them, and whoever follows the writer follows them.)
+//! share one slot, and so do the cold rows that a command reads. Nobody changes a shared slot, and it has
+//! one vector only: the other one of its rows is cold. Who has to raise a row's read vector there gives the
+//! row a slot of its own first. (To start anew with no reader loses none: the writer's vector covers the
+//! readers of before, or, where the writer is a data record, the writer replays after them, and whoever
+//! follows the writer follows them.)
+//!
+//! **Ticks** tell most cold rows, and most slots that may be given out again, without a look at the
+//! slot, which would have to come from memory. A tick ends whenever the cold vector is raised, and *then* it
+//! is noted up to where the streams are reserved. A reference bears a tick that was the present one after the
+//! newest position in its slot had been reserved. So once the cold vector covers what was noted at
+//! the end of a tick, all references that bear it are cold. Who raises a vector in place therefore gives
+//! the row a reference of the present tick.
 //!
 //! Invariant: the cold vector is monotone and never above what is durable, and a slot changes
-//! generation only while both of its vectors are at or below the cold vector as published. So who
-//! finds an older generation and then loads the cold vector gets at least what the row had.
+//! generation, and a tick becomes cold, only while the vectors are at or below the cold vector as
+//! published. So who finds an older generation or a cold tick and then loads the cold vector gets at
+//! least what the row had.
 //!
-//! There are no latches. A slot is given out again by its owner alone, who marks its head, looks at
-//! the vectors, and either takes the mark off or goes on to fill it. Who reads looks at the head
-//! before and after (a sequence lock). Who raises a read vector does so lane by lane, then looks at
-//! the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
+//! There are no latches. A slot is given out again by its owner alone. Who reads looks at the head before
+//! and after (a sequence lock). A slot of one row is marked by its owner, who then looks at the vectors,
+//! and either takes the mark off or goes on to fill it. Who raises a read vector does so lane by lane, then
+//! looks at the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod slot;
+mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock};
+pub(crate) use slots::Ring;
 
+use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, checker_fence, fence};
+use hyades_platform::sync::{AtomicU64, Ordering, Padded, checker_fence, fence};
 use hyades_wal::lsn_vector::covers;
 use slot::{MARKED, Slot, raise_lanes, store};
+use slots::Slots;
+use std::collections::VecDeque;
+use std::sync::Mutex;
 
-/// What a row remembers: slot number + 1 in the low half, with [`SHARED`], and the generation in the
-/// high half; 0 for a row that was never hot.
+/// What a row remembers: slot number + 1, kind, tick and generation, from the lowest bit up; 0 for a row
+/// that was never hot.
 pub(crate) type Reference = AtomicU64;
 
-/// The slot stands for several rows.
-const SHARED: u64 = 1 << 31;
+const NUMBER_BITS: u32 = 25;
+const KIND_AT: u32 = NUMBER_BITS;
+const TICK_AT: u32 = KIND_AT + 2;
+const TICK_BITS: u32 = 18;
+const TICKS: u64 = (1 << TICK_BITS) - 1;
+const GENERATION_AT: u32 = TICK_AT + TICK_BITS;
+const GENERATIONS: u64 = u64::MAX >> GENERATION_AT;
 
-// The schedule checker keeps a history of every atomic.
-const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
-const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
-
-/// Slots side by side, each on cache lines of its own: head, replay time, write vector, read vector.
-struct Chunk {
-    words: Box<[AtomicU64]>,
-    /// Where the first slot begins, so that slots begin on cache lines.
-    first: usize,
+/// Whose slot it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One row's, with both of its vectors.
+    Own,
+    /// That of the rows that a transaction wrote: nobody has read them since.
+    Written,
+    /// That of the rows that were cold when a transaction read them.
+    Read,
 }
 
-/// Slots that a session hands out, oldest first, and what its transaction has handed out.
-#[derive(Default)]
-pub(crate) struct Ring {
-    slots: VecDeque<u32>,
-    /// The reference that all rows written by the transaction get; 0 if there is none yet.
-    written: u64,
-    /// The one that cold rows get which it read; 0 if there is none yet.
-    read: u64,
-}
-
-impl Ring {
-    /// A new transaction begins.
+impl Kind {
     #[inline]
-    pub fn begin(&mut self) {
-        self.written = 0;
-        self.read = 0;
+    fn of(reference: u64) -> Kind {
+        match reference >> KIND_AT & 3 {
+            0 => Kind::Own,
+            1 => Kind::Written,
+            _ => Kind::Read,
+        }
     }
+}
+
+/// What a row was found to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// When replay is through with its last users; `None` for a row that is cold altogether.
+    pub replayed: Option<u64>,
+    /// One of its vectors that were asked for is the cold vector, at least.
+    pub cold: bool,
+}
+
+impl Row {
+    const COLD: Row = Row { replayed: None, cold: true };
 }
 
 pub(crate) struct LsnVectorTable {
     lanes: usize,
-    /// Words from slot to slot.
-    stride: usize,
-    chunks: Box<[OnceLock<Chunk>]>,
-    next: AtomicU32,
+    own: Slots,
+    shared: Slots,
     /// Rings of sessions that have ended.
     spare: Mutex<Vec<Ring>>,
     /// The cold vector. Raised by `raise_cold` only; read by everyone.
     cold: Box<[AtomicU64]>,
+    /// The present tick, in the high half, and the first that is not cold, each modulo 2^32. Stored under
+    /// `ended`.
+    ticks: Padded<AtomicU64>,
+    /// By tick that has ended and is not cold: up to where the streams were reserved then.
+    ended: Mutex<VecDeque<Vec<u64>>>,
 }
 
 impl LsnVectorTable {
     pub fn new(lanes: usize) -> Self {
         LsnVectorTable {
             lanes,
-            stride: (2 + 2 * lanes).next_multiple_of(8),
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
-            next: AtomicU32::new(0),
+            own: Slots::new(lanes, 2),
+            shared: Slots::new(lanes, 1),
             spare: Mutex::new(Vec::new()),
             cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            ticks: Padded(AtomicU64::new(0)),
+            ended: Mutex::new(VecDeque::new()),
         }
     }
 
@@ -106,51 +133,65 @@ impl LsnVectorTable {
         self.spare.lock().expect("no holder panics").push(ring);
     }
 
+    /// A new transaction of the ring's session begins: starts loading the slots that it will take.
+    #[inline]
+    pub fn begin(&self, ring: &mut Ring) {
+        ring.written = 0;
+        ring.read = 0;
+        for number in ring.free.iter().rev().take(2) {
+            prefetch(self.shared.get(*number, Kind::Written).head());
+        }
+    }
+
     /// How many slots exist, used or not.
     #[cfg(all(test, not(loom)))]
     pub fn slots(&self) -> u32 {
-        self.next.load(Ordering::Relaxed)
+        self.own.len() + self.shared.len()
     }
 
-    #[cold]
-    fn new_chunk(&self) -> Chunk {
-        let words: Box<[AtomicU64]> =
-            (0..CHUNK_SLOTS * self.stride + 8).map(|_| AtomicU64::new(0)).collect();
-        let first = words.as_ptr().align_offset(64).min(8);
-        Chunk { words, first }
-    }
-
-    #[inline]
-    fn slot(&self, number: u32) -> Slot<'_> {
-        let cell = &self.chunks[number as usize / CHUNK_SLOTS];
-        let chunk = cell.get_or_init(|| self.new_chunk());
-        let start = chunk.first + number as usize % CHUNK_SLOTS * self.stride;
-        Slot { words: &chunk.words[start..start + self.stride], lanes: self.lanes }
-    }
-
-    /// The slot and generation of a reference.
+    /// The slot and generation of a reference that is not known to be cold by its tick alone.
     #[inline]
     fn find(&self, reference: u64) -> Option<(Slot<'_>, u64)> {
-        let number = (reference & (SHARED - 1)) as u32;
-        Some((self.slot(number.checked_sub(1)?), reference >> 32))
+        let number = (reference as u32 & ((1 << NUMBER_BITS) - 1)).checked_sub(1)?;
+        // Acquire: the reference was loaded before, so its tick has begun here; and what is found to be
+        // cold is so in the cold vector that is loaded from now on.
+        let ticks = self.ticks.load(Ordering::Acquire);
+        let (now, warm) = (ticks >> 32, ticks & u64::from(u32::MAX));
+        // A tick is of the last few, or so old that it seems to be one to come.
+        let age = now.wrapping_sub(reference >> TICK_AT) & TICKS;
+        if age > now.wrapping_sub(warm) & TICKS {
+            return None;
+        }
+        let kind = Kind::of(reference);
+        let slots = if kind == Kind::Own { &self.own } else { &self.shared };
+        Some((slots.get(number, kind), reference >> GENERATION_AT))
+    }
+
+    /// The present tick. SeqCst: it comes after the reservation of what is about to be stored, as
+    /// `raise_cold` ends a tick before it looks how far the streams are reserved.
+    #[inline]
+    fn tick(&self) -> u64 {
+        checker_fence();
+        self.ticks.load(Ordering::SeqCst) >> 32
     }
 
     /// Joins the row's write vector into `write` and, where wanted, its write and read vectors into
-    /// `both`. Returns when replay is through with the row's last users, or `None` for a cold row, which stands for the cold vector.
+    /// `both`. What is cold is left to the caller, see [`Row`].
     #[inline]
-    pub fn fold(
-        &self,
-        row: &Reference,
-        write: &mut [u64],
-        both: Option<&mut [u64]>,
-    ) -> Option<u64> {
+    pub fn fold(&self, row: &Reference, write: &mut [u64], both: Option<&mut [u64]>) -> Row {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
-        let (slot, generation) = self.find(row.load(Ordering::SeqCst))?;
-        slot.fold(generation, write, both)
+        let reference = row.load(Ordering::SeqCst);
+        if Kind::of(reference) == Kind::Read && both.is_none() {
+            return Row::COLD;
+        }
+        match self.find(reference) {
+            Some((slot, generation)) => slot.fold(generation, write, both),
+            None => Row::COLD,
+        }
     }
 
     /// The row's write vector becomes `vector`, which is not below what it was: the final vector of
@@ -158,12 +199,7 @@ impl LsnVectorTable {
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         if ring.written == 0 {
-            let slot = self.take(ring, replayed, |slot| {
-                store(slot.write(), vector);
-                // Readers of before, whom the writer need not have folded into this vector.
-                self.load_cold_into(slot.read());
-            });
-            ring.written = slot | SHARED;
+            ring.written = self.take_shared(ring, Kind::Written, vector, replayed);
         }
         // Release: who finds the reference finds its slot filled.
         row.store(ring.written, Ordering::Release);
@@ -179,23 +215,22 @@ impl LsnVectorTable {
                 // It reads the row a second time.
                 return;
             }
-            if self.raise_in_place(seen, None, vector, replayed) {
-                return;
-            }
-            let fresh = match self.own_copy(seen, None, vector, replayed, ring) {
-                Some(copy) => copy,
-                // Cold.
-                None => {
-                    if ring.read == 0 {
-                        let slot = self.take(ring, replayed, |slot| {
-                            self.load_cold_into(slot.write());
-                            store(slot.read(), vector);
-                        });
-                        ring.read = slot | SHARED;
+            let fresh = match self.find(seen) {
+                Some((slot, generation)) => {
+                    if self.raise_in_place(row, seen, slot, generation, None, vector, replayed) {
+                        return;
                     }
-                    ring.read
+                    self.own_copy(slot, generation, None, vector, replayed, ring)
                 }
+                None => None,
             };
+            let fresh = fresh.unwrap_or_else(|| {
+                // Cold.
+                if ring.read == 0 {
+                    ring.read = self.take_shared(ring, Kind::Read, vector, replayed);
+                }
+                ring.read
+            });
             if publish(row, seen, fresh) {
                 return;
             }
@@ -209,34 +244,41 @@ impl LsnVectorTable {
         }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
-        let Some(replayed) = self.fold(from, write, Some(both)) else {
-            // A cold source stands for the cold vector. A target that is cold too stands for it as
-            // well; a hot one must be raised to it.
-            self.load_cold(both);
+        let source = self.fold(from, write, Some(both));
+        if source.cold {
+            self.join_cold(write);
+            self.join_cold(both);
+        }
+        if source.replayed.is_none() {
+            // A target that is cold too stands for the cold vector as well; a hot one must be raised to it.
             let seen = to.load(Ordering::Acquire);
-            if self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
-                write.copy_from_slice(both);
-                self.raise(to, write, both, 0, ring);
+            if !self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
+                return;
             }
-            return;
-        };
-        self.raise(to, write, both, replayed, ring);
+        }
+        self.raise(to, write, both, source.replayed.unwrap_or(0), ring);
     }
 
     fn raise(&self, row: &Reference, write: &[u64], read: &[u64], replayed: u64, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
-            if self.raise_in_place(seen, Some(write), read, replayed) {
-                return;
-            }
-            let fresh =
-                self.own_copy(seen, Some(write), read, replayed, ring).unwrap_or_else(|| {
-                    self.take(ring, replayed, |slot| {
-                        self.load_cold_into(slot.write());
-                        raise_lanes(slot.write(), write);
-                        store(slot.read(), read);
-                    })
-                });
+            let fresh = match self.find(seen) {
+                Some((slot, generation)) => {
+                    let write = Some(write);
+                    if self.raise_in_place(row, seen, slot, generation, write, read, replayed) {
+                        return;
+                    }
+                    self.own_copy(slot, generation, write, read, replayed, ring)
+                }
+                None => None,
+            };
+            let fresh = fresh.unwrap_or_else(|| {
+                self.take_own(ring, replayed, |slot| {
+                    self.load_cold_into(slot.first());
+                    raise_lanes(slot.first(), write);
+                    store(slot.second(), read);
+                })
+            });
             if publish(row, seen, fresh) {
                 return;
             }
@@ -244,29 +286,33 @@ impl LsnVectorTable {
     }
 
     /// Raises the vectors of a row that has a slot of its own, or whose shared slot has all of it
-    /// already. False if the row is cold, or needs a slot of its own.
+    /// already. False if the row needs another slot, or has got one meanwhile.
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     fn raise_in_place(
         &self,
+        row: &Reference,
         seen: u64,
+        slot: Slot<'_>,
+        generation: u64,
         write: Option<&[u64]>,
         read: &[u64],
         replayed: u64,
     ) -> bool {
-        let Some((slot, generation)) = self.find(seen) else { return false };
         while slot.is_of(generation) {
-            if seen & SHARED != 0 {
+            if slot.kind != Kind::Own {
                 let has = |lanes: &[AtomicU64], wanted: &[u64]| {
                     lanes.iter().zip(wanted).all(|(lane, lsn)| lane.load(Ordering::Relaxed) >= *lsn)
                 };
-                return has(slot.read(), read)
-                    && write.is_none_or(|write| has(slot.write(), write))
+                return slot.kind == Kind::Read
+                    && write.is_none()
+                    && has(slot.first(), read)
                     && slot.replayed().load(Ordering::Relaxed) >= replayed
                     && slot.is_still(generation);
             }
-            raise_lanes(slot.read(), read);
+            raise_lanes(slot.second(), read);
             if let Some(write) = write {
-                raise_lanes(slot.write(), write);
+                raise_lanes(slot.first(), write);
             }
             if slot.replayed().load(Ordering::Relaxed) < replayed {
                 slot.replayed().fetch_max(replayed, Ordering::Relaxed);
@@ -275,76 +321,122 @@ impl LsnVectorTable {
             // If the owner did not see the raise, its mark is seen here.
             checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
-                return true;
+                let fresh = seen & !(TICKS << TICK_AT) | (self.tick() & TICKS) << TICK_AT;
+                // What is new must not be taken for cold along with what was there.
+                return fresh == seen || publish(row, seen, fresh);
             }
         }
         false
     }
 
-    /// A slot for this row alone, with what its shared slot says, raised. `None` if the row is cold.
+    /// A slot for this row alone, with what its shared slot says, raised. `None` if the row is cold, or has
+    /// a slot of its own.
     #[inline]
     fn own_copy(
         &self,
-        seen: u64,
+        shared: Slot<'_>,
+        generation: u64,
         write: Option<&[u64]>,
         read: &[u64],
         replayed: u64,
         ring: &mut Ring,
     ) -> Option<u64> {
-        let (shared, generation) = self.find(seen)?;
-        if !shared.is_of(generation) {
+        if shared.kind == Kind::Own || !shared.is_of(generation) {
             return None;
         }
         let before = shared.replayed().load(Ordering::Relaxed);
-        let fresh = self.take(ring, replayed.max(before), |slot| {
-            for (to, from) in slot.write().iter().zip(shared.write()) {
+        let fresh = self.take_own(ring, replayed.max(before), |slot| {
+            let (same, cold) = match shared.kind {
+                Kind::Read => (slot.second(), slot.first()),
+                _ => (slot.first(), slot.second()),
+            };
+            for (to, from) in same.iter().zip(shared.first()) {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            for (to, from) in slot.read().iter().zip(shared.read()) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
+            self.load_cold_into(cold);
             if let Some(write) = write {
-                raise_lanes(slot.write(), write);
+                raise_lanes(slot.first(), write);
             }
-            raise_lanes(slot.read(), read);
+            raise_lanes(slot.second(), read);
         });
         // Otherwise the copy is of another row's vectors; the slot will be found again in the ring.
         (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
     }
 
-    /// Takes a slot, filled by `fill`, and returns a reference to it.
-    fn take(&self, ring: &mut Ring, replayed: u64, fill: impl FnOnce(Slot<'_>)) -> u64 {
+    /// Takes a slot for several rows that have this vector, and the other one cold.
+    fn take_shared(&self, ring: &mut Ring, kind: Kind, vector: &[u64], replayed: u64) -> u64 {
+        let number = ring.free.pop().unwrap_or_else(|| self.free_shared(ring));
+        let slot = self.shared.get(number, kind);
+        let before = slot.head().load(Ordering::Relaxed) >> 1;
+        let generation = (before + 1) & GENERATIONS;
+        // Nobody raises anything here: who finds the mark only has to wait.
+        slot.head().store(before << 1 | MARKED, Ordering::Relaxed);
+        let tick = self.fill(slot, generation, replayed, |slot| store(slot.first(), vector));
+        ring.shared.push_back((number, tick));
+        reference(number, kind, tick, generation)
+    }
+
+    /// A slot that is cold, or a new one.
+    #[cold]
+    fn free_shared(&self, ring: &mut Ring) -> u32 {
+        // Acquire: as in `find`; who finds the slot's next generation, published after this, finds the
+        // cold vector raised.
+        let warm = self.ticks.load(Ordering::Acquire) as u32;
+        while let Some((number, tick)) = ring.shared.front() {
+            if warm.wrapping_sub(*tick as u32).cast_signed() <= 0 {
+                break;
+            }
+            ring.free.push(*number);
+            ring.shared.pop_front();
+        }
+        ring.free.pop().unwrap_or_else(|| self.shared.add())
+    }
+
+    /// Takes a slot for one row, filled by `fill`.
+    fn take_own(&self, ring: &mut Ring, replayed: u64, fill: impl FnOnce(Slot<'_>)) -> u64 {
         let mut taken = None;
         // A hot row keeps its slot for long and would stand in the way of those behind it.
-        for _ in 0..ring.slots.len().min(4) {
-            let number = ring.slots.pop_front().expect("as many as counted");
-            ring.slots.push_back(number);
-            let slot = self.slot(number);
+        for _ in 0..ring.own.len().min(4) {
+            let number = ring.own.pop_front().expect("as many as counted");
+            ring.own.push_back(number);
+            let slot = self.own.get(number, Kind::Own);
             let generation = slot.head().load(Ordering::Relaxed) >> 1;
             // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
             checker_fence();
             let warm = mutation::is(Mutation::EvictWarm);
-            if self.is_cold(slot.write()) && (warm || self.is_cold(slot.read())) {
-                let next = (generation + 1) & u64::from(u32::MAX);
-                taken = Some((number, slot, next));
+            if self.is_cold(slot.first()) && (warm || self.is_cold(slot.second())) {
+                taken = Some((number, slot, (generation + 1) & GENERATIONS));
                 break;
             }
             slot.head().store(generation << 1, Ordering::Release);
         }
         let (number, slot, generation) = taken.unwrap_or_else(|| {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            assert!((number as usize) < CHUNKS * CHUNK_SLOTS, "the hot-row table is full");
-            ring.slots.push_back(number);
-            (number, self.slot(number), 0)
+            let number = self.own.add();
+            ring.own.push_back(number);
+            (number, self.own.get(number, Kind::Own), 0)
         });
+        let tick = self.fill(slot, generation, replayed, fill);
+        reference(number, Kind::Own, tick, generation)
+    }
+
+    /// Fills a slot that is marked, or new, and takes the mark off. Returns the tick of it.
+    #[inline]
+    fn fill(
+        &self,
+        slot: Slot<'_>,
+        generation: u64,
+        replayed: u64,
+        fill: impl FnOnce(Slot<'_>),
+    ) -> u64 {
+        let tick = self.tick();
         // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
         fence(Ordering::Release);
         fill(slot);
         slot.replayed().store(replayed, Ordering::Relaxed);
         // Release: who finds this generation finds the slot filled.
         slot.head().store(generation << 1, Ordering::Release);
-        generation << 32 | (u64::from(number) + 1)
+        tick
     }
 
     fn is_cold(&self, vector: &[AtomicU64]) -> bool {
@@ -378,8 +470,9 @@ impl LsnVectorTable {
         }
     }
 
-    /// Raises the cold vector; `vector` is durable.
-    pub fn raise_cold(&self, vector: &[u64]) {
+    /// Raises the cold vector; `vector` is durable. `reserved` says up to where the streams are reserved.
+    pub fn raise_cold(&self, vector: &[u64], reserved: impl FnOnce(&mut [u64])) {
+        let mut ended = self.ended.lock().expect("no holder panics");
         for (cold, lsn) in self.cold.iter().zip(vector) {
             // Release: pairs with the Acquire loads of those who then find an older generation.
             cold.fetch_max(*lsn, Ordering::Release);
@@ -389,7 +482,33 @@ impl LsnVectorTable {
             self.load_cold(&mut now);
             covers(&now, vector)
         });
+        let ticks = self.ticks.load(Ordering::Relaxed);
+        let (mut now, mut warm) = ((ticks >> 32) as u32, ticks as u32);
+        let early = mutation::is(Mutation::EvictWarm);
+        while ended.front().is_some_and(|reserved| early || covers(vector, reserved)) {
+            ended.pop_front();
+            warm = warm.wrapping_add(1);
+        }
+        // Ticks are told apart by their low bits: a log that stands still stays in the same.
+        let ends = (ended.len() as u64) < TICKS / 2;
+        now = now.wrapping_add(u32::from(ends));
+        // Release: who finds that a tick is cold finds the cold vector raised. SeqCst: see `tick`.
+        self.ticks.store(u64::from(now) << 32 | u64::from(warm), Ordering::SeqCst);
+        checker_fence();
+        if ends {
+            let mut lanes = vec![0; self.lanes];
+            reserved(&mut lanes);
+            ended.push_back(lanes);
+        }
     }
+}
+
+#[inline]
+fn reference(number: u32, kind: Kind, tick: u64, generation: u64) -> u64 {
+    generation << GENERATION_AT
+        | (tick & TICKS) << TICK_AT
+        | (kind as u64) << KIND_AT
+        | (u64::from(number) + 1)
 }
 
 /// Gives the row another slot, unless somebody else has done so.

@@ -37,7 +37,7 @@ pub(crate) struct Taurus {
 pub(crate) struct Gathered {
     validity: Vec<u64>,
     order: Vec<u64>,
-    /// Some row was cold: both vectors are at least the cold vector, which is joined late.
+    /// Some row was cold, in part at least: both vectors are at least the cold vector, which is joined late.
     cold: bool,
     /// The vectors are all zero, but for what `cold` says.
     untouched: bool,
@@ -122,7 +122,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 5, FlushPLV; the cold vector follows delta bytes behind.
     fn keep_house(&self) {
-        self.anchoring.keep_house(|cold| self.table.raise_cold(cold));
+        self.anchoring.keep_house(&self.table);
     }
 
     #[inline]
@@ -137,18 +137,17 @@ impl LoggingProtocol for Taurus {
         if self.commands {
             self.keep_pace(&mut txn.pace);
         }
-        txn.ring.begin();
+        self.table.begin(&mut txn.ring);
     }
 
     /// Algorithm 1, line 3.
     #[inline]
     fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
-        match self.table.fold(row, &mut txn.validity, None) {
-            Some(replayed) => {
-                txn.pace.after_reads = txn.pace.after_reads.max(replayed);
-                txn.untouched = false;
-            }
-            None => txn.cold = true,
+        let row = self.table.fold(row, &mut txn.validity, None);
+        txn.cold |= row.cold;
+        if let Some(replayed) = row.replayed {
+            txn.pace.after_reads = txn.pace.after_reads.max(replayed);
+            txn.untouched = false;
         }
     }
 
@@ -157,12 +156,11 @@ impl LoggingProtocol for Taurus {
     fn observe_write(&self, row: &Reference, txn: &mut Gathered) {
         let readers = self.commands && !mutation::is(Mutation::SkipReadFold);
         let both = if readers { Some(&mut txn.order[..]) } else { None };
-        match self.table.fold(row, &mut txn.validity, both) {
-            Some(replayed) => {
-                txn.pace.after_writes = txn.pace.after_writes.max(replayed);
-                txn.untouched = false;
-            }
-            None => txn.cold = true,
+        let row = self.table.fold(row, &mut txn.validity, both);
+        txn.cold |= row.cold;
+        if let Some(replayed) = row.replayed {
+            txn.pace.after_writes = txn.pace.after_writes.max(replayed);
+            txn.untouched = false;
         }
     }
 

@@ -108,7 +108,7 @@ impl Taurus2016 {
             return;
         }
         if writer == 0 {
-            match self.table.fold(&row.vector, &mut txn.unnamed, None) {
+            match self.table.fold(&row.vector, &mut txn.unnamed, None).replayed {
                 Some(depth) => {
                     txn.depth = txn.depth.max(depth);
                     txn.untouched = false;
@@ -124,7 +124,7 @@ impl Taurus2016 {
         }
         txn.scratch.fill(0);
         let mut lacking = 0;
-        let depth = self.table.fold(&row.vector, &mut txn.scratch, None);
+        let depth = self.table.fold(&row.vector, &mut txn.scratch, None).replayed;
         // The loads above come before the one below.
         fence(Ordering::Acquire);
         if row.writer.load(Ordering::Relaxed) != writer {
@@ -195,7 +195,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     fn keep_house(&self) {
-        self.anchoring.keep_house(|cold| self.table.raise_cold(cold));
+        self.anchoring.keep_house(&self.table);
     }
 
     #[inline]
@@ -209,7 +209,7 @@ impl LoggingProtocol for Taurus2016 {
         txn.cold = false;
         txn.depth = 0;
         txn.command = false;
-        txn.ring.begin();
+        self.table.begin(&mut txn.ring);
     }
 
     /// Algorithm 1, lines 2 and 3.

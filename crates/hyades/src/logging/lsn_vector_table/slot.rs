@@ -1,9 +1,10 @@
 //! A slot of the hot-row table: how it is read while its owner may give it out again.
 //!
 //! A slot has a head, which says in which generation it was given out and whether its owner is at work
-//! on it, and two vectors. Invariant: what was read between two looks that found the same generation
+//! on it, and one vector or two. Invariant: what was read between two looks that found the same generation
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
+use super::{Kind, Row};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::join;
@@ -18,6 +19,7 @@ const GROUP: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Slot<'a> {
     pub words: &'a [AtomicU64],
+    pub kind: Kind,
     pub lanes: usize,
 }
 
@@ -30,12 +32,14 @@ impl<'a> Slot<'a> {
     pub fn replayed(self) -> &'a AtomicU64 {
         &self.words[1]
     }
+    /// The write vector, but of a slot for cold rows that were read the read vector.
     #[inline]
-    pub fn write(self) -> &'a [AtomicU64] {
+    pub fn first(self) -> &'a [AtomicU64] {
         &self.words[2..2 + self.lanes]
     }
+    /// The read vector of a row with a slot of its own.
     #[inline]
-    pub fn read(self) -> &'a [AtomicU64] {
+    pub fn second(self) -> &'a [AtomicU64] {
         &self.words[2 + self.lanes..2 + 2 * self.lanes]
     }
 
@@ -72,9 +76,8 @@ impl<'a> Slot<'a> {
     }
 
     /// Joins the slot's write vector into `write` and, where wanted, both of its vectors into `both`.
-    /// Returns when replay is through with its last users; `None` if it is of another generation.
     #[inline]
-    pub fn fold(self, generation: u64, write: &mut [u64], both: Option<&mut [u64]>) -> Option<u64> {
+    pub fn fold(self, generation: u64, write: &mut [u64], both: Option<&mut [u64]>) -> Row {
         // The usual numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
             1 => self.fold_fixed::<1>(generation, write, both),
@@ -92,63 +95,80 @@ impl<'a> Slot<'a> {
         generation: u64,
         write: &mut [u64],
         both: Option<&mut [u64]>,
-    ) -> Option<u64> {
+    ) -> Row {
         let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
             let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
             std::array::from_fn(|at| lanes[at].load(ordering))
         };
+        let all = both.is_some();
         loop {
             if !self.is_of(generation) {
-                return None;
+                return Row::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
-            let written = lanes(self.write(), Ordering::Relaxed);
+            let first = lanes(self.first(), Ordering::Relaxed);
+            let own = all && self.kind == Kind::Own;
             // SeqCst: as in `fold_any`.
-            let read = if both.is_some() { lanes(self.read(), Ordering::SeqCst) } else { [0; N] };
+            let second = if own { lanes(self.second(), Ordering::SeqCst) } else { [0; N] };
             if self.is_still(generation) {
-                join(write, &written);
-                if let Some(both) = both {
-                    join(both, &written);
-                    join(both, &read);
+                if self.kind != Kind::Read {
+                    join(write, &first);
                 }
-                return Some(replayed);
+                if let Some(both) = both {
+                    join(both, &first);
+                    if own {
+                        join(both, &second);
+                    }
+                }
+                return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
             }
         }
     }
 
     /// As [`Slot::fold`], for any number of lanes.
-    fn fold_any(
-        self,
-        generation: u64,
-        write: &mut [u64],
-        mut both: Option<&mut [u64]>,
-    ) -> Option<u64> {
+    fn fold_any(self, generation: u64, write: &mut [u64], mut both: Option<&mut [u64]>) -> Row {
+        let all = both.is_some();
         'again: loop {
             if !self.is_of(generation) {
-                return None;
+                return Row::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
             for from in (0..self.lanes).step_by(GROUP) {
                 let lanes = from..self.lanes.min(from + GROUP);
-                let (mut written, mut read) = ([0; GROUP], [0; GROUP]);
-                let written = copy(&self.write()[lanes.clone()], &mut written, Ordering::Relaxed);
-                let read = match &both {
+                let (mut first, mut second) = ([0; GROUP], [0; GROUP]);
+                let first = copy(&self.first()[lanes.clone()], &mut first, Ordering::Relaxed);
+                let second = match self.kind {
                     // SeqCst: a writer's lock comes before its look at the readers, see E4.
-                    Some(_) => copy(&self.read()[lanes.clone()], &mut read, Ordering::SeqCst),
-                    None => &[],
+                    Kind::Own if all => {
+                        copy(&self.second()[lanes.clone()], &mut second, Ordering::SeqCst)
+                    }
+                    _ => &[],
                 };
                 // Of a slot that is given out again meanwhile nothing is taken over; what was taken
                 // over of its lanes before was of a row that was cold then.
                 if !self.is_still(generation) {
                     continue 'again;
                 }
-                join(&mut write[lanes.clone()], written);
+                if self.kind != Kind::Read {
+                    join(&mut write[lanes.clone()], first);
+                }
                 if let Some(both) = &mut both {
-                    join(&mut both[lanes.clone()], written);
-                    join(&mut both[lanes], read);
+                    let both = &mut both[lanes];
+                    join(both, first);
+                    join(&mut both[..second.len()], second);
                 }
             }
-            return Some(replayed);
+            return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
+        }
+    }
+
+    /// Whether one of the row's vectors that are looked at is not in the slot, but cold.
+    #[inline]
+    fn is_cold_in_part(self, all: bool) -> bool {
+        match self.kind {
+            Kind::Own => false,
+            Kind::Written => all,
+            Kind::Read => true,
         }
     }
 }

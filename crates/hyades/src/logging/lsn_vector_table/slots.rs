@@ -1,0 +1,85 @@
+//! Where slots are, and who hands them out.
+
+use super::Kind;
+use super::slot::Slot;
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+// The schedule checker keeps a history of every atomic.
+const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
+const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
+
+/// A cache line has so many words.
+const LINE: usize = 8;
+
+/// Slots side by side, each on cache lines of its own: head, replay time, a vector or two.
+struct Chunk {
+    words: Box<[AtomicU64]>,
+    /// Where the first slot begins, so that slots begin on cache lines.
+    first: usize,
+}
+
+/// The slots that are for rows alone, or those that rows share.
+pub(super) struct Slots {
+    lanes: usize,
+    /// Words from slot to slot.
+    stride: usize,
+    chunks: Box<[OnceLock<Chunk>]>,
+    next: AtomicU32,
+}
+
+impl Slots {
+    pub fn new(lanes: usize, vectors: usize) -> Self {
+        Slots {
+            lanes,
+            stride: (2 + vectors * lanes).next_multiple_of(LINE),
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            next: AtomicU32::new(0),
+        }
+    }
+
+    /// How many there are, used or not.
+    #[cfg(all(test, not(loom)))]
+    pub fn len(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// The number of a new one.
+    pub fn add(&self) -> u32 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        assert!((number as usize) < CHUNKS * CHUNK_SLOTS, "the hot-row table is full");
+        number
+    }
+
+    #[cold]
+    fn new_chunk(&self) -> Chunk {
+        let words: Box<[AtomicU64]> =
+            (0..CHUNK_SLOTS * self.stride + LINE).map(|_| AtomicU64::new(0)).collect();
+        let first = words.as_ptr().align_offset(64).min(LINE);
+        Chunk { words, first }
+    }
+
+    #[inline]
+    pub fn get(&self, number: u32, kind: Kind) -> Slot<'_> {
+        let cell = &self.chunks[number as usize / CHUNK_SLOTS];
+        let chunk = cell.get_or_init(|| self.new_chunk());
+        let start = chunk.first + number as usize % CHUNK_SLOTS * self.stride;
+        Slot { words: &chunk.words[start..start + self.stride], kind, lanes: self.lanes }
+    }
+}
+
+/// The slots that a session hands out, and what its transaction has handed out.
+#[derive(Default)]
+pub(crate) struct Ring {
+    /// Those for one row, oldest first: a row keeps its slot for as long as it stays hot.
+    pub(super) own: VecDeque<u32>,
+    /// Shared ones that are handed out, with the tick of that, oldest first.
+    pub(super) shared: VecDeque<(u32, u64)>,
+    /// Shared ones that are cold. The last is taken first: it is the likeliest to be in a cache.
+    pub(super) free: Vec<u32>,
+    /// The reference that all rows written by the transaction get; 0 if there is none yet.
+    pub(super) written: u64,
+    /// The one that cold rows get which it read; 0 if there is none yet.
+    pub(super) read: u64,
+}
