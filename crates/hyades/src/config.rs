@@ -128,7 +128,7 @@ pub struct LogSettings {
     /// since the last one depend on; many make replay wait, for a record comes after all that its anchor covers.
     pub anchor_interval_bytes: u64,
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
-    /// below what is durable.
+    /// below what is durable, in every stream, on average: one that stands still holds nothing up.
     pub delta_bytes: u64,
     /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
     /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.

@@ -4,31 +4,47 @@
 use super::lsn_vector_table::LsnVectorTable;
 use crate::config::LogSettings;
 use hyades_wal::{Log, Writer};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Anchoring {
     log: Log,
+    /// In all streams together: one that stands still does not hold the cold vector up.
     delta_bytes: u64,
     interval_bytes: u64,
-    /// The last durable vector that was made an anchor, and the sum of its lanes.
-    newest: Mutex<(Vec<u64>, u64)>,
-    /// Counts anchors. Written under `newest`; read by sessions to see that there is a new one.
+    /// The durable vectors that were made anchors: the last one, and those before it that are not yet delta
+    /// bytes behind in every stream, on average; the first of all is, if any.
+    durable: Mutex<VecDeque<Durable>>,
+    /// Counts anchors. Written under `durable`; read by sessions to see that there is a new one.
     generation: AtomicU64,
     /// The number of the anchor last written to each stream. Raised by whoever writes one.
     anchored: Box<[AtomicU64]>,
 }
 
+/// How far the streams were durable.
+struct Durable {
+    vector: Vec<u64>,
+    /// The sum of its lanes.
+    sum: u64,
+}
+
+impl Durable {
+    fn now(log: &Log) -> Durable {
+        let mut vector = vec![0; log.streams()];
+        log.frontier().load_into(&mut vector);
+        let sum = vector.iter().sum();
+        Durable { vector, sum }
+    }
+}
+
 impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
-        let mut durable = vec![0; log.streams()];
-        log.frontier().load_into(&mut durable);
-        let sum = durable.iter().sum();
         Anchoring {
             log: log.clone(),
-            delta_bytes: settings.delta_bytes,
+            delta_bytes: settings.delta_bytes.saturating_mul(log.streams() as u64),
             interval_bytes: settings.anchor_interval_bytes,
-            newest: Mutex::new((durable, sum)),
+            durable: Mutex::new(VecDeque::from([Durable::now(log)])),
             generation: AtomicU64::new(0),
             anchored: (0..log.streams()).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -44,7 +60,9 @@ impl Anchoring {
         if self.anchored[stream].load(Ordering::Relaxed) == newest {
             return;
         }
-        let vector = self.newest.lock().expect("no holder panics").0.clone();
+        let durable = self.durable.lock().expect("no holder panics");
+        let vector = durable.back().expect("the last one is kept").vector.clone();
+        drop(durable);
         writer.append_anchor(stream, &vector);
         self.anchored[stream].fetch_max(newest, Ordering::Relaxed);
     }
@@ -52,21 +70,29 @@ impl Anchoring {
     /// Once in a while: what is durable now becomes the anchor that each stream gets before its next
     /// record. What lies delta bytes behind is cold.
     pub fn keep_house(&self, table: &LsnVectorTable) {
-        let Ok(mut newest) = self.newest.try_lock() else { return };
-        let mut durable = vec![0; self.anchored.len()];
-        self.log.frontier().load_into(&mut durable);
-        let sum: u64 = durable.iter().sum();
-        if sum < newest.1 + self.interval_bytes {
+        let Ok(mut durable) = self.durable.try_lock() else { return };
+        let now = Durable::now(&self.log);
+        let newest = durable.back().expect("the last one is kept").sum;
+        if now.sum < newest + self.interval_bytes {
             return;
         }
-        let cold: Vec<u64> =
-            durable.iter().map(|lsn| lsn.saturating_sub(self.delta_bytes)).collect();
-        *newest = (durable, sum);
-        table.raise_cold(&cold, |reserved| {
-            for (stream, lsn) in reserved.iter_mut().enumerate() {
-                *lsn = self.log.next_lsn(stream);
-            }
-        });
+        let is_cold = |of: &Durable| of.sum.saturating_add(self.delta_bytes) <= now.sum;
+        let cold = durable.iter().filter(|of| is_cold(of)).count();
+        let cool = |cold: &Durable| {
+            table.raise_cold(&cold.vector, |reserved| {
+                for (stream, lsn) in reserved.iter_mut().enumerate() {
+                    *lsn = self.log.next_lsn(stream);
+                }
+            });
+        };
+        if is_cold(&now) {
+            durable.clear();
+            cool(&now);
+        } else if cold > 0 {
+            durable.drain(..cold - 1);
+            cool(&durable[0]);
+        }
+        durable.push_back(now);
         self.generation.fetch_add(1, Ordering::Release);
     }
 }

@@ -13,12 +13,9 @@
 //! readers of before, or, where the writer is a data record, the writer replays after them, and whoever
 //! follows the writer follows them.)
 //!
-//! **Ticks** tell most cold rows, and most slots that may be given out again, without a look at the
-//! slot, which would have to come from memory. A tick ends whenever the cold vector is raised, and *then* it
-//! is noted up to where the streams are reserved. A reference bears a tick that was the present one after the
-//! newest position in its slot had been reserved. So once the cold vector covers what was noted at
-//! the end of a tick, all references that bear it are cold. Who raises a vector in place therefore gives
-//! the row a reference of the present tick.
+//! **Ticks** (`ticks.rs`) tell most cold rows, and most slots that may be given out again, without a look
+//! at the slot, which would have to come from memory: once a tick is cold, so are all references that bear
+//! it. Who raises a vector in place gives the row a reference of the present tick.
 //!
 //! Invariant: the cold vector is monotone and never above what is durable, and a slot changes
 //! generation, and a tick becomes cold, only while the vectors are at or below the cold vector as
@@ -32,55 +29,25 @@
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod reference;
 mod slot;
 mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod ticks;
 
+pub(crate) use reference::Reference;
 pub(crate) use slots::Ring;
 
 use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{AtomicU64, Ordering, checker_fence, fence};
 use hyades_wal::lsn_vector::covers;
+use reference::{GENERATIONS, Kind, Packed};
 use slot::{MARKED, Slot, raise_lanes, store};
 use slots::Slots;
-use std::collections::VecDeque;
 use std::sync::Mutex;
-
-/// What a row remembers: slot number + 1, kind, tick and generation, from the lowest bit up; 0 for a row
-/// that was never hot.
-pub(crate) type Reference = AtomicU64;
-
-const NUMBER_BITS: u32 = 25;
-const KIND_AT: u32 = NUMBER_BITS;
-const TICK_AT: u32 = KIND_AT + 2;
-const TICK_BITS: u32 = 18;
-const TICKS: u64 = (1 << TICK_BITS) - 1;
-const GENERATION_AT: u32 = TICK_AT + TICK_BITS;
-const GENERATIONS: u64 = u64::MAX >> GENERATION_AT;
-
-/// Whose slot it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// One row's, with both of its vectors.
-    Own,
-    /// That of the rows that a transaction wrote: nobody has read them since.
-    Written,
-    /// That of the rows that were cold when a transaction read them.
-    Read,
-}
-
-impl Kind {
-    #[inline]
-    fn of(reference: u64) -> Kind {
-        match reference >> KIND_AT & 3 {
-            0 => Kind::Own,
-            1 => Kind::Written,
-            _ => Kind::Read,
-        }
-    }
-}
+use ticks::Ticks;
 
 /// What a row was found to be.
 #[derive(Clone, Copy, Debug)]
@@ -103,11 +70,7 @@ pub(crate) struct LsnVectorTable {
     spare: Mutex<Vec<Ring>>,
     /// The cold vector. Raised by `raise_cold` only; read by everyone.
     cold: Box<[AtomicU64]>,
-    /// The present tick, in the high half, and the first that is not cold, each modulo 2^32. Stored under
-    /// `ended`.
-    ticks: Padded<AtomicU64>,
-    /// By tick that has ended and is not cold: up to where the streams were reserved then.
-    ended: Mutex<VecDeque<Vec<u64>>>,
+    ticks: Ticks,
 }
 
 impl LsnVectorTable {
@@ -118,8 +81,7 @@ impl LsnVectorTable {
             shared: Slots::new(lanes, 1),
             spare: Mutex::new(Vec::new()),
             cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
-            ticks: Padded(AtomicU64::new(0)),
-            ended: Mutex::new(VecDeque::new()),
+            ticks: Ticks::new(),
         }
     }
 
@@ -149,30 +111,16 @@ impl LsnVectorTable {
         self.own.len() + self.shared.len()
     }
 
-    /// The slot and generation of a reference that is not known to be cold by its tick alone.
+    /// The slot and generation of a reference, unless it is known to be cold by its tick.
     #[inline]
-    fn find(&self, reference: u64) -> Option<(Slot<'_>, u64)> {
-        let number = (reference as u32 & ((1 << NUMBER_BITS) - 1)).checked_sub(1)?;
-        // Acquire: the reference was loaded before, so its tick has begun here; and what is found to be
-        // cold is so in the cold vector that is loaded from now on.
-        let ticks = self.ticks.load(Ordering::Acquire);
-        let (now, warm) = (ticks >> 32, ticks & u64::from(u32::MAX));
-        // A tick is of the last few, or so old that it seems to be one to come.
-        let age = now.wrapping_sub(reference >> TICK_AT) & TICKS;
-        if age > now.wrapping_sub(warm) & TICKS {
+    fn find(&self, packed: Packed) -> Option<(Slot<'_>, u64)> {
+        let number = reference::number(packed)?;
+        if self.ticks.is_cold(packed) {
             return None;
         }
-        let kind = Kind::of(reference);
+        let kind = reference::kind(packed);
         let slots = if kind == Kind::Own { &self.own } else { &self.shared };
-        Some((slots.get(number, kind), reference >> GENERATION_AT))
-    }
-
-    /// The present tick. SeqCst: it comes after the reservation of what is about to be stored, as
-    /// `raise_cold` ends a tick before it looks how far the streams are reserved.
-    #[inline]
-    fn tick(&self) -> u64 {
-        checker_fence();
-        self.ticks.load(Ordering::SeqCst) >> 32
+        Some((slots.get(number, kind), reference::generation(packed)))
     }
 
     /// Joins the row's write vector into `write` and, where wanted, its write and read vectors into
@@ -184,11 +132,11 @@ impl LsnVectorTable {
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
-        let reference = row.load(Ordering::SeqCst);
-        if Kind::of(reference) == Kind::Read && both.is_none() {
+        let packed = row.load(Ordering::SeqCst);
+        if reference::kind(packed) == Kind::Read && both.is_none() {
             return Row::COLD;
         }
-        match self.find(reference) {
+        match self.find(packed) {
             Some((slot, generation)) => slot.fold(generation, write, both),
             None => Row::COLD,
         }
@@ -251,9 +199,15 @@ impl LsnVectorTable {
         }
         if source.replayed.is_none() {
             // A target that is cold too stands for the cold vector as well; a hot one must be raised to it.
-            let seen = to.load(Ordering::Acquire);
-            if !self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
-                return;
+            loop {
+                let seen = to.load(Ordering::Acquire);
+                if self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
+                    break;
+                }
+                // A reader that found the target hot must not make it so again with what it had alone.
+                if seen == 0 || publish(to, seen, 0) {
+                    return;
+                }
             }
         }
         self.raise(to, write, both, source.replayed.unwrap_or(0), ring);
@@ -321,7 +275,7 @@ impl LsnVectorTable {
             // If the owner did not see the raise, its mark is seen here.
             checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
-                let fresh = seen & !(TICKS << TICK_AT) | (self.tick() & TICKS) << TICK_AT;
+                let fresh = reference::with_tick(seen, self.ticks.now());
                 // What is new must not be taken for cold along with what was there.
                 return fresh == seen || publish(row, seen, fresh);
             }
@@ -373,21 +327,29 @@ impl LsnVectorTable {
         slot.head().store(before << 1 | MARKED, Ordering::Relaxed);
         let tick = self.fill(slot, generation, replayed, |slot| store(slot.first(), vector));
         ring.shared.push_back((number, tick));
-        reference(number, kind, tick, generation)
+        reference::pack(number, kind, tick, generation)
     }
 
     /// A slot that is cold, or a new one.
     #[cold]
     fn free_shared(&self, ring: &mut Ring) -> u32 {
-        // Acquire: as in `find`; who finds the slot's next generation, published after this, finds the
-        // cold vector raised.
-        let warm = self.ticks.load(Ordering::Acquire) as u32;
-        while let Some((number, tick)) = ring.shared.front() {
-            if warm.wrapping_sub(*tick as u32).cast_signed() <= 0 {
-                break;
+        while ring.shared.front().is_some_and(|(_, tick)| self.ticks.has_cooled(*tick)) {
+            ring.free.extend(ring.shared.pop_front().map(|(number, _)| number));
+        }
+        if let Some(number) = ring.free.pop() {
+            return number;
+        }
+        // No tick gets cold while one stream stands still. What does not depend on that one does.
+        let is_cold = |number| self.is_cold(self.shared.get(number, Kind::Written).first());
+        for _ in 0..2 {
+            let oldest = ring.shared.pop_front().map(|(number, _)| number);
+            for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
+                if is_cold(number) {
+                    ring.free.push(number);
+                } else {
+                    ring.late.push_back(number);
+                }
             }
-            ring.free.push(*number);
-            ring.shared.pop_front();
         }
         ring.free.pop().unwrap_or_else(|| self.shared.add())
     }
@@ -417,7 +379,7 @@ impl LsnVectorTable {
             (number, self.own.get(number, Kind::Own), 0)
         });
         let tick = self.fill(slot, generation, replayed, fill);
-        reference(number, Kind::Own, tick, generation)
+        reference::pack(number, Kind::Own, tick, generation)
     }
 
     /// Fills a slot that is marked, or new, and takes the mark off. Returns the tick of it.
@@ -429,7 +391,7 @@ impl LsnVectorTable {
         replayed: u64,
         fill: impl FnOnce(Slot<'_>),
     ) -> u64 {
-        let tick = self.tick();
+        let tick = self.ticks.now();
         // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
         fence(Ordering::Release);
         fill(slot);
@@ -472,7 +434,6 @@ impl LsnVectorTable {
 
     /// Raises the cold vector; `vector` is durable. `reserved` says up to where the streams are reserved.
     pub fn raise_cold(&self, vector: &[u64], reserved: impl FnOnce(&mut [u64])) {
-        let mut ended = self.ended.lock().expect("no holder panics");
         for (cold, lsn) in self.cold.iter().zip(vector) {
             // Release: pairs with the Acquire loads of those who then find an older generation.
             cold.fetch_max(*lsn, Ordering::Release);
@@ -482,33 +443,8 @@ impl LsnVectorTable {
             self.load_cold(&mut now);
             covers(&now, vector)
         });
-        let ticks = self.ticks.load(Ordering::Relaxed);
-        let (mut now, mut warm) = ((ticks >> 32) as u32, ticks as u32);
-        let early = mutation::is(Mutation::EvictWarm);
-        while ended.front().is_some_and(|reserved| early || covers(vector, reserved)) {
-            ended.pop_front();
-            warm = warm.wrapping_add(1);
-        }
-        // Ticks are told apart by their low bits: a log that stands still stays in the same.
-        let ends = (ended.len() as u64) < TICKS / 2;
-        now = now.wrapping_add(u32::from(ends));
-        // Release: who finds that a tick is cold finds the cold vector raised. SeqCst: see `tick`.
-        self.ticks.store(u64::from(now) << 32 | u64::from(warm), Ordering::SeqCst);
-        checker_fence();
-        if ends {
-            let mut lanes = vec![0; self.lanes];
-            reserved(&mut lanes);
-            ended.push_back(lanes);
-        }
+        self.ticks.end(vector, reserved);
     }
-}
-
-#[inline]
-fn reference(number: u32, kind: Kind, tick: u64, generation: u64) -> u64 {
-    generation << GENERATION_AT
-        | (tick & TICKS) << TICK_AT
-        | (kind as u64) << KIND_AT
-        | (u64::from(number) + 1)
 }
 
 /// Gives the row another slot, unless somebody else has done so.

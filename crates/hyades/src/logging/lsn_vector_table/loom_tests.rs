@@ -209,3 +209,24 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
         assert_eq!(fold(table, other).0, 7);
     });
 }
+
+/// A gap inherits from a cold tombstone while a reader raises it: what the tombstone had is not lost, though
+/// the gap seemed to be as cold.
+#[test]
+fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
+    check(|| {
+        let (hot, _ring) = hot();
+        let tombstone = Arc::new(Reference::new(0));
+        let mut first = hot.table.ring();
+        hot.table.raise_read(&tombstone, &[3], 0, &mut first);
+        let reader = read_at(&hot, 1);
+        let mut ring = hot.table.ring();
+        for _ in 0..2 {
+            hot.table.raise_cold(&[3], |reserved| reserved.fill(3));
+        }
+        hot.table.inherit(&hot.row, &tombstone, &mut ring);
+        assert!(fold(&hot.table, &hot.row).1 >= 3, "less than it inherited");
+        reader.join().unwrap();
+        assert!(fold(&hot.table, &hot.row).1 >= 3, "less than it inherited");
+    });
+}

@@ -4,7 +4,8 @@
 //! on it, and one vector or two. Invariant: what was read between two looks that found the same generation
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
-use super::{Kind, Row};
+use super::Row;
+use super::reference::Kind;
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::join;

@@ -1,6 +1,6 @@
 //! Where slots are, and who hands them out.
 
-use super::Kind;
+use super::reference::Kind;
 use super::slot::Slot;
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -76,6 +76,9 @@ pub(crate) struct Ring {
     pub(super) own: VecDeque<u32>,
     /// Shared ones that are handed out, with the tick of that, oldest first.
     pub(super) shared: VecDeque<(u32, u64)>,
+    /// Shared ones that were not cold when their turn came, though later ones may be: they stand for what
+    /// depends on a stream that is slower than others, or stands still.
+    pub(super) late: VecDeque<u32>,
     /// Shared ones that are cold. The last is taken first: it is the likeliest to be in a cache.
     pub(super) free: Vec<u32>,
     /// The reference that all rows written by the transaction get; 0 if there is none yet.

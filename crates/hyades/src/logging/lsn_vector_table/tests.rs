@@ -1,3 +1,4 @@
+use super::reference::TICKS;
 use super::*;
 use hyades_wal::lsn_vector::join;
 
@@ -64,6 +65,23 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
     table.begin(&mut ring);
     table.set_write(&row, &[6], 1, &mut ring);
     assert!(hot(&row));
+}
+
+#[test]
+fn a_stream_that_stands_still_holds_up_only_what_depends_on_it() {
+    let table = LsnVectorTable::new(2);
+    let mut ring = table.ring();
+    let rows: Vec<Reference> = (0..100).map(|_| Reference::new(0)).collect();
+    for lsn in 1..100_000u64 {
+        table.begin(&mut ring);
+        let other = if lsn % 1000 == 0 { 9 } else { 0 };
+        table.set_write(&rows[lsn as usize % 100], &[lsn, other], 1, &mut ring);
+        if lsn % 50 == 0 {
+            // The second stream is reserved up to 9, and durable up to 8.
+            table.raise_cold(&[lsn - 20, 8], |reserved| reserved.copy_from_slice(&[lsn, 9]));
+        }
+    }
+    assert!(table.slots() < 1000, "slots are used again: {}", table.slots());
 }
 
 #[test]
