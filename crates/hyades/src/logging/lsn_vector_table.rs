@@ -49,6 +49,9 @@ use slots::Slots;
 use std::sync::Mutex;
 use ticks::Ticks;
 
+/// A slot that is not cold after so many ticks is held up by a stream that stands still.
+const PATIENCE: u32 = 8;
+
 /// What a row was found to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
@@ -340,11 +343,12 @@ impl LsnVectorTable {
             return number;
         }
         // No tick gets cold while one stream stands still. What does not depend on that one does.
-        let is_cold = |number| self.is_cold(self.shared.get(number, Kind::Written).first());
+        let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
         for _ in 0..2 {
-            let oldest = ring.shared.pop_front().map(|(number, _)| number);
+            let oldest =
+                ring.shared.pop_front_if(|(_, tick)| is_old(*tick)).map(|(number, _)| number);
             for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
-                if is_cold(number) {
+                if self.is_cold(self.shared.get(number, Kind::Written).first()) {
                     ring.free.push(number);
                 } else {
                     ring.late.push_back(number);
