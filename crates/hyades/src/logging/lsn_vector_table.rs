@@ -61,6 +61,15 @@ pub(crate) struct Row {
     pub cold: bool,
 }
 
+/// To what a row's vectors are raised.
+struct Raise<'v> {
+    /// `None` for a reader.
+    write: Option<&'v [u64]>,
+    read: &'v [u64],
+    /// When replay is through with whoever raises.
+    replayed: u64,
+}
+
 impl Row {
     const COLD: Row = Row { replayed: None, cold: true };
 }
@@ -160,32 +169,7 @@ impl LsnVectorTable {
     /// transaction. Many readers may do this at once.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
-        loop {
-            let seen = row.load(Ordering::Acquire);
-            if seen != 0 && seen == ring.read {
-                // It reads the row a second time.
-                return;
-            }
-            let fresh = match self.find(seen) {
-                Some((slot, generation)) => {
-                    if self.raise_in_place(row, seen, slot, generation, None, vector, replayed) {
-                        return;
-                    }
-                    self.own_copy(slot, generation, None, vector, replayed, ring)
-                }
-                None => None,
-            };
-            let fresh = fresh.unwrap_or_else(|| {
-                // Cold.
-                if ring.read == 0 {
-                    ring.read = self.take_shared(ring, Kind::Read, vector, replayed);
-                }
-                ring.read
-            });
-            if publish(row, seen, fresh) {
-                return;
-            }
-        }
+        self.raise(row, &Raise { write: None, read: vector, replayed }, ring);
     }
 
     /// The row's write and read vectors are raised to at least those of `from`.
@@ -213,49 +197,62 @@ impl LsnVectorTable {
                 }
             }
         }
-        self.raise(to, write, both, source.replayed.unwrap_or(0), ring);
+        let replayed = source.replayed.unwrap_or(0);
+        self.raise(to, &Raise { write: Some(write), read: both, replayed }, ring);
     }
 
-    fn raise(&self, row: &Reference, write: &[u64], read: &[u64], replayed: u64, ring: &mut Ring) {
+    #[inline]
+    fn raise(&self, row: &Reference, to: &Raise<'_>, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
+            if to.write.is_none() && seen != 0 && seen == ring.read {
+                // It reads the row a second time.
+                return;
+            }
             let fresh = match self.find(seen) {
                 Some((slot, generation)) => {
-                    let write = Some(write);
-                    if self.raise_in_place(row, seen, slot, generation, write, read, replayed) {
+                    if self.raise_in_place(row, seen, slot, generation, to) {
                         return;
                     }
-                    self.own_copy(slot, generation, write, read, replayed, ring)
+                    self.own_copy(slot, generation, to, ring)
                 }
                 None => None,
             };
-            let fresh = fresh.unwrap_or_else(|| {
-                self.take_own(ring, replayed, |slot| {
-                    self.load_cold_into(slot.first());
-                    raise_lanes(slot.first(), write);
-                    store(slot.second(), read);
-                })
-            });
+            let fresh = fresh.unwrap_or_else(|| self.warm_up(to, ring));
             if publish(row, seen, fresh) {
                 return;
             }
         }
     }
 
+    /// A slot for a cold row.
+    #[inline]
+    fn warm_up(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
+        let Some(write) = to.write else {
+            if ring.read == 0 {
+                ring.read = self.take_shared(ring, Kind::Read, to.read, to.replayed);
+            }
+            return ring.read;
+        };
+        self.take_own(ring, to.replayed, |slot| {
+            self.load_cold_into(slot.first());
+            raise_lanes(slot.first(), write);
+            store(slot.second(), to.read);
+        })
+    }
+
     /// Raises the vectors of a row that has a slot of its own, or whose shared slot has all of it
     /// already. False if the row needs another slot, or has got one meanwhile.
     #[inline]
-    #[allow(clippy::too_many_arguments)]
     fn raise_in_place(
         &self,
         row: &Reference,
         seen: u64,
         slot: Slot<'_>,
         generation: u64,
-        write: Option<&[u64]>,
-        read: &[u64],
-        replayed: u64,
+        to: &Raise<'_>,
     ) -> bool {
+        let &Raise { write, read, replayed } = to;
         while slot.is_of(generation) {
             if slot.kind != Kind::Own {
                 let has = |lanes: &[AtomicU64], wanted: &[u64]| {
@@ -293,11 +290,10 @@ impl LsnVectorTable {
         &self,
         shared: Slot<'_>,
         generation: u64,
-        write: Option<&[u64]>,
-        read: &[u64],
-        replayed: u64,
+        to: &Raise<'_>,
         ring: &mut Ring,
     ) -> Option<u64> {
+        let &Raise { write, read, replayed } = to;
         if shared.kind == Kind::Own || !shared.is_of(generation) {
             return None;
         }
