@@ -309,7 +309,9 @@ impl Builder {
     }
 
     /// Registers a procedure: it must be deterministic, taking time and randomness from its
-    /// transaction. Change `version` whenever its behaviour changes.
+    /// transaction, and it passes on a conflict that an operation returns. Change `version` whenever its
+    /// behaviour changes. It may be begun more than once for a transaction: where it met a conflict,
+    /// and, at recovery, to learn which rows it will touch.
     pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
     where
         A: DeserializeOwned,

@@ -53,6 +53,16 @@ pub fn decode(bytes: &[u8], anchor: &[u64], out: &mut [u64]) -> Result<usize, &'
     Ok(used)
 }
 
+/// What stands behind a vector, whatever the anchor is; `None` if there is no vector.
+#[inline]
+pub fn skip(bytes: &[u8]) -> Option<&[u8]> {
+    let (mask, mut used) = varint::get(bytes)?;
+    for _ in 0..mask.count_ones() {
+        used += varint::get(bytes.get(used..)?)?.1;
+    }
+    bytes.get(used..)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,11 +82,13 @@ mod tests {
             bytes.extend(&junk);
             let mut out = vec![0; lv.len()];
             prop_assert_eq!(decode(&bytes, &anchor, &mut out), Ok(used));
+            prop_assert_eq!(skip(&bytes), Some(&bytes[used..]));
             let expected: Vec<u64> = lv.iter().zip(&anchor).map(|(l, a)| *l.max(a)).collect();
             prop_assert_eq!(&out, &expected);
             prop_assert!(decode(&bytes[..used - 1], &anchor, &mut out).is_err());
             // Never panics, whatever the bytes are.
             let _ = decode(&junk, &anchor, &mut out);
+            let _ = skip(&junk);
         }
     }
 

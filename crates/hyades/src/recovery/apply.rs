@@ -97,7 +97,10 @@ impl Applier {
         if table.keyless
             && let Ok(id) = <[u8; 8]>::try_from(&key[..])
         {
-            replay.counts.max_row_id.fetch_max(u64::from_be_bytes(id), Ordering::Relaxed);
+            let id = u64::from_be_bytes(id);
+            if replay.counts.max_row_id.load(Ordering::Relaxed) < id {
+                replay.counts.max_row_id.fetch_max(id, Ordering::Relaxed);
+            }
         }
         Some((at, key, change))
     }

@@ -29,6 +29,8 @@ pub(crate) struct CommandRunner {
     payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
+    /// Whether commands are announced before they are run.
+    pub announced: bool,
 }
 
 impl CommandRunner {
@@ -39,6 +41,7 @@ impl CommandRunner {
             payload: Vec::new(),
             result: Vec::new(),
             garbage: Garbage::default(),
+            announced: false,
         }
     }
 
@@ -69,9 +72,10 @@ impl CommandRunner {
             view,
             &mut self.workspace,
             RowIds::Recorded(head.row_ids.iter()),
-            Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 },
+            Determinism::recorded(head),
         );
-        let running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
+        let running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state)
+            .announced(self.announced);
         self.result.clear();
         let run = || (procedure.body)(&Transaction::over(&running), body, &mut self.result);
         match catch_unwind(AssertUnwindSafe(run)) {

@@ -209,6 +209,25 @@ impl Decoder {
         Ok(Some(Decoded { head, body, counts }))
     }
 
+    /// A record as far as it can be told out of turn: its head, and its body unless that began in other
+    /// frames. `None` for what is no record or will be passed over.
+    pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(Head, &'a [u8])> {
+        let shape = &self.shape;
+        if frame.kind != FrameKind::Record || shape.stamp.is_some() || shape.predecessors {
+            return None;
+        }
+        let mut rest = frame.payload;
+        let head = Head::decode(&mut rest)?;
+        if head.continued.is_some() || shape.passes_over(head.tid) {
+            return None;
+        }
+        let both = !head.command && !shape.data_only;
+        for _ in 0..usize::from(shape.has_vectors()) + usize::from(shape.has_vectors() && both) {
+            rest = compress::skip(rest)?;
+        }
+        Some((head, rest))
+    }
+
     /// The record whose body began with these parts has been taken.
     pub fn forget_parts(&mut self, first: Option<Lsn>) {
         if let Some(first) = first {

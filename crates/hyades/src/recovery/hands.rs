@@ -1,18 +1,22 @@
 //! What one thread of an ordered replay works with.
 
 use super::Replay;
+use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
+use super::decode::Decoder;
 use crate::error::Error;
 use crate::logging::record::Head;
 use crate::logging::versions::View;
-use hyades_wal::Lsn;
+use crossbeam_epoch::Guard;
+use hyades_wal::{Chunk, Lsn};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs records, and counts them in batches.
 pub(crate) struct Hands {
     pub applier: Applier,
     runner: CommandRunner,
+    announcer: Announcer,
     /// Which versions of rows the record at hand sees, where they have several.
     pub view: View,
     records: u64,
@@ -25,6 +29,7 @@ impl Hands {
         Hands {
             applier: Applier::default(),
             runner: CommandRunner::new(),
+            announcer: Announcer::default(),
             view: View::default(),
             records: 0,
             dead: 0,
@@ -48,11 +53,26 @@ impl Hands {
             self.applier.writer = self.view.own;
             self.applier.apply(replay, head, body, &guard)?;
         }
+        self.runner.announced = false;
         self.records += 1;
         if self.records == 256 {
             self.report(replay);
         }
         Ok(())
+    }
+
+    /// The record that begins at `at` of the stream is run next: announces it and what follows, see
+    /// [`Announcer`].
+    #[inline]
+    pub fn look_ahead<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &Replay<S>,
+        from: (u32, &Decoder),
+        chunk: &Chunk,
+        at: Lsn,
+        guard: &Guard,
+    ) {
+        self.runner.announced = self.announcer.keep_ahead(replay, from, chunk, at, guard);
     }
 
     /// Adds what was done to the shared counters.

@@ -6,6 +6,7 @@
 //! version that a delta follows is mostly there.
 
 use super::Replay;
+use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
 use super::parts::{self, Parts};
@@ -154,6 +155,7 @@ fn work<S: Default + Send + Sync + 'static>(
     undecided: &Mutex<Vec<Undecided>>,
 ) -> Result<(), Error> {
     let mut applier = Applier::default();
+    let mut announcer = Announcer::default();
     let mut later: Vec<Undecided> = Vec::new();
     while !replay.has_failed() {
         let Some((lane, chunk, parts)) = next_chunk(replay, lanes, shape.rows)? else { break };
@@ -172,6 +174,8 @@ fn work<S: Default + Send + Sync + 'static>(
             }
             let Some(decoded) = decoder.decode(&frame)? else { continue };
             if is_live(lanes, &decoder.validity) {
+                let from = (lane.stream, &decoder);
+                announcer.keep_ahead(replay, from, &chunk, frame.start, &guard);
                 count(replay, &decoded.head);
                 applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
                 records += u64::from(decoded.counts);

@@ -7,6 +7,7 @@
 //! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
 //! Nothing on disk changes.
 
+mod announcing;
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;

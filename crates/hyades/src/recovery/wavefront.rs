@@ -225,12 +225,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     && seen.is_ordered(&self.marks, order)
                     && seen.is_covered(&self.marks, validity)
                 {
-                    hands.run(
-                        self.replay,
-                        &decoded.head,
-                        &decoded.body,
-                        (lane.stream, frame.start),
-                    )?;
+                    let from = (lane.stream, &cursor.decoder);
+                    hands.look_ahead(self.replay, from, chunk, frame.start, &guard);
+                    let place = (lane.stream, frame.start);
+                    hands.run(self.replay, &decoded.head, &decoded.body, place)?;
                     lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
                 } else if stopped || self.marks.is_dead(validity) {
                     hands.dead += 1;

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crossbeam_epoch::Guard;
 
 pub use self::hash::hash_key;
+use super::key::same;
 use super::ordered_index::Backoff;
 pub use super::ordered_index::Keyed;
 use super::prefetch::prefetch;
@@ -167,7 +168,7 @@ impl<E> Bucket<E> {
                     return None;
                 }
                 let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;
-                (entry.key() == key).then_some(entry)
+                same(entry.key(), key).then_some(entry)
             })
         }
     }
@@ -271,18 +272,16 @@ impl<E: Keyed + 'static> HashIndex<E> {
         prefetch(self.segment(hash, guard).home(hash));
     }
 
-    /// Calls `visit` with the address of each entry of the bucket of `hash` that may be the one
-    /// looked for, without touching it.
+    /// The address of the first entry in the bucket of `hash` that may be the one looked for, which is not
+    /// touched; null if there is none.
     #[inline]
-    pub fn candidates(&self, hash: u64, guard: &Guard, mut visit: impl FnMut(*const E)) {
+    pub fn candidate(&self, hash: u64, guard: &Guard) -> *const E {
         let tag = tag_of(hash);
-        for slot in &self.segment(hash, guard).home(hash).slots {
-            // Relaxed: nothing is read through the pointer.
-            let tagged = slot.load(Ordering::Relaxed);
-            if tagged.addr() & !ADDRESS == tag {
-                visit(tagged.map_addr(|addr| addr & ADDRESS));
-            }
-        }
+        // Relaxed: nothing is read through the pointer.
+        let slots = self.segment(hash, guard).home(hash).slots.iter();
+        let mut tagged = slots.map(|slot| slot.load(Ordering::Relaxed));
+        let found = tagged.find(|tagged| tagged.addr() & !ADDRESS == tag);
+        found.map_or(null_mut(), |tagged| tagged.map_addr(|addr| addr & ADDRESS))
     }
 
     /// The entry under `key`. `hash` is [`hash_key`] of it, in all calls.

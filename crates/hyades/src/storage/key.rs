@@ -7,6 +7,73 @@
 use super::value::{Type, Value};
 use std::ops::Deref;
 
+/// A key of integers that is put together in registers and stored by words: a key stored column by
+/// column cannot be loaded by words, as its hash and the indexes do at once, before the stores have left
+/// the processor.
+#[derive(Clone, Copy)]
+pub(crate) struct Packed {
+    /// The bytes so far, in the low bits.
+    bits: u128,
+    len: usize,
+}
+
+/// The most bytes of a packed key.
+pub(crate) const PACKED: usize = 16;
+
+impl Packed {
+    pub const EMPTY: Packed = Packed { bits: 0, len: 0 };
+
+    /// Whether columns of these types are packed.
+    pub fn fits(mut kinds: impl Iterator<Item = Type>) -> bool {
+        let integer = |kind| matches!(kind, Type::I32 | Type::U32 | Type::I64 | Type::U64);
+        let bytes = kinds.try_fold(0, |bytes, kind| {
+            integer(kind).then(|| bytes + kind.width().expect("integers have a width"))
+        });
+        bytes.is_some_and(|bytes| (1..=PACKED).contains(&bytes))
+    }
+
+    /// With one column more, for which there is room; `None` if the value does not fit the type.
+    #[inline(always)]
+    pub fn with(self, value: &Value<'_>, kind: Type) -> Option<Packed> {
+        let half = |v: u32| Packed { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
+        let word = |v: u64| Packed { bits: self.bits << 64 | u128::from(v), len: self.len + 8 };
+        match (value, kind) {
+            (Value::I32(v), Type::I32) => Some(half((*v as u32) ^ (1 << 31))),
+            (Value::U32(v), Type::U32) => Some(half(*v)),
+            (Value::I64(v), Type::I64) => Some(word((*v as u64) ^ (1 << 63))),
+            (Value::U64(v), Type::U64) => Some(word(*v)),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(self) -> [u8; PACKED] {
+        (self.bits << (8 * (PACKED - self.len))).to_be_bytes()
+    }
+}
+
+/// Whether two keys are the same. `memcmp` may load more than the bytes it compares, and so wait for
+/// a record's second cache line, where the key stands on the first, which was fetched ahead.
+#[inline]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    let n = a.len();
+    if n != b.len() {
+        return false;
+    }
+    // Words from the front, and one that ends with the last byte: they may overlap.
+    let word =
+        |key: &[u8], at| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+    let half = |key: &[u8], at| u32::from_le_bytes(key[at..at + 4].try_into().expect("four bytes"));
+    match n {
+        8.. => {
+            let front = (0..n - 8).step_by(8).all(|at| word(a, at) == word(b, at));
+            front && word(a, n - 8) == word(b, n - 8)
+        }
+        4..8 => half(a, 0) == half(b, 0) && half(a, n - 4) == half(b, n - 4),
+        _ => a.iter().zip(b).all(|(a, b)| a == b),
+    }
+}
+
 const INLINE: usize = 48;
 
 /// A length that no inline key has, and at which nothing can be appended inline.
@@ -33,6 +100,13 @@ impl KeyBytes {
         let mut key = Self::new();
         key.extend_from_slice(bytes);
         key
+    }
+
+    /// Becomes these bytes.
+    #[inline(always)]
+    pub fn set_packed(&mut self, key: Packed) {
+        self.short[..PACKED].copy_from_slice(&key.bytes());
+        self.len = key.len;
     }
 
     #[inline]
@@ -180,6 +254,40 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_packed_key_has_the_same_bytes(a: i32, b: u32, c: i64, d: u64, which in 1usize..16) {
+            let all = [
+                (Value::I32(a), Type::I32),
+                (Value::U32(b), Type::U32),
+                (Value::I64(c), Type::I64),
+                (Value::U64(d), Type::U64),
+            ];
+            let some: Vec<_> = (0..4).filter(|i| which >> i & 1 == 1).map(|i| all[i]).collect();
+            let mut out = KeyBytes::new();
+            some.iter().for_each(|(value, kind)| assert!(push(&mut out, *kind, false, value)));
+            let fits = Packed::fits(some.iter().map(|(_, kind)| *kind));
+            prop_assert_eq!(fits, out.len() <= PACKED);
+            if fits {
+                let with = |key: Packed, (value, kind): &(Value<'_>, Type)| key.with(value, *kind);
+                let mut packed = KeyBytes::new();
+                packed.set_packed(some.iter().try_fold(Packed::EMPTY, with).unwrap());
+                prop_assert_eq!(packed, out);
+            }
+            prop_assert!(Packed::EMPTY.with(&Value::I32(a), Type::U32).is_none());
+        }
+
+        #[test]
+        fn keys_are_the_same_if_all_their_bytes_are(key: Vec<u8>, at: usize, n in 0usize..40) {
+            let key = &key[..key.len().min(n)];
+            prop_assert!(same(key, key));
+            prop_assert!(!same(key, &[key, &[0]].concat()));
+            if !key.is_empty() {
+                let mut other = key.to_vec();
+                other[at % n.min(key.len())] ^= 1;
+                prop_assert!(!same(key, &other));
+            }
+        }
+
         #[test]
         fn a_key_is_its_bytes_short_or_long(parts: Vec<Vec<u8>>, pops in 0usize..80) {
             let (mut key, mut plain) = (KeyBytes::new(), Vec::new());

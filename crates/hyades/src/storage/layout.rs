@@ -1,6 +1,6 @@
 //! The byte layout of rows, which follows from their table's schema.
 
-use super::key::{self, KeyBytes};
+use super::key::{self, KeyBytes, Packed};
 use super::schema::{MAX_ROW_BYTES, Schema};
 use super::value::{Type, Value};
 use crate::error::Abort;
@@ -21,6 +21,8 @@ pub(crate) struct Layout {
     pub fixed_bytes: usize,
     pub variable: Vec<u16>,
     pub key: Vec<u16>,
+    /// Whether a primary key is packed, see [`Packed`].
+    pub packed_key: bool,
     /// The set of primary key columns.
     pub key_set: u64,
     /// The set of variable-length columns.
@@ -76,6 +78,7 @@ impl Layout {
             name: schema.name.clone(),
             has_nulls,
             fixed_bytes: at,
+            packed_key: Packed::fits(schema.key.iter().map(|&c| schema.columns[c as usize].kind)),
             key_set: set(&schema.key),
             variable_set: set(&variable),
             key: schema.key.clone(),
@@ -199,9 +202,26 @@ impl Layout {
         last == row.len() - self.fixed_bytes
     }
 
+    /// A packed primary key, whose columns have these values; `None` if one does not fit, or this table's
+    /// keys are not packed.
+    #[inline(always)]
+    pub fn pack_key<'v>(&self, value: impl Fn(usize, u16) -> &'v Value<'v>) -> Option<Packed> {
+        if !self.packed_key {
+            return None;
+        }
+        let mut key = Packed::EMPTY;
+        for (n, &at) in self.key.iter().enumerate() {
+            key = key.with(value(n, at), self.columns[at as usize].kind)?;
+        }
+        Some(key)
+    }
+
     /// The primary key of a row given as its values, which fit their columns.
     #[inline]
     pub fn primary_key(&self, row: &[Value<'_>], out: &mut KeyBytes) {
+        if let Some(packed) = self.pack_key(|_, at| &row[at as usize]) {
+            return out.set_packed(packed);
+        }
         for &at in &self.key {
             key::push(out, self.columns[at as usize].kind, false, &row[at as usize]);
         }

@@ -138,11 +138,10 @@ impl<S> Record<S> {
         }
     }
 
-    /// Starts loading a record that is about to be read, with the bytes of its row from `offset` on if
-    /// they are where a row is first put. Any address will do.
+    /// Starts loading the bytes of a record's row from `offset` on, if they are where a row is first put. Any
+    /// address will do.
     #[inline]
-    pub fn prefetch(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
-        prefetch(record);
+    pub fn prefetch_row(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
         let row_at = std::mem::size_of::<Self>() + words_for(key_len) * 8 + 8;
         let start = record.cast::<u8>().wrapping_add(row_at + offset);
         // The line of `start`, and every further one that the bytes reach into.

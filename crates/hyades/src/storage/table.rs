@@ -124,21 +124,23 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         Table { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
     }
 
-    /// Encodes a primary key, or a row id.
+    /// Encodes a primary key, or a row id, into `out`, which is empty.
     #[inline]
-    pub fn encode_key(&self, values: &[Value<'_>]) -> Result<KeyBytes, Abort> {
-        let mut out = KeyBytes::new();
+    pub fn encode_key(&self, values: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
         let wrong = |at| Abort::WrongType { table: self.layout.table, column: at as u16 };
         if self.keyless {
             let [Value::U64(_)] = values else { return Err(wrong(values.len())) };
-            key::push(&mut out, Type::U64, false, &values[0]);
-            return Ok(out);
+            key::push(out, Type::U64, false, &values[0]);
+            return Ok(());
         }
         if values.len() != self.layout.key.len() {
             return Err(wrong(values.len()));
         }
-        self.push_columns(&self.layout.key, false, values, &mut out)?;
-        Ok(out)
+        if let Some(packed) = self.layout.pack_key(|n, _| &values[n]) {
+            out.set_packed(packed);
+            return Ok(());
+        }
+        self.push_columns(&self.layout.key, false, values, out)
     }
 
     fn push_columns(
@@ -192,17 +194,12 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         Some(hash)
     }
 
-    /// Starts loading the record under the key with this hash, and some bytes of its row.
+    /// Where the record is, most likely, whose key has this hash; null if there is none.
     #[inline]
-    pub fn prefetch_record(
-        &self,
-        hash: u64,
-        key_len: usize,
-        window: (usize, usize),
-        guard: &Guard,
-    ) {
-        if let Primary::Hash { index, .. } = &self.primary {
-            index.candidates(hash, guard, |record| Record::prefetch(record, key_len, window));
+    pub fn candidate(&self, hash: u64, guard: &Guard) -> *const Record<S> {
+        match &self.primary {
+            Primary::Hash { index, .. } => index.candidate(hash, guard),
+            Primary::Ordered(_) => std::ptr::null(),
         }
     }
 

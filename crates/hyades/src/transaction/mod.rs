@@ -7,4 +7,5 @@ pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
 pub(crate) mod state;
+pub(crate) mod wanted;
 mod window;

@@ -1,14 +1,15 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Range, Savepoint, Table};
-use super::state::{Pending, RowIds, State, Wanted, merge_deltas};
+use super::state::{Pending, RowIds, State, merge_deltas};
+use super::wanted::Wanted;
 use super::window::{Window, window};
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::gap::{Gap, GapChange};
-use crate::storage::key::KeyBytes;
+use crate::storage::key::{KeyBytes, same};
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
@@ -23,12 +24,19 @@ pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P>,
     state: RefCell<State<'s, P>>,
+    /// What it will touch was announced before it began.
+    announced: bool,
     concurrency: PhantomData<C>,
 }
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     pub fn new(engine: &'s Engine<P>, state: State<'s, P>) -> Self {
-        Running { engine, state: RefCell::new(state), concurrency: PhantomData }
+        Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
+    }
+
+    /// For a transaction whose rows have been announced, or not.
+    pub fn announced(self, announced: bool) -> Self {
+        Running { announced, ..self }
     }
 
     pub fn into_state(self) -> State<'s, P> {
@@ -76,7 +84,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     ) -> Lookup<'s, P::RowStamp> {
         if let Some((table, record)) = state.last_found
             && table == data.layout.table
-            && record.key() == &key[..]
+            && same(record.key(), key)
         {
             return Lookup::Found(record);
         }
@@ -92,11 +100,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Starts loading the records that were announced: their buckets have come meanwhile.
     fn fetch_wanted(&self, state: &mut State<'s, P>) {
-        for wanted in state.wanted.drain(..) {
-            let table = &self.engine.tables[wanted.table as usize];
-            let key_len = wanted.key_len as usize;
-            table.prefetch_record(wanted.hash, key_len, wanted.window, state.guard);
-        }
+        Wanted::fetch_all(&mut state.wanted, &self.engine.tables, state.guard);
+        state.wanted.clear();
     }
 
     /// The transaction saw that a key is missing.
@@ -220,14 +225,15 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         sets: &[Set<'_>],
     ) -> Result<bool, Abort> {
         let data = self.table(table)?;
-        let key = data.encode_key(key)?;
+        let mut sought = KeyBytes::new();
+        data.encode_key(key, &mut sought)?;
         let mut scratch = std::mem::take(state.scratch);
         scratch.clear();
         let encoded = encode_delta(&data.layout, sets, &mut scratch);
         let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
         *state.scratch = scratch;
         let changed = encoded?;
-        let record = match self.find(state, data, &key) {
+        let record = match self.find(state, data, &sought) {
             Lookup::Found(record) => record,
             Lookup::Missing(gap) => {
                 self.saw_gap(state, gap);
@@ -268,22 +274,22 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(true)
     }
 
-    /// Encodes a row and its key into the arena.
+    /// Encodes a row into the arena, and its key into `key`, which is empty. Returns the row, and its hidden id.
     fn encode(
         &self,
         state: &mut State<'s, P>,
         data: &'s Tables<P>,
         row: &[Value<'_>],
-    ) -> Result<(&'s [u8], KeyBytes, u64), Abort> {
+        key: &mut KeyBytes,
+    ) -> Result<(&'s [u8], u64), Abort> {
         data.layout.encode(row, state.scratch)?;
         let bytes: &'s [u8] = state.arena.alloc_slice_copy(state.scratch);
         if bytes.len() > MAX_ROW_BYTES {
             return Err(Abort::RowTooLarge { table: data.layout.table });
         }
-        let mut key = KeyBytes::new();
         if !data.keyless {
-            data.layout.primary_key(row, &mut key);
-            return Ok((bytes, key, 0));
+            data.layout.primary_key(row, key);
+            return Ok((bytes, 0));
         }
         let id = match &mut state.row_ids {
             RowIds::Fresh(block) => self.engine.next_row_id(block),
@@ -292,12 +298,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         };
         state.row_ids_used.push(id);
         key.extend_from_slice(&id.to_be_bytes());
-        Ok((bytes, key, id))
+        Ok((bytes, id))
     }
 }
-
-/// So much of a row's variable-length values is fetched ahead.
-const MOST_TAIL: usize = 128;
 
 /// The hidden row id that a key stands for.
 fn row_id(key: &[u8]) -> u64 {
@@ -314,8 +317,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     ) -> Result<Option<Row<'a>>, Abort> {
         self.guarded(|state| {
             let data = self.table(table)?;
-            let key = data.encode_key(key)?;
-            match self.find(state, data, &key) {
+            let mut sought = KeyBytes::new();
+            data.encode_key(key, &mut sought)?;
+            match self.find(state, data, &sought) {
                 Lookup::Found(record) => self.read(state, data, record, columns),
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);
@@ -326,23 +330,23 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     }
 
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
+        if self.announced {
+            return;
+        }
         let state = &mut *self.state.borrow_mut();
         // A key that is no key is reported by the operation that uses it.
         let Ok(data) = self.table(table) else { return };
-        let Ok(key) = data.encode_key(key) else { return };
-        let Some(hash) = data.prefetch_bucket(&key, state.guard) else { return };
-        let window = match window(data, columns) {
-            Window::Fixed(offset, len) => (offset, len),
-            Window::Prefix(_) | Window::Whole => (0, data.layout.fixed_bytes + MOST_TAIL),
-        };
-        let key_len = key.len() as u32;
-        state.wanted.push(Wanted { table: table.0, key_len, hash, window });
+        let mut wanted = KeyBytes::new();
+        if data.encode_key(key, &mut wanted).is_ok() {
+            state.wanted.extend(Wanted::announce(data, &wanted, columns, state.guard));
+        }
     }
 
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
         self.guarded(|state| {
             let data = self.table(table)?;
-            let (bytes, key, id) = self.encode(state, data, row)?;
+            let mut key = KeyBytes::new();
+            let (bytes, id) = self.encode(state, data, row, &mut key)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.0, index: None });
@@ -360,7 +364,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
         self.guarded(|state| {
             let data = self.table(table)?;
-            let (bytes, key, _) = self.encode(state, data, row)?;
+            let mut key = KeyBytes::new();
+            let (bytes, _) = self.encode(state, data, row, &mut key)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
@@ -380,7 +385,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             return self.upsert(table, row).map(drop);
         }
         self.attempted(|state| {
-            let (bytes, key, _) = self.encode(state, data, row)?;
+            let mut key = KeyBytes::new();
+            let (bytes, _) = self.encode(state, data, row, &mut key)?;
             let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
                 Placed::New(record, change) => self.placed(state, table, record, change),
                 Placed::Exists(record) => {
@@ -398,8 +404,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
         self.guarded(|state| {
             let data = self.table(table)?;
-            let key = data.encode_key(key)?;
-            let record = match self.find(state, data, &key) {
+            let mut sought = KeyBytes::new();
+            data.encode_key(key, &mut sought)?;
+            let record = match self.find(state, data, &sought) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(gap) => {
                     self.saw_gap(state, gap);
@@ -455,17 +462,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
 
     fn random(&self) -> u64 {
         let state = &mut *self.state.borrow_mut();
-        let determinism = &mut state.determinism;
-        let seed = *determinism.seed.get_or_insert_with(|| self.engine.fresh_seed());
-        determinism.drawn += 1;
-        split_mix(seed.wrapping_add(determinism.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+        state.determinism.random(|| self.engine.fresh_seed())
     }
-}
-
-/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014: the finaliser.
-/// Its numbers are part of what command replay repeats, so it may never change.
-fn split_mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

@@ -1,9 +1,10 @@
 //! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
 
 use super::known::KnownRows;
+use super::wanted::Wanted;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::Change;
+use crate::logging::record::{Change, Head};
 use crate::storage::gap::Gap;
 use crate::storage::layout::Layout;
 use crate::storage::record::Record;
@@ -49,16 +50,6 @@ pub(crate) struct Stale<'s> {
     pub key: &'s [u8],
 }
 
-/// A row that the transaction has said it will want.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    pub table: u32,
-    pub key_len: u32,
-    pub hash: u64,
-    /// The bytes of the row that will be read: offset and length.
-    pub window: (usize, usize),
-}
-
 /// Time and randomness, taken once and written to a command's record if they were used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Determinism {
@@ -66,6 +57,28 @@ pub(crate) struct Determinism {
     pub seed: Option<u64>,
     /// How many random numbers were drawn.
     pub drawn: u64,
+}
+
+impl Determinism {
+    /// What a command's record says of them.
+    pub fn recorded(head: &Head) -> Self {
+        Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
+    }
+
+    /// The next random number; `fresh` gives a seed.
+    pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
+        let seed = *self.seed.get_or_insert_with(fresh);
+        self.drawn += 1;
+        split_mix(seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+}
+
+/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014: the finaliser.
+/// Its numbers are part of what command replay repeats, so it may never change.
+fn split_mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 /// Where hidden row ids come from.

@@ -1,0 +1,62 @@
+//! Rows that will be wanted soon: once announced they come from memory while something else is done.
+
+use super::window::{Window, window};
+use crate::storage::prefetch::prefetch;
+use crate::storage::record::Record;
+use crate::storage::schema::Columns;
+use crate::storage::table::Table;
+use crossbeam_epoch::Guard;
+
+/// A row that somebody has said they will want: its bucket is on its way to the cache.
+pub(crate) struct Wanted {
+    table: u32,
+    key_len: u32,
+    hash: u64,
+    /// The bytes of the row that will be read: offset and length.
+    window: (usize, usize),
+    /// Where its record seems to be, once the bucket has been looked at.
+    record: *const (),
+}
+
+/// So much of a row's variable-length values is fetched ahead.
+const MOST_TAIL: usize = 128;
+
+impl Wanted {
+    /// Starts loading what a lookup of the key reads first; `None` where that is not known beforehand.
+    #[inline]
+    pub fn announce<S: Default + Send + Sync + 'static>(
+        table: &Table<S>,
+        key: &[u8],
+        columns: Columns,
+        guard: &Guard,
+    ) -> Option<Wanted> {
+        let hash = table.prefetch_bucket(key, guard)?;
+        let window = match window(table, columns) {
+            Window::Fixed(offset, len) => (offset, len),
+            Window::Prefix(_) | Window::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
+        };
+        let (table, key_len) = (table.layout.table, key.len() as u32);
+        Some(Wanted { table, key_len, hash, window, record: std::ptr::null() })
+    }
+
+    /// Starts loading the records themselves: their buckets have come meanwhile.
+    ///
+    /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire before its
+    /// page was found. So these stand close together: many pages are looked for at a time.
+    pub fn fetch_all<S: Default + Send + Sync + 'static>(
+        wanted: &mut [Wanted],
+        tables: &[Table<S>],
+        guard: &Guard,
+    ) {
+        for one in wanted.iter_mut() {
+            one.record = tables[one.table as usize].candidate(one.hash, guard).cast();
+        }
+        for one in wanted.iter() {
+            prefetch(one.record);
+        }
+        for one in wanted.iter().filter(|one| !one.record.is_null()) {
+            let record = one.record.cast::<Record<S>>();
+            Record::prefetch_row(record, one.key_len as usize, one.window);
+        }
+    }
+}
