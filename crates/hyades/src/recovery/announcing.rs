@@ -39,10 +39,10 @@ const ROWS: usize = 16;
 const STRETCH: u32 = 128;
 
 /// so many of each,
-const STRETCHES: u32 = 4;
+const STRETCHES: usize = 8;
 
 /// and what was faster is kept to for so many records.
-const SETTLED: u32 = 1 << 14;
+const SETTLED: u32 = 1 << 15;
 
 /// One thread's means of looking ahead: while a group is replayed, the rows of the next one come, and the
 /// buckets of the one after that.
@@ -70,11 +70,10 @@ struct Trial {
     gave_up: bool,
     /// Records left of the stretch, or until the next trial.
     left: u32,
-    /// Stretches replayed; all of them, once that is settled.
-    stretches: u32,
+    /// When the stretch began; none between trials.
     began: Option<Instant>,
-    /// The shortest stretch without announcing and with.
-    shortest: [Duration; 2],
+    /// How long stretches took without announcing and with.
+    took: [Vec<Duration>; 2],
 }
 
 impl Trial {
@@ -100,19 +99,19 @@ impl Trial {
             return;
         }
         let now = Instant::now();
-        match self.began.replace(now) {
-            None => self.shortest = [Duration::MAX; 2],
-            Some(began) => {
-                let shortest = &mut self.shortest[usize::from(self.announces)];
-                *shortest = (*shortest).min(now - began);
-                self.stretches += 1;
-            }
+        if let Some(began) = self.began.replace(now) {
+            self.took[usize::from(self.announces)].push(now - began);
         }
         self.announces = !self.announces;
         self.left = STRETCH;
-        if self.stretches == 2 * STRETCHES {
-            self.announces = self.shortest[1] <= self.shortest[0];
-            (self.left, self.stretches, self.began) = (SETTLED, 0, None);
+        if self.took.iter().all(|took| took.len() == STRETCHES) {
+            // The longer half has waits in it.
+            let [without, with] = std::mem::take(&mut self.took).map(|mut took| {
+                took.sort_unstable();
+                took[..STRETCHES / 2].iter().sum::<Duration>()
+            });
+            self.announces = with <= without;
+            (self.left, self.began) = (SETTLED, None);
         }
     }
 }
