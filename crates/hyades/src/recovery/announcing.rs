@@ -44,6 +44,10 @@ const STRETCHES: usize = 8;
 /// and what was faster is kept to for so many records.
 const SETTLED: u32 = 1 << 15;
 
+/// A thread that had to wait for others announces so many records nothing: whoever waits for what it replays
+/// must not wait for its announcements as well.
+const HOLD: u32 = 1024;
+
 /// One thread's means of looking ahead: while a group is replayed, the rows of the next one come, and the
 /// buckets of the one after that.
 #[derive(Default)]
@@ -58,6 +62,8 @@ pub(crate) struct Announcer {
     from: Lsn,
     groups: [Lsn; 2],
     to: Lsn,
+    /// Records that are not announced, whatever the trial says.
+    hold: u32,
     trial: Trial,
 }
 
@@ -117,6 +123,11 @@ impl Trial {
 }
 
 impl Announcer {
+    /// The thread had to wait for others.
+    pub fn waited(&mut self) {
+        self.hold = HOLD;
+    }
+
     /// The record of the stream that begins at `at` in the chunk is about to be replayed by this thread: sees
     /// to it that it was announced, and those behind it. False if it is not.
     #[inline]
@@ -128,6 +139,10 @@ impl Announcer {
         at: Lsn,
         guard: &Guard,
     ) -> bool {
+        if self.hold > 0 {
+            self.hold -= 1;
+            return false;
+        }
         if !self.trial.next() {
             return false;
         }

@@ -75,6 +75,11 @@ impl Hands {
         self.runner.announced = self.announcer.keep_ahead(replay, from, chunk, at, guard);
     }
 
+    /// The thread found nothing to do but to wait.
+    pub fn waited(&mut self) {
+        self.announcer.waited();
+    }
+
     /// Adds what was done to the shared counters.
     pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &Replay<S>) {
         let add = |counter: &AtomicU64, n: &mut u64| {

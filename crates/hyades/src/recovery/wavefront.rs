@@ -148,6 +148,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 return Err(in_a_circle(self.lanes[at].stream, self.marks.resolved(at)));
             }
             idle += 1;
+            hands.waited();
             self.rest(seat, idle);
         }
         hands.report(self.replay);
