@@ -239,6 +239,7 @@ impl Opening<'_> {
             epoch: &epoch,
             epoch_interval,
             seats: &seats,
+            tables: tables.len(),
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::over(seats);

@@ -61,11 +61,13 @@ pub enum Mutation {
     ForgetReadNumbers,
     /// Epochs begin anew in each incarnation.
     RestartEpochs,
+    /// Who first writes to a table does not follow those who read it and left no mark.
+    ForgetUnmarkedReaders,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 27] = [
+    pub const ALL: [Mutation; 28] = [
         Mutation::AckBeforeOwnFrame,
         Mutation::StopAtFirstDead,
         Mutation::StampAfterRelease,
@@ -93,6 +95,7 @@ impl Mutation {
         Mutation::CloseOpenEpochs,
         Mutation::ForgetReadNumbers,
         Mutation::RestartEpochs,
+        Mutation::ForgetUnmarkedReaders,
     ];
 
     /// Whether it is a rule of checkpoints, which have tests of their own that break it.
@@ -132,6 +135,7 @@ impl Mutation {
             Mutation::CloseOpenEpochs => "close-open-epochs",
             Mutation::ForgetReadNumbers => "forget-read-numbers",
             Mutation::RestartEpochs => "restart-epochs",
+            Mutation::ForgetUnmarkedReaders => "forget-unmarked-readers",
         }
     }
 }

@@ -23,6 +23,7 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
             Some(Protocol::Gsn)
         }
         Mutation::SkipReadFold
+        | Mutation::ForgetUnmarkedReaders
         | Mutation::EvictWarm
         | Mutation::StopAtFirstDead
         | Mutation::DeadByNewestEnd

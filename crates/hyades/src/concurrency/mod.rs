@@ -10,7 +10,7 @@
 //!   what it read either sees the raised read stamp or makes it fail (docs/protocols.md, E4).
 //! - **Publish before release.** Rows take the stamp before their protection ends.
 //!
-//! The order of a commit: lock the write set, fold its stamps, read the epoch; [command: reserve,
+//! The order of a commit: lock the write set, fold its stamps, look at its tables, read the epoch; [command: reserve,
 //! raise read stamps, fence]; validate; [otherwise reserve]; fill; install; publish; release.
 
 pub(crate) mod no_wait;
@@ -38,6 +38,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
         copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort>;
@@ -46,6 +47,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
 
@@ -53,13 +55,18 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     fn intend_blindly<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
-        Self::intend(engine, state, record).map(drop)
+        Self::intend(engine, state, table, record).map(drop)
     }
 
     /// A record that this transaction placed has inherited its gap's stamp.
-    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>);
+    fn placed<'s, P: LoggingProtocol>(
+        state: &mut State<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    );
 
     /// Commits. The outcome is what the frontier has to reach before the caller is answered.
     fn commit<'s, P: LoggingProtocol>(

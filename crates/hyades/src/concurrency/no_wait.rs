@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, WRITER, word};
-use crate::transaction::state::State;
+use crate::transaction::state::{Held, State};
 use std::sync::atomic::Ordering;
 
 pub(crate) struct NoWait;
@@ -22,7 +22,7 @@ impl NoWait {
     }
 
     fn release<P: LoggingProtocol>(state: &mut State<'_, P>) {
-        for (record, writer) in state.held.drain(..) {
+        for Held { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);
             } else {
@@ -50,6 +50,7 @@ impl ConcurrencyControl for NoWait {
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort> {
@@ -64,7 +65,7 @@ impl ConcurrencyControl for NoWait {
             {
                 return Err(Abort::Conflict);
             }
-            state.push_lock(record, false);
+            state.push_lock(table, record, false);
             engine.protocol.observe_read(&record.stamp, state.stamp);
         }
         let version = Self::version(record)?;
@@ -76,6 +77,7 @@ impl ConcurrencyControl for NoWait {
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         // SeqCst: the lock comes before the load of the read stamp that follows (E4).
@@ -86,15 +88,15 @@ impl ConcurrencyControl for NoWait {
                 .map_err(|_| Abort::Conflict)
         };
         match state.own_lock(record) {
-            Some(at) if state.held[at].1 => {}
+            Some(at) if state.held[at].writer => {}
             // An upgrade: this must be the only reader. Readers' stamps are folded now.
             Some(at) => {
                 take(1)?;
-                state.held[at].1 = true;
+                state.held[at].writer = true;
             }
             None => {
                 take(0)?;
-                state.push_lock(record, true);
+                state.push_lock(table, record, true);
             }
         }
         engine.protocol.observe_write(&record.stamp, state.stamp);
@@ -103,8 +105,12 @@ impl ConcurrencyControl for NoWait {
         Ok(version & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
-        state.push_lock(record, true);
+    fn placed<'s, P: LoggingProtocol>(
+        state: &mut State<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
+        state.push_lock(table, record, true);
     }
 
     fn commit<'s, P: LoggingProtocol>(
@@ -119,6 +125,7 @@ impl ConcurrencyControl for NoWait {
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
         }
+        steps::look_at_tables(engine, state);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 

@@ -21,6 +21,7 @@ impl ConcurrencyControl for Replaying {
     fn read<'s, P: LoggingProtocol, T>(
         _: &Engine<P>,
         _: &mut State<'s, P>,
+        _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort> {
@@ -32,6 +33,7 @@ impl ConcurrencyControl for Replaying {
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         if let Some((versions, view)) = engine.protocol.versions(state.stamp) {
@@ -40,7 +42,7 @@ impl ConcurrencyControl for Replaying {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(_: &mut State<'s, P>, _: &'s Record<P::RowStamp>) {}
+    fn placed<'s, P: LoggingProtocol>(_: &mut State<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,

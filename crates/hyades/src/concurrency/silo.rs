@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
-use crate::transaction::state::{State, Write};
+use crate::transaction::state::{Read, State, Write};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
@@ -37,10 +37,10 @@ impl Silo {
     /// Whether every row read still has its version and every gap is as it was. With `locked`, the
     /// rows that the transaction writes are locked by it.
     fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: bool) -> bool {
-        let unchanged = state.reads.iter().all(|(record, seen)| {
+        let unchanged = state.reads.iter().all(|&Read { record, seen, .. }| {
             let now = record.word.load(Ordering::SeqCst);
-            now == *seen
-                || (locked && now == *seen | word::LOCKED && state.own_write(record).is_some())
+            now == seen
+                || (locked && now == seen | word::LOCKED && state.own_write(record).is_some())
         });
         (unchanged || mutation::is(Mutation::SkipValidation))
             && (state.gaps_are_current() || mutation::is(Mutation::SkipGaps))
@@ -86,6 +86,7 @@ impl ConcurrencyControl for Silo {
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort> {
@@ -99,7 +100,7 @@ impl ConcurrencyControl for Silo {
                 if state
                     .reads
                     .last()
-                    .is_some_and(|last| std::ptr::eq(last.0, record) && last.1 == seen)
+                    .is_some_and(|last| std::ptr::eq(last.record, record) && last.seen == seen)
                 {
                     return Ok(copied);
                 }
@@ -108,7 +109,7 @@ impl ConcurrencyControl for Silo {
                 if record.word.load(Ordering::Relaxed) != seen {
                     continue;
                 }
-                state.reads.push((record, seen));
+                state.reads.push(Read { record, table, seen });
                 state.max_tid = state.max_tid.max(word::tid(seen));
                 return Ok(copied);
             }
@@ -120,23 +121,29 @@ impl ConcurrencyControl for Silo {
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
+        table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        Ok(Self::read(engine, state, record, || ())?.is_some())
+        Ok(Self::read(engine, state, table, record, || ())?.is_some())
     }
 
     /// The row is locked, and its stamp folded, when the transaction commits; that is all there is to it.
     fn intend_blindly<'s, P: LoggingProtocol>(
         _: &Engine<P>,
         _: &mut State<'s, P>,
+        _: u32,
         _: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
-    fn placed<'s, P: LoggingProtocol>(state: &mut State<'s, P>, record: &'s Record<P::RowStamp>) {
+    fn placed<'s, P: LoggingProtocol>(
+        state: &mut State<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) {
         record.word.store(word::ABSENT, Ordering::Release);
-        state.reads.push((record, word::ABSENT));
+        state.reads.push(Read { record, table, seen: word::ABSENT });
     }
 
     fn commit<'s, P: LoggingProtocol>(
@@ -150,6 +157,7 @@ impl ConcurrencyControl for Silo {
         }
         // Phase 1.
         Self::lock(engine, state)?;
+        steps::look_at_tables(engine, state);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 

@@ -105,6 +105,17 @@ pub(crate) fn as_command<P: LoggingProtocol>(
     }
 }
 
+/// The tables of the write set, which is protected, are about to be written.
+pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'_, P>) {
+    let mut last = None;
+    for write in state.writes.iter().filter(|write| !write.superseded) {
+        if last != Some(write.table) {
+            engine.protocol.overwrites(write.table, state.stamp);
+            last = Some(write.table);
+        }
+    }
+}
+
 /// Builds the record, writes what does not fit a frame ahead of it, and reserves the last frame: the
 /// order point.
 pub(crate) fn reserve<'w, P: LoggingProtocol>(
@@ -242,15 +253,13 @@ impl<'w> Reserved<'w> {
 
 /// Raises the read stamps of everything that a command read, before it validates.
 pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
-    for (record, _) in &state.reads {
+    // A row locked for writing may in the end not be written: it was read all the same.
+    let reads = state.reads.iter().map(|read| (read.table, read.record));
+    let held = state.held.iter().map(|held| (held.table, held.record));
+    for (table, record) in reads.chain(held) {
         // What is written as well will take the write stamp, which stands above.
-        if state.own_write(record).is_none() {
-            engine.protocol.publish_read(&record.stamp, state.stamp);
-        }
-    }
-    for (record, _) in &state.held {
-        // A row locked for writing may in the end not be written: it was read all the same.
-        if state.own_write(record).is_none() {
+        if engine.protocol.has_to_remember(table, state.stamp) && state.own_write(record).is_none()
+        {
             engine.protocol.publish_read(&record.stamp, state.stamp);
         }
     }

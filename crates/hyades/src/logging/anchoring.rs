@@ -68,8 +68,8 @@ impl Anchoring {
     }
 
     /// Once in a while: what is durable now becomes the anchor that each stream gets before its next
-    /// record. What lies delta bytes behind is cold.
-    pub fn keep_house(&self, table: &LsnVectorTable) {
+    /// record. What lies delta bytes behind is cold; `cooled` is told that.
+    pub fn keep_house(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
         let Ok(mut durable) = self.durable.try_lock() else { return };
         let now = Durable::now(&self.log);
         let newest = durable.back().expect("the last one is kept").sum;
@@ -84,6 +84,7 @@ impl Anchoring {
                     *lsn = self.log.next_lsn(stream);
                 }
             });
+            cooled(&cold.vector);
         };
         if is_cold(&now) {
             durable.clear();

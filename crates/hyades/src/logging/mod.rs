@@ -23,6 +23,7 @@ pub(crate) mod supported;
 pub(crate) mod taurus;
 pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
+pub(crate) mod unwritten;
 pub(crate) mod versions;
 
 use crate::checkpoint::cut::Seats;
@@ -100,6 +101,12 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
 
+    /// The transaction is about to overwrite rows of the table; it holds their write protection. Before
+    /// `encode`.
+    fn overwrites(&self, table: u32, txn: &mut Self::TxnStamp) {
+        let _ = (table, txn);
+    }
+
     /// Whether changed rows go into frames of their own, ahead of the record.
     fn row_frames(&self) -> RowFrames {
         RowFrames::None
@@ -144,6 +151,12 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (txn, stamp);
     }
 
+    /// Whether rows of the table have to remember this reader: after `place`, before validation, or under
+    /// a lock.
+    fn has_to_remember(&self, table: u32, txn: &Self::TxnStamp) -> bool {
+        let _ = (table, txn);
+        true
+    }
     /// The row or gap remembers this reader, a command unless all readers are remembered. Before
     /// validation, or under a lock.
     fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
@@ -202,6 +215,8 @@ pub(crate) struct Ground<'g> {
     pub epoch_interval: Duration,
     /// Where sessions say in which epoch they commit.
     pub seats: &'g Arc<Seats>,
+    /// How many tables there are.
+    pub tables: usize,
 }
 
 /// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what

@@ -12,6 +12,7 @@
 
 use super::anchoring::Anchoring;
 use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
+use super::unwritten::{Follows, UnwrittenTables};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
@@ -24,6 +25,8 @@ pub(crate) struct Taurus {
     /// Whether command records may stand in this incarnation of the log.
     commands: bool,
     table: LsnVectorTable,
+    /// Nobody is asked about them where no commands may stand: then rows remember no reader.
+    unwritten: UnwrittenTables,
     /// All work that is in the log, in ticks of replay. Divided by the threads that will share it, it is
     /// about where replay will be when it comes to the next record; a record whose predecessors will be
     /// replayed much later than that is on the critical path. Added to by sessions, read by them; a
@@ -43,6 +46,8 @@ pub(crate) struct Gathered {
     untouched: bool,
     /// Whether it was encoded as a command.
     command: bool,
+    /// Its own lane, once it has its place.
+    lane: usize,
     pace: Pace,
     ring: Ring,
 }
@@ -110,6 +115,7 @@ impl LoggingProtocol for Taurus {
             cold: false,
             untouched: true,
             command: false,
+            lane: 0,
             pace: Pace::default(),
             ring: self.table.ring(),
         }
@@ -122,7 +128,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 5, FlushPLV; the cold vector follows delta bytes behind.
     fn keep_house(&self) {
-        self.anchoring.keep_house(&self.table);
+        self.anchoring.keep_house(&self.table, |cold| self.unwritten.keep_house(cold));
     }
 
     #[inline]
@@ -164,6 +170,17 @@ impl LoggingProtocol for Taurus {
         }
     }
 
+    #[inline]
+    fn overwrites(&self, table: u32, txn: &mut Gathered) {
+        if self.commands {
+            let reserved = |stream| self.log.next_lsn(stream);
+            match self.unwritten.overwrite(table, &mut txn.order, reserved) {
+                Follows::Vector => txn.untouched = false,
+                Follows::Cold => txn.cold = true,
+            }
+        }
+    }
+
     fn lag(&self, txn: &Gathered) -> u64 {
         let Pace { now, after_reads, after_writes, .. } = txn.pace;
         after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
@@ -190,6 +207,7 @@ impl LoggingProtocol for Taurus {
     fn place(&self, txn: &mut Gathered, stream: usize, end: Lsn) {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
         txn.validity[stream] = end;
+        txn.lane = stream;
         txn.untouched = false;
         let pace = &mut txn.pace;
         let (after, ticks) = match txn.command {
@@ -199,6 +217,11 @@ impl LoggingProtocol for Taurus {
         };
         pace.replayed = pace.now.max(after) + ticks;
         pace.unreported += ticks;
+    }
+
+    #[inline]
+    fn has_to_remember(&self, table: u32, txn: &Gathered) -> bool {
+        self.unwritten.has_to_remember(table, txn.lane)
     }
 
     /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
@@ -248,13 +271,14 @@ impl StartsOnLog for Taurus {
     /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
     /// precedes everything to come.
     fn start(ground: &Ground<'_>) -> Self {
-        let &Ground { log, settings, data_only, .. } = ground;
+        let &Ground { log, settings, data_only, tables, .. } = ground;
         let lanes = log.streams();
         Taurus {
             log: log.clone(),
             lanes,
             commands: !data_only,
             table: LsnVectorTable::new(lanes),
+            unwritten: UnwrittenTables::new(tables, lanes),
             progress: Padded(AtomicU64::new(0)),
             replay_threads: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             anchoring: Anchoring::new(log, settings),

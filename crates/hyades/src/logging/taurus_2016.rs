@@ -195,7 +195,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     fn keep_house(&self) {
-        self.anchoring.keep_house(&self.table);
+        self.anchoring.keep_house(&self.table, |_| {});
     }
 
     #[inline]

@@ -136,7 +136,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             return Ok(there.then(|| row(arena.alloc_slice_copy(state.scratch), 0, None)));
         }
         let window = window(table, columns);
-        let read = C::read(self.engine, state, record, || match window {
+        let read = C::read(self.engine, state, table.layout.table, record, || match window {
             Window::Fixed(offset, len) => {
                 let nulls = if table.layout.has_nulls { record.read_first_word() } else { 0 };
                 let (bytes, base) = record.read_window_into(offset, len, arena);
@@ -191,7 +191,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     ) -> &'s Rec<P> {
         self.entered_gap(state, change, Some(record));
         state.placed.push((table.0, record));
-        C::placed(state, record);
+        C::placed(state, table.0, record);
         record
     }
 
@@ -212,7 +212,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
                     return Ok((record, there));
                 }
-                Ok((record, C::intend(self.engine, state, record)?))
+                Ok((record, C::intend(self.engine, state, table.0, record)?))
             }
         }
     }
@@ -241,7 +241,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             }
         };
         let own = state.own_write(record);
-        if own.is_none() && !C::intend(self.engine, state, record)? {
+        if own.is_none() && !C::intend(self.engine, state, table.0, record)? {
             return Ok(false);
         }
         if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
@@ -391,7 +391,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                 Placed::New(record, change) => self.placed(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
-                        C::intend_blindly(self.engine, state, record)?;
+                        C::intend_blindly(self.engine, state, table.0, record)?;
                     }
                     record
                 }
@@ -418,7 +418,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                     return Ok(false);
                 }
                 Some(_) => {}
-                None if !C::intend(self.engine, state, record)? => return Ok(false),
+                None if !C::intend(self.engine, state, table.0, record)? => return Ok(false),
                 None => {}
             }
             if data.indexed != 0

@@ -108,14 +108,27 @@ impl Workspace {
     }
 }
 
+/// A row that was read.
+pub(crate) struct Read<'s, S> {
+    pub record: &'s Record<S>,
+    pub table: u32,
+    /// The version word then.
+    pub seen: u64,
+}
+
+/// A lock that is held, under two-phase locking.
+pub(crate) struct Held<'s, S> {
+    pub record: &'s Record<S>,
+    pub table: u32,
+    pub writer: bool,
+}
+
 pub(crate) struct State<'s, P: LoggingProtocol> {
     pub arena: &'s Bump,
     pub guard: &'s Guard,
     pub stamp: &'s mut P::TxnStamp,
-    /// Rows read, with the version word seen.
-    pub reads: ArenaVec<'s, (&'s Record<P::RowStamp>, u64)>,
-    /// Locks held (two-phase locking); true for a writer's.
-    pub held: ArenaVec<'s, (&'s Record<P::RowStamp>, bool)>,
+    pub reads: ArenaVec<'s, Read<'s, P::RowStamp>>,
+    pub held: ArenaVec<'s, Held<'s, P::RowStamp>>,
     pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
     pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
     pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
@@ -192,8 +205,8 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
 
     /// Adds a lock that was taken.
     #[inline]
-    pub fn push_lock(&mut self, record: &'s Record<P::RowStamp>, writer: bool) {
-        self.held.push((record, writer));
+    pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
+        self.held.push(Held { record, table, writer });
         self.known.entry(record).held = self.held.len() as u32;
     }
 
