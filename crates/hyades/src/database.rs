@@ -6,14 +6,15 @@ use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
 use crate::config::Builder;
 use crate::error::{Abort, Error};
+use crate::logging::Needs;
 use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
 use crate::session::{AnySession, Verdict};
 use crate::ticket::{CommitQueue, Ticket};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{Procedure, ProcedureId, Record, decode_result};
-use hyades_wal::Log;
+use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
+use hyades_wal::{Log, Lsn};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -115,6 +116,7 @@ impl Database {
         Session {
             inner: Some(inner),
             log: self.shared.log.clone().map(Arc::new),
+            spare: Vec::new(),
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
@@ -333,11 +335,16 @@ impl Drop for Shared {
     }
 }
 
+/// References to the log are counted up so many at a time, and a [`CommitQueue`] counts them down so: one at a
+/// time, each of these atomic operations would wait for all that the transaction has just stored.
+pub(crate) const SPARE: usize = 64;
+
 /// A thread's way into the database; see [`Database::session`].
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
-    /// For tickets.
     log: Option<Arc<Log>>,
+    /// For the next tickets, see [`SPARE`].
+    spare: Vec<Arc<Log>>,
     shared: Arc<Shared>,
     arguments: Vec<u8>,
     result: Vec<u8>,
@@ -347,6 +354,21 @@ pub struct Session {
 impl Session {
     fn inner(&mut self) -> &mut dyn AnySession {
         self.inner.as_deref_mut().expect("it is taken only when the session is dropped")
+    }
+
+    #[inline]
+    fn ticket(&mut self, needs: Needs, placed: Option<(u64, usize, Lsn)>) -> Ticket {
+        if needs.is_empty() && placed.is_none() {
+            return Ticket::new(None, needs, placed);
+        }
+        // One that comes from the pool runs one transaction.
+        let (Some(log), false) = (&self.log, self.pooled) else {
+            return Ticket::new(self.log.clone(), needs, placed);
+        };
+        if self.spare.is_empty() {
+            self.spare.extend(std::iter::repeat_n(log, SPARE).cloned());
+        }
+        Ticket::new(self.spare.pop(), needs, placed)
     }
 
     /// Runs a closure as [`Database::transact`] does, but does not wait: the result is pre-committed,
@@ -366,8 +388,7 @@ impl Session {
             verdict
         })?;
         let placed = self.inner().last_placed();
-        let ticket = Ticket::new(self.log.clone(), needs, placed);
-        Ok((result.expect("the body ran"), ticket))
+        Ok((result.expect("the body ran"), self.ticket(needs, placed)))
     }
 
     /// Runs a procedure without waiting; [`Session::result`] has what it returned.
@@ -436,31 +457,26 @@ impl Session {
         arguments: &A,
         record: Option<Record>,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        let mut bytes = std::mem::take(&mut self.arguments);
+        let Session { inner, shared, arguments: bytes, result: value, .. } = self;
         bytes.clear();
-        let bytes = postcard::to_extend(arguments, bytes)
+        append(arguments, bytes)
             .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let shared = &*self.shared;
-        let inner =
-            self.inner.as_deref_mut().expect("it is taken only when the session is dropped");
+        let inner = inner.as_deref_mut().expect("it is taken only when the session is dropped");
         let at = procedure.0 as usize;
         let Some(called) = shared.procedures.get(at) else {
             return Err(Error::Misuse("the procedure belongs to another database".to_string()));
         };
         let kind = record.or(called.record).unwrap_or(shared.record);
-        let call = Call { log_id: shared.procedure_ids[at], arguments: &bytes };
-        let mut value = std::mem::take(&mut self.result);
+        let call = Call { log_id: shared.procedure_ids[at], arguments: bytes };
         let mut outcome = Ok(());
         let needs = inner.run(Some((call, kind)), &mut |tx| {
             value.clear();
-            outcome = (called.body)(tx, &bytes, &mut value);
+            outcome = (called.body)(tx, bytes, value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         });
-        self.result = value;
-        self.arguments = bytes;
         let needs = needs?;
-        let placed = self.inner().last_placed();
-        Ok((outcome, Ticket::new(self.log.clone(), needs, placed)))
+        let placed = inner.last_placed();
+        Ok((outcome, self.ticket(needs, placed)))
     }
 
     /// What the last procedure returned.

@@ -1,11 +1,12 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
+use crate::database::SPARE;
 use crate::error::Error;
 use crate::logging::{Needs, admits};
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use std::task::{Context, Poll};
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    /// The session's own reference to the log: counting it up and down stays on the session's core.
+    /// A reference of the session's own to the log: counting them stays on the session's core.
     log: Option<Arc<Log>>,
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
@@ -122,6 +123,7 @@ impl Future for Ticket {
     }
 }
 
+/// A transaction that lacks this position, and further ones.
 struct Parked<T> {
     lsn: Lsn,
     needs: Needs,
@@ -143,6 +145,38 @@ impl<T> Ord for Parked<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A heap gives its greatest first; the lowest position is wanted.
         other.lsn.cmp(&self.lsn)
+    }
+}
+
+/// Those that are parked under one lane of the frontier.
+struct Lane<T> {
+    /// Who lacks nothing else, and came in the order of positions: nearly all, since a session's own records do.
+    last: VecDeque<(Lsn, T)>,
+    others: BinaryHeap<Parked<T>>,
+}
+
+impl<T> Lane<T> {
+    fn new() -> Self {
+        Lane { last: VecDeque::new(), others: BinaryHeap::new() }
+    }
+
+    #[inline]
+    fn park(&mut self, lsn: Lsn, needs: Needs, item: T) {
+        if needs.is_empty() && self.last.back().is_none_or(|back| back.0 <= lsn) {
+            self.last.push_back((lsn, item));
+        } else {
+            self.others.push(Parked { lsn, needs, item });
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.last.len() + self.others.len()
+    }
+
+    /// The lowest position that somebody lacks.
+    fn lowest(&self) -> Option<Lsn> {
+        let (last, others) = (self.last.front(), self.others.peek());
+        last.map(|last| last.0).into_iter().chain(others.map(|parked| parked.lsn)).min()
     }
 }
 
@@ -175,34 +209,43 @@ impl<T> Ord for Parked<T> {
 /// ```
 pub struct CommitQueue<T> {
     log: Option<Log>,
-    lanes: Vec<BinaryHeap<Parked<T>>>,
+    lanes: Vec<Lane<T>>,
     /// Those that waited for nothing.
     free: Vec<T>,
+    /// Of tickets that were pushed, see [`SPARE`].
+    spent: Vec<Arc<Log>>,
     len: usize,
 }
 
 impl<T> CommitQueue<T> {
     pub(crate) fn new(log: Option<Log>) -> Self {
-        let lanes = (0..log.as_ref().map_or(0, Log::lanes)).map(|_| BinaryHeap::new()).collect();
-        CommitQueue { log, lanes, free: Vec::new(), len: 0 }
+        let lanes = (0..log.as_ref().map_or(0, Log::lanes)).map(|_| Lane::new()).collect();
+        CommitQueue { log, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
     }
 
     /// Adds a transaction.
     pub fn push(&mut self, ticket: Ticket, item: T) {
         self.len += 1;
-        self.park(ticket.needs, item);
+        self.spent.extend(ticket.log);
+        if self.spent.len() >= SPARE {
+            self.spent.clear();
+        }
+        let free = self.park(ticket.needs, item);
+        self.free.extend(free);
     }
 
-    fn park(&mut self, mut needs: Needs, item: T) {
+    /// Parks it under a lane that it lacks; gives it back if it lacks none.
+    #[inline]
+    fn park(&mut self, mut needs: Needs, item: T) -> Option<T> {
         if let Some(log) = &self.log {
             while let Some((lane, lsn)) = needs.pop() {
                 if lsn > log.frontier().at(lane.into()) {
-                    self.lanes[usize::from(lane)].push(Parked { lsn, needs, item });
-                    return;
+                    self.lanes[usize::from(lane)].park(lsn, needs, item);
+                    return None;
                 }
             }
         }
-        self.free.push(item);
+        Some(item)
     }
 
     /// How many wait.
@@ -222,18 +265,26 @@ impl<T> CommitQueue<T> {
     /// are have been given back.
     pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
         let poisoned = self.log.as_ref().is_some_and(|log| log.poisoned().is_some());
+        let mut done = self.free.len();
+        self.free.drain(..).for_each(&mut acknowledged);
         for lane in 0..self.lanes.len() {
             let reached = self.log.as_ref().expect("there are lanes").frontier().at(lane);
-            while self.lanes[lane].peek().is_some_and(|parked| parked.lsn <= reached) {
-                let parked = self.lanes[lane].pop().expect("it was there");
-                self.park(parked.needs, parked.item);
+            let last = &mut self.lanes[lane].last;
+            while let Some((_, item)) = last.pop_front_if(|(lsn, _)| *lsn <= reached) {
+                acknowledged(item);
+                done += 1;
             }
-            if let (Some(parked), Some(log)) = (self.lanes[lane].peek(), &self.log) {
-                log.ask(lane, parked.lsn);
+            while self.lanes[lane].others.peek().is_some_and(|parked| parked.lsn <= reached) {
+                let parked = self.lanes[lane].others.pop().expect("it was there");
+                if let Some(item) = self.park(parked.needs, parked.item) {
+                    acknowledged(item);
+                    done += 1;
+                }
+            }
+            if let (Some(lsn), Some(log)) = (self.lanes[lane].lowest(), &self.log) {
+                log.ask(lane, lsn);
             }
         }
-        let done = self.free.len();
-        self.free.drain(..).for_each(&mut acknowledged);
         self.len -= done;
         if poisoned && self.len > 0 {
             return Err(Error::OutcomeUnknown);
@@ -252,8 +303,9 @@ impl<T> CommitQueue<T> {
         let Some(log) = &self.log else { return Ok(()) };
         // The stream that the most wait for is the one that most likely moves first.
         let fullest = (0..self.lanes.len()).max_by_key(|&lane| self.lanes[lane].len());
-        if let Some((lane, parked)) = fullest.and_then(|l| self.lanes[l].peek().map(|p| (l, p))) {
-            log.wait(lane, parked.lsn).map_err(|_| Error::OutcomeUnknown)?;
+        if let Some((lane, lsn)) = fullest.and_then(|l| self.lanes[l].lowest().map(|lsn| (l, lsn)))
+        {
+            log.wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::access::Transaction;
 use crate::error::{Abort, Error};
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -41,13 +42,46 @@ impl Procedure {
             let arguments = postcard::from_bytes(arguments).map_err(|_| Abort::BadArguments)?;
             let value = body(tx, arguments)?;
             if std::mem::size_of::<R>() > 0 {
-                let bytes = std::mem::take(result);
-                *result = postcard::to_extend(&value, bytes).map_err(|_| Abort::BadArguments)?;
+                append(&value, result).map_err(|_| Abort::BadArguments)?;
             }
             Ok(())
         };
         Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
     }
+}
+
+/// Where encoded arguments and results go. (The library's own takes a vector and gives it back.)
+struct Onto<'v>(&'v mut Vec<u8>);
+
+impl Flavor for Onto<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        // Nearly all are numbers, of so few bytes that to copy them takes less than a call.
+        match *bytes {
+            [a] => self.0.push(a),
+            [a, b] => self.0.extend_from_slice(&[a, b]),
+            [a, b, c] => self.0.extend_from_slice(&[a, b, c]),
+            _ => self.0.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Encodes arguments or a result behind what is there.
+pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
+    postcard::serialize_with_flavor(value, Onto(out))
 }
 
 /// The handle of a registered procedure, see [`crate::Database::prepare`].

@@ -177,7 +177,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             stale: ArenaVec::new_in(arena),
             placed: ArenaVec::new_in(arena),
             last_found: None,
-            wanted: ArenaVec::new_in(arena),
+            wanted: ArenaVec::with_capacity_in(32, arena),
             row_ids_used: ArenaVec::new_in(arena),
             row_ids,
             determinism,
