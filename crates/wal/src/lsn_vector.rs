@@ -109,6 +109,10 @@ mod wide {
 #[inline]
 pub fn join(dst: &mut [u64], src: &[u64]) {
     debug_assert_eq!(dst.len(), src.len(), "vectors of different incarnations");
+    // The usual number of streams, without a loop.
+    if let (Ok(dst), Ok(src)) = (<&mut [u64; 4]>::try_from(&mut *dst), <&[u64; 4]>::try_from(src)) {
+        return join_loop(dst, src);
+    }
     if dst.len() <= INLINE_LANES {
         return join_loop(dst, src);
     }

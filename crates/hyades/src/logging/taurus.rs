@@ -77,18 +77,6 @@ const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
-impl Gathered {
-    fn fold_cold(&mut self, table: &LsnVectorTable, commands: bool) {
-        if std::mem::take(&mut self.cold) {
-            table.join_cold(&mut self.validity);
-            if commands {
-                table.join_cold(&mut self.order);
-            }
-            self.untouched = false;
-        }
-    }
-}
-
 impl Taurus {
     #[inline]
     fn keep_pace(&self, pace: &mut Pace) {
@@ -189,10 +177,17 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
     /// left out. The anchor is loaded before the frame is reserved.
     fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
-        txn.fold_cold(&self.table, self.commands);
         txn.command = command;
         if command {
             join(&mut txn.validity, &txn.order);
+        }
+        if std::mem::take(&mut txn.cold) {
+            self.table.join_cold(&mut txn.validity);
+            // A command has no order of its own any more.
+            if self.commands && !command {
+                self.table.join_cold(&mut txn.order);
+            }
+            txn.untouched = false;
         }
         let anchors = self.log.anchors(stream);
         let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
