@@ -27,6 +27,8 @@ enum Manner {
     Panics,
     /// Goes on whatever comes.
     Stubborn,
+    /// Tries again until there is no conflict.
+    Insistent,
 }
 
 /// What the procedures met, all together.
@@ -56,12 +58,15 @@ fn builder(protocol: Protocol, streams: usize, threads: usize, met: &Arc<Met>) -
         tx.prefetch(ROWS, step.id, COUNT.only());
         // Time and random numbers come before the first operation, so they are asked for ahead, too.
         let drawn = tx.random() ^ tx.now_us() as u64;
-        let row = tx.get(ROWS, step.id);
+        let mut row = tx.get(ROWS, step.id);
         met.conflicts.fetch_add(u64::from(row.is_err()), Ordering::Relaxed);
+        while step.manner == Manner::Insistent && matches!(row, Err(Abort::Conflict)) {
+            row = tx.get(ROWS, step.id);
+        }
         let row = match (step.manner, row) {
             (Manner::Panics, row) => row.expect("nobody else is there"),
             (Manner::Stubborn, row) => row.unwrap_or_default(),
-            (Manner::Good, row) => row?,
+            (Manner::Good | Manner::Insistent, row) => row?,
         };
         let count = row.map_or(0, |row| row.get(COUNT)) + 1;
         let upserted = tx.upsert(ROWS, &[step.id.into(), count.into(), drawn.into()]);
@@ -115,5 +120,11 @@ fn a_procedure_that_takes_a_conflict_for_a_fault_is_replayed_all_the_same() {
         }
     }));
     let ahead = run(directory().path(), Protocol::Taurus, 4, Manner::Panics, 1);
+    assert_eq!(ahead, 1, "a thread gives up at the first");
+}
+
+#[test]
+fn a_procedure_that_tries_again_and_again_is_ended() {
+    let ahead = run(directory().path(), Protocol::Taurus, 4, Manner::Insistent, 1);
     assert_eq!(ahead, 1, "a thread gives up at the first");
 }

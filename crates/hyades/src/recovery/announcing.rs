@@ -25,8 +25,8 @@ use crate::transaction::state::Determinism;
 use crate::transaction::wanted::Wanted;
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn};
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// A group of records that is announced together has so many records at most.
@@ -47,6 +47,9 @@ const SETTLED: u32 = 1 << 15;
 /// A thread that had to wait for others announces so many records nothing: whoever waits for what it replays
 /// must not wait for its announcements as well.
 const HOLD: u32 = 1024;
+
+/// So many conflicts a procedure may go on after when it is begun ahead of its time.
+const MOST_CONFLICTS: u32 = 1000;
 
 /// One thread's means of looking ahead: while a group is replayed, the rows of the next one come, and the
 /// buckets of the one after that.
@@ -72,7 +75,7 @@ pub(crate) struct Announcer {
 #[derive(Default)]
 struct Trial {
     announces: bool,
-    /// A procedure panicked at its conflict: its messages are not worth it.
+    /// A procedure panicked at its conflict, or tried again and again: its messages, and its time, are not worth it.
     gave_up: bool,
     /// Records left of the stretch, or until the next trial.
     left: u32,
@@ -217,6 +220,7 @@ impl Announcer {
             guard,
             wanted: RefCell::new(&mut self.wanted),
             determinism: RefCell::new(Determinism::recorded(head)),
+            conflicts: Cell::new(0),
         };
         let run = || (procedure.body)(&Transaction::over(&access), body, &mut self.result);
         // Whatever comes of it. A panic that has nothing to do with the conflict comes again, and is
@@ -237,6 +241,19 @@ struct Announcing<'r, S: Default + Send + Sync + 'static> {
     guard: &'r Guard,
     wanted: RefCell<&'r mut Vec<Wanted>>,
     determinism: RefCell<Determinism>,
+    conflicts: Cell<u32>,
+}
+
+impl<S: Default + Send + Sync + 'static> Announcing<'_, S> {
+    /// What every operation ends with. A procedure that tries again and again is ended here, as by a panic, but
+    /// without its message.
+    fn conflict(&self) -> Abort {
+        self.conflicts.set(self.conflicts.get() + 1);
+        if self.conflicts.get() > MOST_CONFLICTS {
+            resume_unwind(Box::new("a procedure does not pass a conflict on"));
+        }
+        Abort::Conflict
+    }
 }
 
 impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
@@ -256,25 +273,25 @@ impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
         columns: Columns,
     ) -> Result<Option<Row<'a>>, Abort> {
         self.prefetch(table, key, columns);
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort> {
         self.prefetch(table, key, columns_of(sets.iter().map(|set| set.column)));
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
         self.prefetch(table, key, Columns::NONE);
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn insert(&self, _: Table, _: &[Value<'_>]) -> Result<u64, Abort> {
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn upsert(&self, _: Table, _: &[Value<'_>]) -> Result<bool, Abort> {
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn scan<'a>(
@@ -284,7 +301,7 @@ impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
         _: &Range<'_>,
         _: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn savepoint(&self) -> Savepoint {
@@ -292,7 +309,7 @@ impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
     }
 
     fn rollback_to(&self, _: Savepoint) -> Result<(), Abort> {
-        Err(Abort::Conflict)
+        Err(self.conflict())
     }
 
     fn now_us(&self) -> i64 {
