@@ -35,6 +35,7 @@ pub mod occ;
 pub mod poplar;
 pub mod replaying;
 pub mod silo_r;
+pub mod unwritten;
 
 use case::Case;
 
@@ -49,6 +50,7 @@ pub fn cases() -> Vec<Case> {
         anchors::cases,
         flush_point::cases,
         hot_rows::cases,
+        unwritten::cases,
         mixed::cases,
         checkpoint::cases,
         poplar::cases,
@@ -74,6 +76,7 @@ pub const ITEMS: &[&str] = &[
     "Compression",
     "Flush point",
     "Hot-row table",
+    "Unwritten tables",
     "Waiting",
     "After recovery",
     "Data and commands",
