@@ -6,15 +6,14 @@ use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
 use crate::config::Builder;
 use crate::error::{Abort, Error};
-use crate::logging::Needs;
 use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
 use crate::session::{AnySession, Verdict};
-use crate::ticket::{CommitQueue, Ticket};
+use crate::ticket::{CommitQueue, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
-use hyades_wal::{Log, Lsn};
+use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -115,8 +114,7 @@ impl Database {
     fn around(&self, inner: Box<dyn AnySession>, pooled: bool) -> Session {
         Session {
             inner: Some(inner),
-            log: self.shared.log.clone().map(Arc::new),
-            spare: Vec::new(),
+            tickets: Tickets::new(self.shared.log.clone(), pooled),
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
@@ -335,16 +333,10 @@ impl Drop for Shared {
     }
 }
 
-/// References to the log are counted up so many at a time, and a [`CommitQueue`] counts them down so: one at a
-/// time, each of these atomic operations would wait for all that the transaction has just stored.
-pub(crate) const SPARE: usize = 64;
-
 /// A thread's way into the database; see [`Database::session`].
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
-    log: Option<Arc<Log>>,
-    /// For the next tickets, see [`SPARE`].
-    spare: Vec<Arc<Log>>,
+    tickets: Tickets,
     shared: Arc<Shared>,
     arguments: Vec<u8>,
     result: Vec<u8>,
@@ -354,21 +346,6 @@ pub struct Session {
 impl Session {
     fn inner(&mut self) -> &mut dyn AnySession {
         self.inner.as_deref_mut().expect("it is taken only when the session is dropped")
-    }
-
-    #[inline]
-    fn ticket(&mut self, needs: Needs, placed: Option<(u64, usize, Lsn)>) -> Ticket {
-        if needs.is_empty() && placed.is_none() {
-            return Ticket::new(None, needs, placed);
-        }
-        // One that comes from the pool runs one transaction.
-        let (Some(log), false) = (&self.log, self.pooled) else {
-            return Ticket::new(self.log.clone(), needs, placed);
-        };
-        if self.spare.is_empty() {
-            self.spare.extend(std::iter::repeat_n(log, SPARE).cloned());
-        }
-        Ticket::new(self.spare.pop(), needs, placed)
     }
 
     /// Runs a closure as [`Database::transact`] does, but does not wait: the result is pre-committed,
@@ -388,7 +365,7 @@ impl Session {
             verdict
         })?;
         let placed = self.inner().last_placed();
-        Ok((result.expect("the body ran"), self.ticket(needs, placed)))
+        Ok((result.expect("the body ran"), self.tickets.issue(needs, placed)))
     }
 
     /// Runs a procedure without waiting; [`Session::result`] has what it returned.
@@ -476,7 +453,7 @@ impl Session {
         });
         let needs = needs?;
         let placed = inner.last_placed();
-        Ok((outcome, self.ticket(needs, placed)))
+        Ok((outcome, self.tickets.issue(needs, placed)))
     }
 
     /// What the last procedure returned.

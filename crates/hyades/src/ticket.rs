@@ -1,6 +1,5 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
-use crate::database::SPARE;
 use crate::error::Error;
 use crate::logging::{Needs, admits};
 use crate::transaction_id::TransactionId;
@@ -49,15 +48,42 @@ fn reached(log: &Log, needs: &Needs) -> bool {
     admits(|lane| log.frontier().at(lane), needs)
 }
 
-impl Ticket {
-    pub(crate) fn new(
-        log: Option<Arc<Log>>,
-        needs: Needs,
-        placed: Option<(u64, usize, Lsn)>,
-    ) -> Self {
-        Ticket { log, needs, placed }
+/// References to the log are counted up so many at a time, and a [`CommitQueue`] counts them down so: one at a
+/// time, each of these atomic operations would wait for all that the transaction has just stored.
+const SPARE: usize = 64;
+
+/// Where a session's tickets come from.
+pub(crate) struct Tickets {
+    log: Option<Arc<Log>>,
+    /// References for the next tickets.
+    spare: Vec<Arc<Log>>,
+    /// The session runs one transaction.
+    once: bool,
+}
+
+impl Tickets {
+    pub fn new(log: Option<Log>, once: bool) -> Self {
+        Tickets { log: log.map(Arc::new), spare: Vec::new(), once }
     }
 
+    #[inline]
+    pub fn issue(&mut self, needs: Needs, placed: Option<(u64, usize, Lsn)>) -> Ticket {
+        let log = match &self.log {
+            // It is acknowledged, and has no name.
+            _ if needs.is_empty() && placed.is_none() => None,
+            Some(log) if !self.once => {
+                if self.spare.is_empty() {
+                    self.spare.extend(std::iter::repeat_n(log, SPARE).cloned());
+                }
+                self.spare.pop()
+            }
+            log => log.clone(),
+        };
+        Ticket { log, needs, placed }
+    }
+}
+
+impl Ticket {
     /// What the transaction is called, for [`Until`](crate::Until) and `hyades recover --until`; None if it
     /// wrote nothing, or there is no log. Until it is acknowledged nothing is sure to have this name.
     pub fn transaction_id(&self) -> Option<TransactionId> {
