@@ -9,7 +9,7 @@ use crate::error::{Abort, Error};
 use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
-use crate::session::{AnySession, Verdict};
+use crate::session::{Answer, AnySession, Verdict};
 use crate::ticket::{CommitQueue, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
@@ -118,6 +118,7 @@ impl Database {
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
+            answer: Answer::default(),
             pooled,
         }
     }
@@ -340,14 +341,15 @@ pub struct Session {
     shared: Arc<Shared>,
     arguments: Vec<u8>,
     result: Vec<u8>,
+    answer: Answer,
     pooled: bool,
 }
 
-impl Session {
-    fn inner(&mut self) -> &mut dyn AnySession {
-        self.inner.as_deref_mut().expect("it is taken only when the session is dropped")
-    }
+fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
+    inner.as_deref_mut().expect("it is taken only when the session is dropped")
+}
 
+impl Session {
     /// Runs a closure as [`Database::transact`] does, but does not wait: the result is pre-committed,
     /// and the ticket tells when it is acknowledged.
     ///
@@ -358,14 +360,15 @@ impl Session {
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<(Result<T, E>, Ticket), Error> {
         let mut result = None;
-        let needs = self.inner().run(None, &mut |tx| {
+        let Session { inner, answer, .. } = self;
+        let mut body = |tx: &Transaction<'_>| {
             let value = body(tx);
             let verdict = if value.is_ok() { Verdict::Commit } else { Verdict::Abandon };
             result = Some(value);
             verdict
-        })?;
-        let placed = self.inner().last_placed();
-        Ok((result.expect("the body ran"), self.tickets.issue(needs, placed)))
+        };
+        some(inner).run(None, &mut body, answer)?;
+        Ok((result.expect("the body ran"), self.tickets.issue(answer)))
     }
 
     /// Runs a procedure without waiting; [`Session::result`] has what it returned.
@@ -434,11 +437,10 @@ impl Session {
         arguments: &A,
         record: Option<Record>,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        let Session { inner, shared, arguments: bytes, result: value, .. } = self;
+        let Session { inner, shared, arguments: bytes, result: value, answer, .. } = self;
         bytes.clear();
         append(arguments, bytes)
             .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let inner = inner.as_deref_mut().expect("it is taken only when the session is dropped");
         let at = procedure.0 as usize;
         let Some(called) = shared.procedures.get(at) else {
             return Err(Error::Misuse("the procedure belongs to another database".to_string()));
@@ -446,14 +448,13 @@ impl Session {
         let kind = record.or(called.record).unwrap_or(shared.record);
         let call = Call { log_id: shared.procedure_ids[at], arguments: bytes };
         let mut outcome = Ok(());
-        let needs = inner.run(Some((call, kind)), &mut |tx| {
+        let mut body = |tx: &Transaction<'_>| {
             value.clear();
             outcome = (called.body)(tx, bytes, value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
-        });
-        let needs = needs?;
-        let placed = inner.last_placed();
-        Ok((outcome, self.tickets.issue(needs, placed)))
+        };
+        some(inner).run(Some((call, kind)), &mut body, answer)?;
+        Ok((outcome, self.tickets.issue(answer)))
     }
 
     /// What the last procedure returned.

@@ -25,6 +25,15 @@ pub(crate) enum Verdict {
     Abandon,
 }
 
+/// What a transaction that has run leaves to its session's owner.
+#[derive(Default)]
+pub(crate) struct Answer {
+    /// What it has to wait for.
+    pub needs: Needs,
+    /// Its epoch, and the stream and the end of its record, if it left one.
+    pub placed: Option<(u64, usize, Lsn)>,
+}
+
 /// What a session has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -34,15 +43,14 @@ pub(crate) struct Counters {
 
 /// A session of some engine, as the public face uses it.
 pub(crate) trait AnySession: Send {
-    /// Runs `body` until it ends without a conflict. Returns what to wait for.
+    /// Runs `body` until it ends without a conflict.
     fn run(
         &mut self,
         call: Option<(Call<'_>, Record)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> Result<Needs, Error>;
+        answer: &mut Answer,
+    ) -> Result<(), Error>;
     fn counters(&self) -> Counters;
-    /// The epoch of the last transaction, and the stream and the end of its record, if it left one.
-    fn last_placed(&self) -> Option<(u64, usize, Lsn)>;
 }
 
 pub(crate) struct Session<C, P: LoggingProtocol> {
@@ -61,7 +69,6 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     stream: usize,
     /// The epoch whose beginning this session's records have stated.
     stated_epoch: u64,
-    placed: Option<(u64, usize, Lsn)>,
     /// Bytes appended since the stream was chosen.
     streak_bytes: u64,
     rng: fastrand::Rng,
@@ -111,7 +118,6 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             counters: Counters::default(),
             stream,
             stated_epoch: 0,
-            placed: None,
             streak_bytes: 0,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
@@ -123,11 +129,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         &mut self,
         call: Option<(Call<'_>, Record)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> Result<Needs, Abort> {
+        answer: &mut Answer,
+    ) -> Result<(), Abort> {
         let engine = &*self.engine;
         let guard = crossbeam_epoch::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        engine.protocol.begin(stamp);
+        let record = call.map_or(Record::Data, |(_, record)| record);
+        engine.protocol.begin(stamp, record);
         let state = State::new(
             &self.arena,
             &guard,
@@ -136,15 +144,15 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
-        let running = Running::<C, P>::new(engine, state);
+        let mut running = Running::<C, P>::new(engine, state);
         // A body that panics must not leave its locks behind.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
-        let mut state = running.into_state();
+        let state = running.state();
         let verdict = match verdict {
             Ok(verdict) => verdict,
             Err(panic) => {
-                C::abort(&mut state);
-                self.garbage.collect_from(&engine.tables, &state, false);
+                C::abort(state);
+                self.garbage.collect_from(&engine.tables, state, false);
                 resume_unwind(panic);
             }
         };
@@ -152,8 +160,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let mut appender = Appender {
             writer: self.writer.as_mut(),
             stream: self.stream,
-            kind: call.map_or(Record::Data, |(_, kind)| kind),
+            kind: record,
             call: call.map(|(call, _)| call),
+            needs: &mut answer.needs,
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: self.stated_epoch,
@@ -172,19 +181,19 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             }
             let _seated =
                 (!state.writes.is_empty()).then(|| engine.cut.enter(&self.seat, &engine.epoch));
-            C::commit(engine, &mut state, &mut appender)
+            C::commit(engine, state, &mut appender)
         } else {
-            C::abandon(engine, &mut state)
+            C::abandon(engine, state, &mut appender)
         };
         self.streak_bytes += appender.appended;
-        C::abort(&mut state);
+        C::abort(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        self.placed = None;
+        answer.placed = None;
         if committed && appender.placed.is_some() {
-            self.placed = appender.placed;
+            answer.placed = appender.placed;
             self.stated_epoch = appender.stated_epoch;
         }
-        self.garbage.collect_from(&engine.tables, &state, committed);
+        self.garbage.collect_from(&engine.tables, state, committed);
         under_way.over();
         result
     }
@@ -230,11 +239,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
         &mut self,
         call: Option<(Call<'_>, Record)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> Result<Needs, Error> {
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
         let mut attempts = 0;
         loop {
             self.prepare()?;
-            let result = self.attempt(call, body);
+            answer.needs.clear();
+            let result = self.attempt(call, body, answer);
             self.arena.reset();
             self.counters.attempts += 1;
             if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
@@ -247,7 +258,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
                 under_way.over();
             }
             match result {
-                Ok(needs) => return Ok(needs),
+                Ok(()) => return Ok(()),
                 Err(_) => {
                     self.counters.conflicts += 1;
                     attempts += 1;
@@ -259,10 +270,6 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
 
     fn counters(&self) -> Counters {
         self.counters
-    }
-
-    fn last_placed(&self) -> Option<(u64, usize, Lsn)> {
-        self.placed
     }
 }
 

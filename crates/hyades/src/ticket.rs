@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::logging::{Needs, admits};
+use crate::session::Answer;
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
 use std::cmp::Ordering;
@@ -67,7 +68,8 @@ impl Tickets {
     }
 
     #[inline]
-    pub fn issue(&mut self, needs: Needs, placed: Option<(u64, usize, Lsn)>) -> Ticket {
+    pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
+        let Answer { needs, placed } = answer;
         let log = match &self.log {
             // It is acknowledged, and has no name.
             _ if needs.is_empty() && placed.is_none() => None,
@@ -79,7 +81,7 @@ impl Tickets {
             }
             log => log.clone(),
         };
-        Ticket { log, needs, placed }
+        Ticket { log, needs: std::mem::take(needs), placed: *placed }
     }
 }
 
@@ -187,11 +189,11 @@ impl<T> Lane<T> {
     }
 
     #[inline]
-    fn park(&mut self, lsn: Lsn, needs: Needs, item: T) {
+    fn park(&mut self, lsn: Lsn, needs: &mut Needs, item: T) {
         if needs.is_empty() && self.last.back().is_none_or(|back| back.0 <= lsn) {
             self.last.push_back((lsn, item));
         } else {
-            self.others.push(Parked { lsn, needs, item });
+            self.others.push(Parked { lsn, needs: std::mem::take(needs), item });
         }
     }
 
@@ -250,19 +252,19 @@ impl<T> CommitQueue<T> {
     }
 
     /// Adds a transaction.
-    pub fn push(&mut self, ticket: Ticket, item: T) {
+    pub fn push(&mut self, mut ticket: Ticket, item: T) {
         self.len += 1;
-        self.spent.extend(ticket.log);
+        self.spent.extend(ticket.log.take());
         if self.spent.len() >= SPARE {
             self.spent.clear();
         }
-        let free = self.park(ticket.needs, item);
+        let free = self.park(&mut ticket.needs, item);
         self.free.extend(free);
     }
 
     /// Parks it under a lane that it lacks; gives it back if it lacks none.
     #[inline]
-    fn park(&mut self, mut needs: Needs, item: T) -> Option<T> {
+    fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(log) = &self.log {
             while let Some((lane, lsn)) = needs.pop() {
                 if lsn > log.frontier().at(lane.into()) {
@@ -301,8 +303,8 @@ impl<T> CommitQueue<T> {
                 done += 1;
             }
             while self.lanes[lane].others.peek().is_some_and(|parked| parked.lsn <= reached) {
-                let parked = self.lanes[lane].others.pop().expect("it was there");
-                if let Some(item) = self.park(parked.needs, parked.item) {
+                let mut parked = self.lanes[lane].others.pop().expect("it was there");
+                if let Some(item) = self.park(&mut parked.needs, parked.item) {
                     acknowledged(item);
                     done += 1;
                 }

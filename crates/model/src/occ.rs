@@ -18,10 +18,14 @@ const ROW_NAMES: [char; ROWS] = ['a', 'b', 'c'];
 enum Step {
     /// Reads its row, with its version and write stamp.
     Read,
+    /// Reads its row, with its version alone.
+    Look,
     /// Locks the row that it writes.
     Lock,
     /// Folds that row's stamps.
     Fold,
+    /// Folds the write stamp of the row that it has looked at.
+    Observe,
     /// Gets its place in its stream.
     Reserve,
     /// Raises the read stamp of the row that it has read.
@@ -32,14 +36,15 @@ enum Step {
     Install,
 }
 
-use Step::{Fold, Install, Lock, Raise, Read, Reserve, Validate};
+use Step::{Fold, Install, Lock, Look, Observe, Raise, Read, Reserve, Validate};
 
 /// Taurus, algorithm 6.
 const PRINTED: &[Step] = &[Read, Lock, Raise, Validate, Reserve, Install];
 const FOLDED_ONLY: &[Step] = &[Read, Lock, Fold, Raise, Validate, Reserve, Install];
 const RAISED_ONLY: &[Step] = &[Read, Lock, Reserve, Raise, Validate, Install];
 const RAISED_LATE: &[Step] = &[Read, Lock, Fold, Reserve, Validate, Raise, Install];
-const OURS: &[Step] = &[Read, Lock, Fold, Reserve, Raise, Validate, Install];
+const OBSERVED_LATE: &[Step] = &[Look, Lock, Fold, Reserve, Raise, Validate, Observe, Install];
+const OURS: &[Step] = &[Look, Lock, Fold, Observe, Reserve, Raise, Validate, Install];
 
 /// Where a fence stands between the raise of read stamps and validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -166,11 +171,15 @@ impl Occ {
         let program = state.txns[at].program;
         let lane = program.stream as usize;
         match step {
-            Read => {
+            Read | Look | Observe => {
                 if let Some(row) = program.reads {
                     let row = state.rows[row as usize];
-                    state.txns[at].seen = row.version;
-                    state.txns[at].vector = join(state.txns[at].vector, row.write_lv);
+                    if step != Observe {
+                        state.txns[at].seen = row.version;
+                    }
+                    if step != Look {
+                        state.txns[at].vector = join(state.txns[at].vector, row.write_lv);
+                    }
                 }
             }
             Lock => {
@@ -276,7 +285,7 @@ impl Model for Occ {
             let Some(step) = self.step(txn) else { continue };
             let number = number as u8;
             let read = txn.program.reads.map(|row| state.rows[row as usize]);
-            if step == Read && read.is_some_and(|row| row.locked.is_some()) {
+            if matches!(step, Read | Look) && read.is_some_and(|row| row.locked.is_some()) {
                 continue;
             }
             actions.push(Action::Next(number));
@@ -335,7 +344,12 @@ impl Protocol for Occ {
             return format!("{who} aborts");
         }
         match self.step(was) {
-            Some(Read) if was.program.reads.is_none() => format!("{who} begins"),
+            Some(Read | Look) if was.program.reads.is_none() => format!("{who} begins"),
+            Some(Look) => format!("{who} reads {read}"),
+            Some(Observe) if was.program.reads.is_none() => {
+                format!("{who} has read nothing to fold")
+            }
+            Some(Observe) => format!("{who} folds the stamp of {read}; its vector is {vector}"),
             Some(Read) => format!("{who} reads {read}; its vector is {vector}"),
             Some(Lock) => format!("{who} locks {written}"),
             Some(Fold) => format!("{who} folds the stamps of {written}; its vector is {vector}"),
@@ -410,6 +424,12 @@ pub fn cases() -> Vec<Case> {
             "no fence where the read stamp is high enough already",
             CAUGHT,
             || run(3, OURS, Fence::IfRaised),
+        ),
+        Case::breaks(
+            ("E4", Mutation),
+            "what was read is folded after the record has its place",
+            CAUGHT,
+            || run(2, OBSERVED_LATE, Fence::Always),
         ),
         Case::holds("E4", "lock, fold, reserve, raise, fence, validate, install", 100_000, || {
             run(3, OURS, Fence::Always)

@@ -11,10 +11,15 @@ use crate::varint;
 #[inline]
 pub fn encode(out: &mut Vec<u8>, lv: &[u64], anchor: impl Fn(usize) -> u64) {
     debug_assert!(lv.len() <= MAX_LANES);
-    let mut mask = 0u64;
-    for (lane, &lsn) in lv.iter().enumerate() {
-        mask |= u64::from(lsn > anchor(lane)) << lane;
-    }
+    let mask_of = |lv: &[u64]| {
+        let lanes = lv.iter().enumerate();
+        lanes.fold(0, |mask, (lane, &lsn)| mask | u64::from(lsn > anchor(lane)) << lane)
+    };
+    // The usual number of lanes, without a loop.
+    let mask = match <&[u64; 4]>::try_from(lv) {
+        Ok(four) => mask_of(four),
+        Err(_) => mask_of(lv),
+    };
     varint::put(out, mask);
     // By the mask and not by the anchor again, which may have risen in between.
     let mut left = mask;

@@ -133,7 +133,7 @@ impl Reservation<'_> {
     /// once the log has stopped it does nothing, since nothing becomes durable any more.
     ///
     /// Panics if the payload has not the length that was reserved (the place is voided then).
-    #[inline]
+    #[inline(always)]
     pub fn fill(mut self, kind: FrameKind, payload: &[u8]) {
         assert_eq!(payload.len(), self.payload_len, "the payload has not the reserved length");
         self.put(kind, payload);
@@ -144,7 +144,7 @@ impl Reservation<'_> {
         drop(self);
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, kind: FrameKind, payload: &[u8]) {
         self.open = false;
         let shared = &self.writer.shared;

@@ -10,7 +10,8 @@
 //!   what it read either sees the raised read stamp or makes it fail (docs/protocols.md, E4).
 //! - **Publish before release.** Rows take the stamp before their protection ends.
 //!
-//! The order of a commit: lock the write set, fold its stamps, look at its tables, read the epoch;
+//! The order of a commit: lock the write set, fold its stamps and those of what was read, look at its tables,
+//! read the epoch;
 //! [command: reserve, raise read stamps, fence]; validate; [otherwise reserve]; fill; install; publish;
 //! release.
 
@@ -23,7 +24,7 @@ pub(crate) mod steps;
 
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs};
+use crate::logging::LoggingProtocol;
 use crate::storage::record::Record;
 use crate::transaction::state::State;
 use steps::Appender;
@@ -69,18 +70,20 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         record: &'s Record<P::RowStamp>,
     );
 
-    /// Commits. The outcome is what the frontier has to reach before the caller is answered.
+    /// Commits, and says in the appender's `needs` what the frontier has to reach before the caller is
+    /// answered.
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
         appender: &mut Appender<'_>,
-    ) -> Result<Needs, Abort>;
+    ) -> Result<(), Abort>;
 
     /// Ends a transaction whose abort the caller will see: it is validated as a read-only one.
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
-    ) -> Result<Needs, Abort>;
+        appender: &mut Appender<'_>,
+    ) -> Result<(), Abort>;
 
     /// Lets go of everything without a trace.
     fn abort<P: LoggingProtocol>(state: &mut State<'_, P>);

@@ -7,7 +7,7 @@ use super::ConcurrencyControl;
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs};
+use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, WRITER, word};
 use crate::transaction::state::{Held, State};
 use std::sync::atomic::Ordering;
@@ -34,11 +34,13 @@ impl NoWait {
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'_, P>,
-    ) -> Result<Needs, Abort> {
+        appender: &mut Appender<'_>,
+    ) -> Result<(), Abort> {
+        state.observe(&engine.protocol, true);
         let valid = state.gaps_are_current();
-        let needs = steps::read_only_needs(engine, state, valid);
+        let ended = steps::end_read_only(engine, state, appender, valid);
         Self::release(state);
-        needs
+        ended
     }
 }
 
@@ -66,7 +68,7 @@ impl ConcurrencyControl for NoWait {
                 return Err(Abort::Conflict);
             }
             state.push_lock(table, record, false);
-            engine.protocol.observe_read(&record.stamp, state.stamp);
+            engine.protocol.prefetch(&record.stamp);
         }
         let version = Self::version(record)?;
         state.max_tid = state.max_tid.max(word::tid(version));
@@ -80,7 +82,7 @@ impl ConcurrencyControl for NoWait {
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        // SeqCst: the lock comes before the load of the read stamp that follows (E4).
+        // SeqCst: the lock comes before the load of the read stamp when the transaction commits (E4).
         let take = |from| {
             record
                 .lock
@@ -89,7 +91,7 @@ impl ConcurrencyControl for NoWait {
         };
         match state.own_lock(record) {
             Some(at) if state.held[at].writer => {}
-            // An upgrade: this must be the only reader. Readers' stamps are folded now.
+            // An upgrade: this must be the only reader.
             Some(at) => {
                 take(1)?;
                 state.held[at].writer = true;
@@ -97,9 +99,9 @@ impl ConcurrencyControl for NoWait {
             None => {
                 take(0)?;
                 state.push_lock(table, record, true);
+                engine.protocol.prefetch(&record.stamp);
             }
         }
-        engine.protocol.observe_write(&record.stamp, state.stamp);
         let version = Self::version(record)?;
         state.max_tid = state.max_tid.max(word::tid(version));
         Ok(version & word::ABSENT == 0)
@@ -117,11 +119,12 @@ impl ConcurrencyControl for NoWait {
         engine: &Engine<P>,
         state: &mut State<'s, P>,
         appender: &mut Appender<'_>,
-    ) -> Result<Needs, Abort> {
+    ) -> Result<(), Abort> {
         if state.writes.is_empty() {
-            return Self::end_read_only(engine, state);
+            return Self::end_read_only(engine, state, appender);
         }
-        // The write set is locked and its stamps are folded since it was made.
+        // The write set is locked since it was made.
+        state.observe(&engine.protocol, true);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
         }
@@ -150,16 +153,17 @@ impl ConcurrencyControl for NoWait {
         steps::install(engine, state, tid, |record, version| {
             record.word.store(version, Ordering::Release)
         });
-        let needs = engine.protocol.needs(state.stamp, own);
+        engine.protocol.needs(state.stamp, own, appender.needs);
         Self::release(state);
-        Ok(needs)
+        Ok(())
     }
 
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
-    ) -> Result<Needs, Abort> {
-        Self::end_read_only(engine, state)
+        appender: &mut Appender<'_>,
+    ) -> Result<(), Abort> {
+        Self::end_read_only(engine, state, appender)
     }
 
     fn abort<P: LoggingProtocol>(state: &mut State<'_, P>) {

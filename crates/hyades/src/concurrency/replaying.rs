@@ -5,7 +5,7 @@ use super::ConcurrencyControl;
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs};
+use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::transaction::state::{Pending, State};
@@ -48,21 +48,22 @@ impl ConcurrencyControl for Replaying {
         engine: &Engine<P>,
         state: &mut State<'s, P>,
         appender: &mut Appender<'_>,
-    ) -> Result<Needs, Abort> {
+    ) -> Result<(), Abort> {
         if engine.protocol.versions(state.stamp).is_some() {
             return install_versions(engine, state, appender.replayed_tid);
         }
         steps::install(engine, state, appender.replayed_tid, |record, version| {
             record.word.store(version, Ordering::Release)
         });
-        Ok(Needs::new())
+        Ok(())
     }
 
     fn abandon<'s, P: LoggingProtocol>(
         _: &Engine<P>,
         _: &mut State<'s, P>,
-    ) -> Result<Needs, Abort> {
-        Ok(Needs::new())
+        _: &mut Appender<'_>,
+    ) -> Result<(), Abort> {
+        Ok(())
     }
 
     fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}
@@ -128,7 +129,7 @@ fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut State<'_, P>,
     tid: u64,
-) -> Result<Needs, Abort> {
+) -> Result<(), Abort> {
     let (versions, view) = engine.protocol.versions(state.stamp).expect("the caller has asked");
     for write in state.writes.iter().filter(|write| !write.superseded) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
@@ -153,5 +154,5 @@ fn install_versions<P: LoggingProtocol>(
             }
         }
     }
-    Ok(Needs::new())
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::ConcurrencyControl;
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs};
+use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, word};
 use crate::transaction::state::{Read, State, Write};
 use hyades_platform::mutation::{self, Mutation};
@@ -34,13 +34,12 @@ fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 }
 
 impl Silo {
-    /// Whether every row read still has its version and every gap is as it was. With `locked`, the
-    /// rows that the transaction writes are locked by it.
-    fn validate<P: LoggingProtocol>(state: &State<'_, P>, locked: bool) -> bool {
-        let unchanged = state.reads.iter().all(|&Read { record, seen, .. }| {
-            let now = record.word.load(Ordering::SeqCst);
-            now == seen
-                || (locked && now == seen | word::LOCKED && state.own_write(record).is_some())
+    /// Whether every row read still has its version and every gap is as it was. The rows that the
+    /// transaction overwrites are locked by it.
+    fn validate<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+        let unchanged = state.reads.iter().all(|read| {
+            let now = read.record.word.load(Ordering::SeqCst);
+            now == read.seen || (read.overwritten && now == read.seen | word::LOCKED)
         });
         (unchanged || mutation::is(Mutation::SkipValidation))
             && (state.gaps_are_current() || mutation::is(Mutation::SkipGaps))
@@ -75,6 +74,17 @@ impl Silo {
         }
         Ok(())
     }
+
+    /// Ends a transaction that writes nothing, or whose writes are given up: they are not locked.
+    fn end_read_only<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut State<'_, P>,
+        appender: &mut Appender<'_>,
+    ) -> Result<(), Abort> {
+        state.observe(&engine.protocol, false);
+        let valid = Self::validate(state);
+        steps::end_read_only(engine, state, appender, valid)
+    }
 }
 
 impl ConcurrencyControl for Silo {
@@ -97,20 +107,12 @@ impl ConcurrencyControl for Silo {
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
                 // Read, then written: the same version twice needs to be looked at once.
-                if state
-                    .reads
-                    .last()
-                    .is_some_and(|last| std::ptr::eq(last.record, record) && last.seen == seen)
-                {
-                    return Ok(copied);
+                let last = state.reads.last();
+                if last.is_none_or(|last| !std::ptr::eq(last.record, record) || last.seen != seen) {
+                    engine.protocol.prefetch(&record.stamp);
+                    state.reads.push(Read { record, table, seen, overwritten: false });
+                    state.max_tid = state.max_tid.max(word::tid(seen));
                 }
-                engine.protocol.observe_read(&record.stamp, state.stamp);
-                fence(Ordering::Acquire);
-                if record.word.load(Ordering::Relaxed) != seen {
-                    continue;
-                }
-                state.reads.push(Read { record, table, seen });
-                state.max_tid = state.max_tid.max(word::tid(seen));
                 return Ok(copied);
             }
         }
@@ -143,20 +145,20 @@ impl ConcurrencyControl for Silo {
         record: &'s Record<P::RowStamp>,
     ) {
         record.word.store(word::ABSENT, Ordering::Release);
-        state.reads.push(Read { record, table, seen: word::ABSENT });
+        state.reads.push(Read { record, table, seen: word::ABSENT, overwritten: false });
     }
 
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
         appender: &mut Appender<'_>,
-    ) -> Result<Needs, Abort> {
+    ) -> Result<(), Abort> {
         if state.writes.is_empty() {
-            let valid = Self::validate(state, false);
-            return steps::read_only_needs(engine, state, valid);
+            return Self::end_read_only(engine, state, appender);
         }
         // Phase 1.
         Self::lock(engine, state)?;
+        state.observe(&engine.protocol, true);
         steps::look_at_tables(engine, state);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
@@ -167,14 +169,14 @@ impl ConcurrencyControl for Silo {
         let reserved = if command || P::TRACKS_READERS {
             let reserved = steps::reserve(engine, state, appender, tid, command);
             steps::publish_reads(engine, state);
-            if !Self::validate(state, true) {
+            if !Self::validate(state) {
                 reserved.void();
                 Self::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
             reserved
         } else {
-            if !Self::validate(state, true) {
+            if !Self::validate(state) {
                 Self::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
@@ -187,15 +189,16 @@ impl ConcurrencyControl for Silo {
         steps::install(engine, state, tid, |record, version| {
             record.word.store(version, Ordering::Release)
         });
-        Ok(engine.protocol.needs(state.stamp, own))
+        engine.protocol.needs(state.stamp, own, appender.needs);
+        Ok(())
     }
 
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,
-    ) -> Result<Needs, Abort> {
-        let valid = Self::validate(state, false);
-        steps::read_only_needs(engine, state, valid)
+        appender: &mut Appender<'_>,
+    ) -> Result<(), Abort> {
+        Self::end_read_only(engine, state, appender)
     }
 
     fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}

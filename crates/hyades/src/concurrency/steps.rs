@@ -4,9 +4,9 @@ use super::partitioned::{self, Many};
 use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::LoggingProtocol;
 use crate::logging::record::{Head, Tid, push_change};
 use crate::logging::row_frame::RowFrames;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::word;
 use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
@@ -29,6 +29,8 @@ pub(crate) struct Appender<'a> {
     pub stream: usize,
     pub kind: Kind,
     pub call: Option<Call<'a>>,
+    /// What the frontier has to reach before the caller is answered.
+    pub needs: &'a mut Needs,
     /// Working memory for the record.
     pub payload: &'a mut Vec<u8>,
     /// Bytes of frames appended by the transaction.
@@ -118,6 +120,7 @@ pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut
 
 /// Builds the record, writes what does not fit a frame ahead of it, and reserves the last frame: the
 /// order point.
+#[inline(always)]
 pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut State<'_, P>,
@@ -224,6 +227,7 @@ impl<'w> Reserved<'w> {
     }
 
     /// The stream and end of the frame, or of one of them.
+    #[inline]
     pub fn own(&self) -> Option<(usize, Lsn)> {
         match &self.0 {
             Places::None => None,
@@ -233,6 +237,7 @@ impl<'w> Reserved<'w> {
     }
 
     /// Publishes the record.
+    #[inline(always)]
     pub fn fill(self) {
         match self.0 {
             Places::None => {}
@@ -252,14 +257,15 @@ impl<'w> Reserved<'w> {
 }
 
 /// Raises the read stamps of everything that a command read, before it validates.
+#[inline(always)]
 pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
     // A row locked for writing may in the end not be written: it was read all the same.
-    let reads = state.reads.iter().map(|read| (read.table, read.record));
-    let held = state.held.iter().map(|held| (held.table, held.record));
-    for (table, record) in reads.chain(held) {
-        // What is written as well will take the write stamp, which stands above.
-        if engine.protocol.has_to_remember(table, state.stamp) && state.own_write(record).is_none()
-        {
+    // What is overwritten as well will take the write stamp, which stands above.
+    let reads = state.reads.iter().filter(|read| !read.overwritten);
+    let held = state.held.iter().filter(|held| !held.overwritten);
+    let reads = reads.map(|read| (read.table, read.record));
+    for (table, record) in reads.chain(held.map(|held| (held.table, held.record))) {
+        if engine.protocol.has_to_remember(table, state.stamp) {
             engine.protocol.publish_read(&record.stamp, state.stamp);
         }
     }
@@ -273,6 +279,7 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &
 
 /// Installs and publishes the writes; the version word that each row then gets is handed to
 /// `release`, which stores it and ends the row's protection.
+#[inline(always)]
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut State<'s, P>,
@@ -300,14 +307,18 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     }
 }
 
-/// What a transaction that wrote nothing, or whose writes are given up, has to wait for.
-pub(crate) fn read_only_needs<P: LoggingProtocol>(
+/// Ends a transaction that wrote nothing, or whose writes are given up: it has to wait for what it read.
+pub(crate) fn end_read_only<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut State<'_, P>,
+    appender: &mut Appender<'_>,
     valid: bool,
-) -> Result<crate::logging::Needs, Abort> {
-    if mutation::is(Mutation::AckReadersAtOnce) && valid {
-        return Ok(crate::logging::Needs::new());
+) -> Result<(), Abort> {
+    if !valid {
+        return Err(Abort::Conflict);
     }
-    if valid { Ok(engine.protocol.needs(state.stamp, None)) } else { Err(Abort::Conflict) }
+    if !mutation::is(Mutation::AckReadersAtOnce) {
+        engine.protocol.needs(state.stamp, None, appender.needs);
+    }
+    Ok(())
 }

@@ -21,6 +21,7 @@
 use super::counters::Counters;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::storage::row::take;
+use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl LoggingProtocol for Gsn {
         Numbered::default()
     }
 
-    fn begin(&self, txn: &mut Numbered) {
+    fn begin(&self, txn: &mut Numbered, _: Record) {
         *txn = Numbered::default();
     }
 
@@ -110,17 +111,17 @@ impl LoggingProtocol for Gsn {
         raise(to, from.load(Ordering::Acquire));
     }
 
-    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>) -> Needs {
+    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = if own.is_some() { txn.own } else { txn.seen };
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
-            return Needs::new();
+            return;
         }
         let frontier = self.log.frontier();
         let lane = match own {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        Needs::from_slice(&[(lane as u16, number)])
+        needs.push((lane as u16, number));
     }
 }
 

@@ -6,12 +6,12 @@
 //! an older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value for a row
 //! that comes back into the lock table.
 //!
-//! All rows that a transaction writes end with the same vectors: its own, and no reader yet. So they
-//! share one slot, and so do the cold rows that a command reads. Nobody changes a shared slot, and it has
-//! one vector only: the other one of its rows is cold. Who has to raise a row's read vector there gives the
-//! row a slot of its own first. (To start anew with no reader loses none: the writer's vector covers the
-//! readers of before, or, where the writer is a data record, the writer replays after them, and whoever
-//! follows the writer follows them.)
+//! All rows that a transaction writes end with the same vectors: its own, and no reader yet. The cold rows
+//! that a command reads end with its vector as their read vector. So they all share one slot, and their
+//! references say which it is. Nobody changes a shared slot, and it has one vector only: the other one of
+//! its rows is cold. Who has to raise a row's read vector there gives the row a slot of its own first. (To
+//! start anew with no reader loses none: the writer's vector covers the readers of before, or, where the
+//! writer is a data record, the writer replays after them, and whoever follows the writer follows them.)
 //!
 //! **Ticks** (`ticks.rs`) tell most cold rows, and most slots that may be given out again, without a look
 //! at the slot, which would have to come from memory: once a tick is cold, so are all references that bear
@@ -39,6 +39,7 @@ mod ticks;
 pub(crate) use reference::Reference;
 pub(crate) use slots::Ring;
 
+use super::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, checker_fence, fence};
@@ -59,6 +60,16 @@ pub(crate) struct Row {
     pub replayed: Option<u64>,
     /// One of its vectors that were asked for is the cold vector, at least.
     pub cold: bool,
+}
+
+/// Where a row's vectors are joined into.
+pub(crate) enum Into<'v> {
+    /// The write vector, here.
+    Write(&'v mut [u64]),
+    /// Both, here.
+    Both(&'v mut [u64]),
+    /// The write vector into the first, both into the second.
+    Apart(&'v mut [u64], &'v mut [u64]),
 }
 
 /// To what a row's vectors are raised.
@@ -110,9 +121,8 @@ impl LsnVectorTable {
     /// A new transaction of the ring's session begins: starts loading the slots that it will take.
     #[inline]
     pub fn begin(&self, ring: &mut Ring) {
-        ring.written = 0;
-        ring.read = 0;
-        for number in ring.free.iter().rev().take(2) {
+        ring.taken = 0;
+        if let Some(number) = ring.free.last() {
             prefetch(self.shared.get(*number, Kind::Written).head());
         }
     }
@@ -135,21 +145,25 @@ impl LsnVectorTable {
         Some((slots.get(number, kind), reference::generation(packed)))
     }
 
-    /// Joins the row's write vector into `write` and, where wanted, its write and read vectors into
-    /// `both`. What is cold is left to the caller, see [`Row`].
+    /// Starts loading the row's slot, if it has one that is not known to be cold.
     #[inline]
-    pub fn fold(&self, row: &Reference, write: &mut [u64], both: Option<&mut [u64]>) -> Row {
+    pub fn prefetch(&self, row: &Reference) {
+        if let Some((slot, _)) = self.find(row.load(Ordering::Relaxed)) {
+            prefetch(slot.head());
+        }
+    }
+
+    /// Joins the row's vectors. What is cold is left to the caller, see [`Row`].
+    #[inline]
+    pub fn fold(&self, row: &Reference, into: Into<'_>) -> Row {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
-        if reference::kind(packed) == Kind::Read && both.is_none() {
-            return Row::COLD;
-        }
         match self.find(packed) {
-            Some((slot, generation)) => slot.fold(generation, write, both),
+            Some((slot, generation)) => slot.fold(generation, into),
             None => Row::COLD,
         }
     }
@@ -158,17 +172,26 @@ impl LsnVectorTable {
     /// the ring's transaction. The caller holds the row's write protection.
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
-        if ring.written == 0 {
-            ring.written = self.take_shared(ring, Kind::Written, vector, replayed);
-        }
+        let taken = self.shared(ring, vector, replayed);
         // Release: who finds the reference finds its slot filled.
-        row.store(ring.written, Ordering::Release);
+        row.store(reference::with_kind(taken, Kind::Written), Ordering::Release);
     }
 
     /// The row's read vector is raised to at least `vector`, the final vector of the ring's
     /// transaction. Many readers may do this at once.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
+        let seen = row.load(Ordering::Acquire);
+        if self.find(seen).is_none() {
+            // It is cold, as most are.
+            let taken = self.shared(ring, vector, replayed);
+            if publish(row, seen, reference::with_kind(taken, Kind::Read)) {
+                return;
+            }
+        } else if ring.taken != 0 && seen == reference::with_kind(ring.taken, Kind::Read) {
+            // The transaction reads it a second time.
+            return;
+        }
         self.raise(row, &Raise { write: None, read: vector, replayed }, ring);
     }
 
@@ -179,7 +202,7 @@ impl LsnVectorTable {
         }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
-        let source = self.fold(from, write, Some(both));
+        let source = self.fold(from, Into::Apart(&mut *write, &mut *both));
         if source.cold {
             self.join_cold(write);
             self.join_cold(both);
@@ -201,14 +224,9 @@ impl LsnVectorTable {
         self.raise(to, &Raise { write: Some(write), read: both, replayed }, ring);
     }
 
-    #[inline]
     fn raise(&self, row: &Reference, to: &Raise<'_>, ring: &mut Ring) {
         loop {
             let seen = row.load(Ordering::Acquire);
-            if to.write.is_none() && seen != 0 && seen == ring.read {
-                // It reads the row a second time.
-                return;
-            }
             let fresh = match self.find(seen) {
                 Some((slot, generation)) => {
                     if self.raise_in_place(row, seen, slot, generation, to) {
@@ -229,10 +247,7 @@ impl LsnVectorTable {
     #[inline]
     fn warm_up(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
         let Some(write) = to.write else {
-            if ring.read == 0 {
-                ring.read = self.take_shared(ring, Kind::Read, to.read, to.replayed);
-            }
-            return ring.read;
+            return reference::with_kind(self.shared(ring, to.read, to.replayed), Kind::Read);
         };
         self.take_own(ring, to.replayed, |slot| {
             self.load_cold_into(slot.first());
@@ -316,33 +331,41 @@ impl LsnVectorTable {
         (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
     }
 
-    /// Takes a slot for several rows that have this vector, and the other one cold.
-    fn take_shared(&self, ring: &mut Ring, kind: Kind, vector: &[u64], replayed: u64) -> u64 {
-        let number = ring.free.pop().unwrap_or_else(|| self.free_shared(ring));
-        let slot = self.shared.get(number, kind);
+    /// The slot for all rows that have the transaction's final vector, this one, and the other one cold.
+    #[inline]
+    fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
+        if ring.taken == 0 {
+            ring.taken = self.take_shared(ring, vector, replayed);
+        }
+        ring.taken
+    }
+
+    fn take_shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
+        let number = match ring.free.pop() {
+            Some(number) => number,
+            None => self.free_shared(ring),
+        };
+        let slot = self.shared.get(number, Kind::Written);
         let before = slot.head().load(Ordering::Relaxed) >> 1;
         let generation = (before + 1) & GENERATIONS;
         // Nobody raises anything here: who finds the mark only has to wait.
         slot.head().store(before << 1 | MARKED, Ordering::Relaxed);
         let tick = self.fill(slot, generation, replayed, |slot| store(slot.first(), vector));
-        ring.shared.push_back((number, tick));
-        reference::pack(number, kind, tick, generation)
+        ring.hand_out(number, tick);
+        reference::pack(number, Kind::Written, tick, generation)
     }
 
     /// A slot that is cold, or a new one.
     #[cold]
     fn free_shared(&self, ring: &mut Ring) -> u32 {
-        while ring.shared.front().is_some_and(|(_, tick)| self.ticks.has_cooled(*tick)) {
-            ring.free.extend(ring.shared.pop_front().map(|(number, _)| number));
-        }
+        ring.take_back(|tick| self.ticks.has_cooled(tick));
         if let Some(number) = ring.free.pop() {
             return number;
         }
         // No tick gets cold while one stream stands still. What does not depend on that one does.
         let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
         for _ in 0..2 {
-            let oldest =
-                ring.shared.pop_front_if(|(_, tick)| is_old(*tick)).map(|(number, _)| number);
+            let oldest = ring.oldest_if(is_old);
             for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
                 if self.is_cold(self.shared.get(number, Kind::Written).first()) {
                     ring.free.push(number);
@@ -411,9 +434,9 @@ impl LsnVectorTable {
 
     /// Copies the cold vector into a slot that is being filled.
     fn load_cold_into(&self, lanes: &[AtomicU64]) {
-        for (lane, cold) in lanes.iter().zip(&self.cold) {
+        zip_lanes(lanes, &self.cold, |lane, cold| {
             lane.store(cold.load(Ordering::Acquire), Ordering::Relaxed);
-        }
+        });
     }
 
     /// Copies the cold vector.
@@ -427,9 +450,9 @@ impl LsnVectorTable {
     /// Joins the cold vector into `out`.
     #[inline]
     pub fn join_cold(&self, out: &mut [u64]) {
-        for (lane, cold) in out.iter_mut().zip(&self.cold) {
+        zip_lanes_mut(out, &self.cold, |lane, cold| {
             *lane = (*lane).max(cold.load(Ordering::Acquire));
-        }
+        });
     }
 
     /// Raises the cold vector; `vector` is durable. `reserved` says up to where the streams are reserved.

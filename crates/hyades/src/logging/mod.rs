@@ -9,6 +9,7 @@
 pub(crate) mod anchoring;
 pub(crate) mod counters;
 pub(crate) mod gsn;
+pub(crate) mod lanes;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod none;
 pub(crate) mod physiological;
@@ -29,6 +30,7 @@ pub(crate) mod versions;
 use crate::checkpoint::cut::Seats;
 use crate::config::LogSettings;
 use crate::engine::EPOCH;
+use crate::transaction::procedure::Record;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 use row_frame::RowFrames;
@@ -82,9 +84,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     }
     /// Called now and then by busy sessions, which hold nothing then.
     fn keep_house(&self) {}
-    /// A transaction begins.
-    fn begin(&self, txn: &mut Self::TxnStamp) {
-        let _ = txn;
+    /// A transaction begins, which is to be logged in this way, if nothing is in the way of it.
+    fn begin(&self, txn: &mut Self::TxnStamp, record: Record) {
+        let _ = (txn, record);
     }
     /// The transaction is about to be told something about rows: by every operation but one that puts a row
     /// down whatever was there, and says nothing.
@@ -92,11 +94,17 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = txn;
     }
 
-    /// The transaction reads this row or gap, which is protected or will be validated.
+    /// The transaction has come to a row, whose stamp it will observe when it commits.
+    fn prefetch(&self, row: &Self::RowStamp) {
+        let _ = row;
+    }
+    /// The transaction has read this row or gap, which is protected or will be validated. Of a row it is
+    /// told when it commits.
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
-    /// The transaction overwrites this row or fills this gap; it holds the write protection.
+    /// The transaction overwrites this row or fills this gap; it holds the write protection. Of a row it is
+    /// told when it commits.
     fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
@@ -179,9 +187,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         None
     }
 
-    /// What must be durable before the transaction is answered: its own frame, if it has one, and
-    /// all that it depends on.
-    fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>) -> Needs;
+    /// Puts into `needs`, which is empty, what must be durable before the transaction is answered: its own
+    /// frame, if it has one, and all that it depends on.
+    fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs);
 }
 
 /// A protocol that has a log to start on.

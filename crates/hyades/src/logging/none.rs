@@ -10,7 +10,5 @@ impl LoggingProtocol for NoLog {
     type TxnStamp = ();
 
     fn txn_stamp(&self) {}
-    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
-        Needs::new()
-    }
+    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
 }

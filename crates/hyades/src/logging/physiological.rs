@@ -41,12 +41,12 @@ impl LoggingProtocol for Physiological {
         self.rows
     }
 
-    fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>) -> Needs {
+    fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
-            return Needs::new();
+            return;
         }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
-        Needs::from_slice(&[(0, lsn)])
+        needs.push((0, lsn));
     }
 }
 

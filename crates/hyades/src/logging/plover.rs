@@ -24,6 +24,7 @@
 use super::counters::Counters;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
+use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl LoggingProtocol for Plover {
         Touched::default()
     }
 
-    fn begin(&self, txn: &mut Touched) {
+    fn begin(&self, txn: &mut Touched, _: Record) {
         *txn = Touched::default();
     }
 
@@ -131,15 +132,15 @@ impl LoggingProtocol for Plover {
 
     /// A reader waits for the last transaction of every partition that it touched: it may have read from
     /// that one.
-    fn needs(&self, txn: &mut Touched, own: Option<(usize, Lsn)>) -> Needs {
+    fn needs(&self, txn: &mut Touched, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = match own {
             Some(_) => txn.number,
             None => members(txn.touched).map(|p| self.counters.last(p)).max().unwrap_or(0),
         };
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
-            return Needs::new();
+            return;
         }
-        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, number)])
+        needs.push((self.log.frontier().common_lane() as u16, number));
     }
 }
 

@@ -38,6 +38,7 @@
 use super::counters::Counters;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::storage::row::take;
+use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl LoggingProtocol for Poplar {
         Numbered::default()
     }
 
-    fn begin(&self, txn: &mut Numbered) {
+    fn begin(&self, txn: &mut Numbered, _: Record) {
         *txn = Numbered::default();
     }
 
@@ -127,13 +128,13 @@ impl LoggingProtocol for Poplar {
     }
 
     /// The commit queues of section 4.3: Qww waits for its own stream, Qwr for all.
-    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>) -> Needs {
+    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
-            return Needs::new();
+            return;
         }
         let number = match own {
             Some((stream, end)) if !txn.has_read => {
-                return Needs::from_slice(&[(stream as u16, end)]);
+                return needs.push((stream as u16, end));
             }
             Some(_) => txn.own,
             // Line 17: it has no record, and waits for what it read.
@@ -141,9 +142,9 @@ impl LoggingProtocol for Poplar {
             None => 0,
         };
         if number == 0 {
-            return Needs::new();
+            return;
         }
-        Needs::from_slice(&[(self.log.frontier().common_lane() as u16, number)])
+        needs.push((self.log.frontier().common_lane() as u16, number));
     }
 }
 

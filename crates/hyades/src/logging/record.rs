@@ -58,6 +58,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = if self.command { flag::COMMAND } else { 0 };
         flags |= if self.time_us.is_some() { flag::TIME } else { 0 };
@@ -117,6 +118,7 @@ impl Head {
 }
 
 /// Appends a TID as two varints.
+#[inline]
 pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
     push_varint(out, tid.epoch());
     push_varint(out, tid.sequence());

@@ -67,9 +67,9 @@ impl LoggingProtocol for SiloR {
     }
 
     /// A reader waits for the last epoch that anything was written in: it may have read that.
-    fn needs(&self, txn: &mut u64, own: Option<(usize, Lsn)>) -> Needs {
+    fn needs(&self, txn: &mut u64, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
-            return Needs::new();
+            return;
         }
         let epoch = match own {
             Some(_) => *txn,
@@ -80,7 +80,7 @@ impl LoggingProtocol for SiloR {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        Needs::from_slice(&[(lane as u16, epoch)])
+        needs.push((lane as u16, epoch));
     }
 }
 

@@ -11,9 +11,11 @@
 //! second. In a log of data records alone there is no order vector, and readers are not remembered.
 
 use super::anchoring::Anchoring;
-use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
+use super::lanes::clear;
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring};
 use super::unwritten::{Follows, UnwrittenTables};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -39,7 +41,10 @@ pub(crate) struct Taurus {
 /// What a session's transaction has gathered.
 pub(crate) struct Gathered {
     validity: Vec<u64>,
+    /// Zero, and not in use, where `together`.
     order: Vec<u64>,
+    /// It is to be a command, of which only the join of both is wanted: `validity` has it all.
+    together: bool,
     /// Some row was cold, in part at least: both vectors are at least the cold vector, which is joined late.
     cold: bool,
     /// The vectors are all zero, but for what `cold` says.
@@ -100,6 +105,7 @@ impl LoggingProtocol for Taurus {
         Gathered {
             validity: vec![0; self.lanes],
             order: vec![0; self.lanes],
+            together: false,
             cold: false,
             untouched: true,
             command: false,
@@ -119,13 +125,16 @@ impl LoggingProtocol for Taurus {
         self.anchoring.keep_house(&self.table, |cold| self.unwritten.keep_house(cold));
     }
 
-    #[inline]
-    fn begin(&self, txn: &mut Gathered) {
+    #[inline(always)]
+    fn begin(&self, txn: &mut Gathered, record: Record) {
         if !txn.untouched {
-            txn.validity.fill(0);
-            txn.order.fill(0);
+            clear(&mut txn.validity);
+            if !txn.together {
+                clear(&mut txn.order);
+            }
             txn.untouched = true;
         }
+        txn.together = record == Record::Command;
         txn.cold = false;
         txn.command = false;
         if self.commands {
@@ -134,10 +143,15 @@ impl LoggingProtocol for Taurus {
         self.table.begin(&mut txn.ring);
     }
 
-    /// Algorithm 1, line 3.
     #[inline]
+    fn prefetch(&self, row: &Reference) {
+        self.table.prefetch(row);
+    }
+
+    /// Algorithm 1, line 3.
+    #[inline(always)]
     fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
-        let row = self.table.fold(row, &mut txn.validity, None);
+        let row = self.table.fold(row, Into::Write(&mut txn.validity));
         txn.cold |= row.cold;
         if let Some(replayed) = row.replayed {
             txn.pace.after_reads = txn.pace.after_reads.max(replayed);
@@ -146,11 +160,16 @@ impl LoggingProtocol for Taurus {
     }
 
     /// Algorithm 1, lines 3 to 5.
-    #[inline]
+    #[inline(always)]
     fn observe_write(&self, row: &Reference, txn: &mut Gathered) {
-        let readers = self.commands && !mutation::is(Mutation::SkipReadFold);
-        let both = if readers { Some(&mut txn.order[..]) } else { None };
-        let row = self.table.fold(row, &mut txn.validity, both);
+        let into = if !self.commands || mutation::is(Mutation::SkipReadFold) {
+            Into::Write(&mut txn.validity)
+        } else if txn.together {
+            Into::Both(&mut txn.validity)
+        } else {
+            Into::Apart(&mut txn.validity, &mut txn.order)
+        };
+        let row = self.table.fold(row, into);
         txn.cold |= row.cold;
         if let Some(replayed) = row.replayed {
             txn.pace.after_writes = txn.pace.after_writes.max(replayed);
@@ -162,7 +181,8 @@ impl LoggingProtocol for Taurus {
     fn overwrites(&self, table: u32, txn: &mut Gathered) {
         if self.commands {
             let reserved = |stream| self.log.next_lsn(stream);
-            match self.unwritten.overwrite(table, &mut txn.order, reserved) {
+            let order = if txn.together { &mut txn.validity } else { &mut txn.order };
+            match self.unwritten.overwrite(table, order, reserved) {
                 Follows::Vector => txn.untouched = false,
                 Follows::Cold => txn.cold = true,
             }
@@ -176,9 +196,14 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
     /// left out. The anchor is loaded before the frame is reserved.
+    #[inline(always)]
     fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
-        if command {
+        if txn.together && !command {
+            // It was too long for one. To depend on more than it has to is not wrong.
+            txn.order.copy_from_slice(&txn.validity);
+            txn.together = false;
+        } else if command && !txn.together {
             join(&mut txn.validity, &txn.order);
         }
         if std::mem::take(&mut txn.cold) {
@@ -241,21 +266,22 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
     /// so cold rows add nothing.
-    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
-        let mut needs = Needs::new();
+    #[inline(always)]
+    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if !txn.untouched {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
+                // What is zero is durable, and not looked up.
+                if lsn == 0 || lsn <= frontier.durable(lane) {
+                    continue;
+                }
                 if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
                     continue;
                 }
-                if lsn > 0 && lsn > frontier.durable(lane) {
-                    needs.push((lane as u16, lsn));
-                }
+                needs.push((lane as u16, lsn));
             }
         }
         debug_assert!(own.is_none_or(|(stream, end)| txn.validity[stream] == end));
-        needs
     }
 }
 

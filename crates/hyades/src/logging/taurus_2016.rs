@@ -30,9 +30,10 @@
 //!   says for every stream what they and their needs come to.
 
 use super::anchoring::Anchoring;
-use super::lsn_vector_table::{LsnVectorTable, Reference, Ring};
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring};
 use super::predecessors::{self, Id, Predecessor};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -108,7 +109,7 @@ impl Taurus2016 {
             return;
         }
         if writer == 0 {
-            match self.table.fold(&row.vector, &mut txn.unnamed, None).replayed {
+            match self.table.fold(&row.vector, Into::Write(&mut txn.unnamed)).replayed {
                 Some(depth) => {
                     txn.depth = txn.depth.max(depth);
                     txn.untouched = false;
@@ -124,7 +125,7 @@ impl Taurus2016 {
         }
         txn.scratch.fill(0);
         let mut lacking = 0;
-        let depth = self.table.fold(&row.vector, &mut txn.scratch, None).replayed;
+        let depth = self.table.fold(&row.vector, Into::Write(&mut txn.scratch)).replayed;
         // The loads above come before the one below.
         fence(Ordering::Acquire);
         if row.writer.load(Ordering::Relaxed) != writer {
@@ -199,7 +200,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     #[inline]
-    fn begin(&self, txn: &mut Gathered) {
+    fn begin(&self, txn: &mut Gathered, _: Record) {
         if !txn.untouched {
             txn.vector.fill(0);
             txn.unnamed.fill(0);
@@ -210,6 +211,11 @@ impl LoggingProtocol for Taurus2016 {
         txn.depth = 0;
         txn.command = false;
         self.table.begin(&mut txn.ring);
+    }
+
+    #[inline]
+    fn prefetch(&self, row: &LastWriter) {
+        self.table.prefetch(&row.vector);
     }
 
     /// Algorithm 1, lines 2 and 3.
@@ -289,8 +295,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     /// Algorithm 2, line 16, without the order of the queue.
-    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>) -> Needs {
-        let mut needs = Needs::new();
+    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         join(&mut txn.vector, &txn.unnamed);
         if !txn.untouched {
             let frontier = self.log.frontier();
@@ -304,7 +309,6 @@ impl LoggingProtocol for Taurus2016 {
             }
         }
         debug_assert!(own.is_none_or(|(stream, end)| txn.vector[stream] == end));
-        needs
     }
 }
 

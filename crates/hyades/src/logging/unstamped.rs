@@ -24,9 +24,7 @@ impl<S: Default + Send + Sync + 'static> LoggingProtocol for Unstamped<S> {
     fn txn_stamp(&self) -> View {
         View::default()
     }
-    fn needs(&self, _: &mut View, _: Option<(usize, Lsn)>) -> Needs {
-        Needs::new()
-    }
+    fn needs(&self, _: &mut View, _: Option<(usize, Lsn)>, _: &mut Needs) {}
 
     #[inline]
     fn versions<'t>(&'t self, txn: &'t View) -> Option<(&'t Versions, &'t View)> {

@@ -7,6 +7,7 @@ use crate::concurrency::replaying::Replaying;
 use crate::concurrency::steps::Appender;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
+use crate::logging::Needs;
 use crate::logging::record::Head;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
@@ -74,7 +75,7 @@ impl CommandRunner {
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
-        let running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state)
+        let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state)
             .announced(self.announced);
         self.result.clear();
         let run = || (procedure.body)(&Transaction::over(&running), body, &mut self.result);
@@ -88,7 +89,7 @@ impl CommandRunner {
             }
             Ok(Ok(())) => {}
         }
-        let mut state = running.into_state();
+        let state = running.state();
         if state.row_ids_used.len() != head.row_ids.len() {
             return stop(name() + " inserted another number of rows than when it ran");
         }
@@ -97,13 +98,14 @@ impl CommandRunner {
             stream: 0,
             kind: Record::Command,
             call: None,
+            needs: &mut Needs::new(),
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: 0,
             placed: None,
             replayed_tid: head.tid,
         };
-        if Replaying::commit(&replay.engine, &mut state, &mut appender).is_err() {
+        if Replaying::commit(&replay.engine, state, &mut appender).is_err() {
             return stop(name() + " met a conflict, which replay has none of");
         }
         // A row that it put in place and took back was only read: another command that does the same
@@ -120,8 +122,8 @@ impl CommandRunner {
         }
         // What else it leaves behind goes at once: the next transaction on these rows may follow as
         // soon as this one counts as replayed.
-        self.garbage.collect_from(&replay.engine.tables, &state, true);
-        drop(state);
+        self.garbage.collect_from(&replay.engine.tables, state, true);
+        drop(running);
         if view.own != 0 {
             // But others may still see what this one has overwritten.
             leave_for_later(replay, view.own, &mut self.garbage);

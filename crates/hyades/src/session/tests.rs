@@ -24,15 +24,20 @@ impl LoggingProtocol for Panics {
         assert!(!self.0.load(Ordering::Relaxed), "told to");
     }
 
-    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>) -> Needs {
-        Needs::new()
-    }
+    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
 }
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
-fn put<C: ConcurrencyControl>(session: &mut Session<C, Panics>) -> Result<Needs, Error> {
-    session.run(None, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
+fn run<C: ConcurrencyControl>(
+    session: &mut Session<C, Panics>,
+    body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+) -> Result<(), Error> {
+    session.run(None, body, &mut Answer::default())
+}
+
+fn put<C: ConcurrencyControl>(session: &mut Session<C, Panics>) -> Result<(), Error> {
+    run(session, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
         Ok(()) => Verdict::Commit,
         Err(_) => Verdict::Abandon,
     })
@@ -80,7 +85,7 @@ fn a_body_that_panics_leaves_nothing_locked() {
     let engine = Arc::new(engine);
     let mut session = Session::<NoWait, Panics>::new(engine.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
-        session.run(None, &mut |tx| {
+        run(&mut session, &mut |tx| {
             tx.put(NUMBERS, &[1i64.into()]).unwrap();
             panic!("told to");
         })

@@ -39,8 +39,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Running { announced, ..self }
     }
 
-    pub fn into_state(self) -> State<'s, P> {
-        self.state.into_inner()
+    pub fn state(&mut self) -> &mut State<'s, P> {
+        self.state.get_mut()
     }
 
     pub(super) fn table(&self, table: Table) -> Result<&'s Tables<P>, Abort> {

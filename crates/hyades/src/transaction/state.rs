@@ -7,13 +7,14 @@ use crate::logging::LoggingProtocol;
 use crate::logging::record::{Change, Head};
 use crate::storage::gap::Gap;
 use crate::storage::layout::Layout;
-use crate::storage::record::Record;
+use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::secondary::Entry;
 use crate::storage::table::Table;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
+use std::sync::atomic::Ordering;
 
 /// A row's pending change.
 #[derive(Clone, Copy)]
@@ -114,6 +115,8 @@ pub(crate) struct Read<'s, S> {
     pub table: u32,
     /// The version word then.
     pub seen: u64,
+    /// The transaction overwrites it: known once its write set is locked.
+    pub overwritten: bool,
 }
 
 /// A lock that is held, under two-phase locking.
@@ -121,6 +124,8 @@ pub(crate) struct Held<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub writer: bool,
+    /// The transaction overwrites it: known once it commits.
+    pub overwritten: bool,
 }
 
 pub(crate) struct State<'s, P: LoggingProtocol> {
@@ -206,7 +211,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     /// Adds a lock that was taken.
     #[inline]
     pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
-        self.held.push(Held { record, table, writer });
+        self.held.push(Held { record, table, writer, overwritten: false });
         self.known.entry(record).held = self.held.len() as u32;
     }
 
@@ -269,6 +274,29 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     /// Whether every gap that was seen is as it was.
     pub fn gaps_are_current(&self) -> bool {
         self.gaps.iter().all(Gap::is_current)
+    }
+
+    /// Folds the stamps of what was read, or is locked, into the transaction's own; of rows that are locked
+    /// for writing, and overwritten, that of a writer. Under optimistic concurrency control: `locked` says
+    /// whether the write set is.
+    #[inline(always)]
+    pub fn observe(&mut self, protocol: &P, locked: bool) {
+        let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
+        for read in &mut self.reads {
+            let is_locked = || read.record.word.load(Ordering::Relaxed) & word::LOCKED != 0;
+            read.overwritten = locked && is_locked() && own_write(read.record);
+            if !read.overwritten {
+                protocol.observe_read(&read.record.stamp, self.stamp);
+            }
+        }
+        for held in &mut self.held {
+            held.overwritten = held.writer && own_write(held.record);
+            if held.overwritten {
+                protocol.observe_write(&held.record.stamp, self.stamp);
+            } else {
+                protocol.observe_read(&held.record.stamp, self.stamp);
+            }
+        }
     }
 
     /// The writes that count.

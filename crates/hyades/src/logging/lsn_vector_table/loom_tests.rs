@@ -13,7 +13,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 /// What the row stands for: its write vector, and that with the readers'.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
-    if table.fold(row, &mut write, Some(&mut both)).cold {
+    if table.fold(row, Into::Apart(&mut write, &mut both)).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -35,7 +35,7 @@ fn hot() -> (Arc<Hot>, Ring) {
     let (mut first, mut owner) = (table.ring(), table.ring());
     table.raise_read(&row, &[1], 0, &mut first);
     table.raise_read(&row, &[2], 0, &mut owner);
-    first.read = 0;
+    first.taken = 0;
     table.raise_read(&other, &[3], 0, &mut first);
     table.raise_cold(&[2], |reserved| reserved.fill(3));
     (Arc::new(Hot { table, row, other }), owner)
@@ -109,7 +109,7 @@ fn who_looks_meanwhile_finds_no_less() {
         let (hot, ring) = hot();
         let owner = give_out(&hot, ring);
         let (mut write, mut both) = ([0], [0]);
-        if !hot.table.fold(&hot.row, &mut write, Some(&mut both)).cold {
+        if !hot.table.fold(&hot.row, Into::Apart(&mut write, &mut both)).cold {
             assert_eq!((write, both), ([0], [2]), "another row's vectors");
         } else {
             hot.table.join_cold(&mut both);
@@ -201,7 +201,7 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
         };
         let (table, row, other) = &*shared;
         let (mut write, mut both) = ([0], [0]);
-        let found = table.fold(row, &mut write, Some(&mut both));
+        let found = table.fold(row, Into::Apart(&mut write, &mut both));
         assert!(found.replayed.is_none() || write == [2], "another row's vector");
         assert_eq!(fold(table, row).0, 2, "less than the row had");
         owner.join().unwrap();

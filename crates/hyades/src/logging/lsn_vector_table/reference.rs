@@ -59,6 +59,11 @@ pub(super) fn tick(packed: Packed) -> u64 {
 }
 
 #[inline]
+pub(super) fn with_kind(packed: Packed, kind: Kind) -> Packed {
+    packed & !(3 << KIND_AT) | (kind as u64) << KIND_AT
+}
+
+#[inline]
 pub(super) fn with_tick(packed: Packed, tick: u64) -> Packed {
     packed & !(TICKS << TICK_AT) | (tick & TICKS) << TICK_AT
 }

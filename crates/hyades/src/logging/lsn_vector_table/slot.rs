@@ -4,8 +4,9 @@
 //! on it, and one vector or two. Invariant: what was read between two looks that found the same generation
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
-use super::Row;
 use super::reference::Kind;
+use super::{Into, Row};
+use crate::logging::lanes::zip_lanes;
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::join;
@@ -76,32 +77,29 @@ impl<'a> Slot<'a> {
         self.head().load(Ordering::Relaxed) == generation << 1
     }
 
-    /// Joins the slot's write vector into `write` and, where wanted, both of its vectors into `both`.
-    #[inline]
-    pub fn fold(self, generation: u64, write: &mut [u64], both: Option<&mut [u64]>) -> Row {
+    /// Joins the slot's vectors.
+    pub fn fold(self, generation: u64, into: Into<'_>) -> Row {
         // The usual numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
-            1 => self.fold_fixed::<1>(generation, write, both),
-            2 => self.fold_fixed::<2>(generation, write, both),
-            4 => self.fold_fixed::<4>(generation, write, both),
-            8 => self.fold_fixed::<8>(generation, write, both),
-            _ => self.fold_any(generation, write, both),
+            1 => self.fold_fixed::<1>(generation, into),
+            2 => self.fold_fixed::<2>(generation, into),
+            4 => self.fold_fixed::<4>(generation, into),
+            8 => self.fold_fixed::<8>(generation, into),
+            _ => self.fold_any(generation, into),
         }
     }
 
     /// As [`Slot::fold`], for `N` lanes.
     #[inline]
-    fn fold_fixed<const N: usize>(
-        self,
-        generation: u64,
-        write: &mut [u64],
-        both: Option<&mut [u64]>,
-    ) -> Row {
+    fn fold_fixed<const N: usize>(self, generation: u64, into: Into<'_>) -> Row {
         let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
             let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
             std::array::from_fn(|at| lanes[at].load(ordering))
         };
-        let all = both.is_some();
+        let all = !matches!(into, Into::Write(_));
+        if self.kind == Kind::Read && !all {
+            return Row::COLD;
+        }
         loop {
             if !self.is_of(generation) {
                 return Row::COLD;
@@ -111,24 +109,45 @@ impl<'a> Slot<'a> {
             let own = all && self.kind == Kind::Own;
             // SeqCst: as in `fold_any`.
             let second = if own { lanes(self.second(), Ordering::SeqCst) } else { [0; N] };
-            if self.is_still(generation) {
-                if self.kind != Kind::Read {
-                    join(write, &first);
-                }
-                if let Some(both) = both {
+            if !self.is_still(generation) {
+                continue;
+            }
+            match into {
+                Into::Write(write) => join(write, &first),
+                Into::Both(both) => {
                     join(both, &first);
                     if own {
                         join(both, &second);
                     }
                 }
-                return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
+                Into::Apart(write, both) => {
+                    if self.kind != Kind::Read {
+                        join(write, &first);
+                    }
+                    join(both, &first);
+                    if own {
+                        join(both, &second);
+                    }
+                }
             }
+            return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
         }
     }
 
     /// As [`Slot::fold`], for any number of lanes.
-    fn fold_any(self, generation: u64, write: &mut [u64], mut both: Option<&mut [u64]>) -> Row {
+    fn fold_any(self, generation: u64, into: Into<'_>) -> Row {
+        let (mut write, mut both) = match into {
+            Into::Write(write) => (Some(write), None),
+            Into::Both(both) => (None, Some(both)),
+            Into::Apart(write, both) => (Some(write), Some(both)),
+        };
+        if self.kind == Kind::Read {
+            write = None;
+        }
         let all = both.is_some();
+        if write.is_none() && !all {
+            return Row::COLD;
+        }
         'again: loop {
             if !self.is_of(generation) {
                 return Row::COLD;
@@ -150,7 +169,7 @@ impl<'a> Slot<'a> {
                 if !self.is_still(generation) {
                     continue 'again;
                 }
-                if self.kind != Kind::Read {
+                if let Some(write) = &mut write {
                     join(&mut write[lanes.clone()], first);
                 }
                 if let Some(both) = &mut both {
@@ -185,18 +204,16 @@ fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) 
 /// Fills lanes of a slot that is not yet given out.
 #[inline]
 pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
-    for (lane, lsn) in lanes.iter().zip(vector) {
-        lane.store(*lsn, Ordering::Relaxed);
-    }
+    zip_lanes(lanes, vector, |lane, lsn| lane.store(*lsn, Ordering::Relaxed));
 }
 
 #[inline]
 pub(super) fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
-    for (lane, lsn) in lanes.iter().zip(vector) {
+    zip_lanes(lanes, vector, |lane, lsn| {
         // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
         // of an owner whose look came before the raise.
         if lane.load(Ordering::Acquire) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }
-    }
+    });
 }

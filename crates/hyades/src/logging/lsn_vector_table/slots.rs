@@ -1,6 +1,6 @@
 //! Where slots are, and who hands them out.
 
-use super::reference::Kind;
+use super::reference::{Kind, Packed};
 use super::slot::Slot;
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -62,9 +62,9 @@ impl Slots {
 
     #[inline]
     pub fn get(&self, number: u32, kind: Kind) -> Slot<'_> {
-        let cell = &self.chunks[number as usize / CHUNK_SLOTS];
-        let chunk = cell.get_or_init(|| self.new_chunk());
-        let start = chunk.first + number as usize % CHUNK_SLOTS * self.stride;
+        let number = number as usize;
+        let chunk = self.chunks[number / CHUNK_SLOTS].get_or_init(|| self.new_chunk());
+        let start = chunk.first + number % CHUNK_SLOTS * self.stride;
         Slot { words: &chunk.words[start..start + self.stride], kind, lanes: self.lanes }
     }
 }
@@ -74,15 +74,57 @@ impl Slots {
 pub(crate) struct Ring {
     /// Those for one row, oldest first: a row keeps its slot for as long as it stays hot.
     pub(super) own: VecDeque<u32>,
-    /// Shared ones that are handed out, with the tick of that, oldest first.
-    pub(super) shared: VecDeque<(u32, u64)>,
+    /// Shared ones that are handed out, by the tick of that, oldest first. No batch is empty.
+    shared: VecDeque<Batch>,
+    /// Room for batches to come.
+    empty: Vec<Vec<u32>>,
     /// Shared ones that were not cold when their turn came, though later ones may be: they stand for what
     /// depends on a stream that is slower than others, or stands still.
     pub(super) late: VecDeque<u32>,
     /// Shared ones that are cold. The last is taken first: it is the likeliest to be in a cache.
     pub(super) free: Vec<u32>,
-    /// The reference that all rows written by the transaction get; 0 if there is none yet.
-    pub(super) written: u64,
-    /// The one that cold rows get which it read; 0 if there is none yet.
-    pub(super) read: u64,
+    /// The reference that all rows written by the transaction get, and, but for its kind, the cold ones that
+    /// it read; 0 if there is none yet.
+    pub(super) taken: Packed,
+}
+
+/// Shared slots that were handed out in the same tick.
+struct Batch {
+    tick: u64,
+    numbers: Vec<u32>,
+}
+
+impl Ring {
+    #[inline]
+    pub(super) fn hand_out(&mut self, number: u32, tick: u64) {
+        match self.shared.back_mut() {
+            Some(batch) if batch.tick == tick => batch.numbers.push(number),
+            _ => self.new_batch(number, tick),
+        }
+    }
+
+    #[cold]
+    fn new_batch(&mut self, number: u32, tick: u64) {
+        let mut numbers = self.empty.pop().unwrap_or_default();
+        numbers.push(number);
+        self.shared.push_back(Batch { tick, numbers });
+    }
+
+    /// Shared slots of ticks that are cold are free again.
+    pub(super) fn take_back(&mut self, has_cooled: impl Fn(u64) -> bool) {
+        while let Some(mut batch) = self.shared.pop_front_if(|batch| has_cooled(batch.tick)) {
+            self.free.append(&mut batch.numbers);
+            self.empty.push(batch.numbers);
+        }
+    }
+
+    /// The shared slot that was handed out first, if its tick is `old`; it is no longer in the ring then.
+    pub(super) fn oldest_if(&mut self, old: impl Fn(u64) -> bool) -> Option<u32> {
+        let batch = self.shared.front_mut().filter(|batch| old(batch.tick))?;
+        let number = batch.numbers.pop();
+        if batch.numbers.is_empty() {
+            self.empty.extend(self.shared.pop_front().map(|batch| batch.numbers));
+        }
+        number
+    }
 }

@@ -4,7 +4,7 @@ use hyades_wal::lsn_vector::join;
 
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
     let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
-    if table.fold(row, &mut write, Some(&mut both)).cold {
+    if table.fold(row, Into::Apart(&mut write, &mut both)).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -48,7 +48,7 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
     let mut ring = table.ring();
     let row = Reference::new(0);
     table.set_write(&row, &[5], 1, &mut ring);
-    let hot = |row: &Reference| table.fold(row, &mut [0], None).replayed.is_some();
+    let hot = |row: &Reference| table.fold(row, Into::Write(&mut [0])).replayed.is_some();
     // Nothing is known to be cold while the log stands still, for however long.
     for _ in 0..TICKS {
         table.raise_cold(&[4], |reserved| reserved.fill(5));

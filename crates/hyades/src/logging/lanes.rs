@@ -1,0 +1,30 @@
+//! Loops over the lanes of vectors, unrolled for the usual number of streams.
+
+/// Calls `each` with every lane of the one and the other.
+#[inline(always)]
+pub(crate) fn zip_lanes<A, B>(a: &[A], b: &[B], mut each: impl FnMut(&A, &B)) {
+    if let (Ok(a), Ok(b)) = (<&[A; 4]>::try_from(a), <&[B; 4]>::try_from(b)) {
+        (0..4).for_each(|lane| each(&a[lane], &b[lane]));
+    } else {
+        a.iter().zip(b).for_each(|(a, b)| each(a, b));
+    }
+}
+
+/// As [`zip_lanes`], where the first ones are changed.
+#[inline(always)]
+pub(crate) fn zip_lanes_mut<A, B>(a: &mut [A], b: &[B], mut each: impl FnMut(&mut A, &B)) {
+    if let (Ok(a), Ok(b)) = (<&mut [A; 4]>::try_from(&mut *a), <&[B; 4]>::try_from(b)) {
+        (0..4).for_each(|lane| each(&mut a[lane], &b[lane]));
+    } else {
+        a.iter_mut().zip(b).for_each(|(a, b)| each(a, b));
+    }
+}
+
+/// Sets every lane to zero.
+#[inline(always)]
+pub(crate) fn clear(lanes: &mut [u64]) {
+    match <&mut [u64; 4]>::try_from(&mut *lanes) {
+        Ok(lanes) => *lanes = [0; 4],
+        Err(_) => lanes.fill(0),
+    }
+}
