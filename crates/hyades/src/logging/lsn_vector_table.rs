@@ -13,6 +13,10 @@
 //! start anew with no reader loses none: the writer's vector covers the readers of before, or, where the
 //! writer is a data record, the writer replays after them, and whoever follows the writer follows them.)
 //!
+//! Most transactions depend on nothing but what is cold, so that their vector is the cold one but for their
+//! own lane. They need no slot: a reference of [`Kind::Single`] has the lane and the position. Who finds
+//! it joins the cold vector, which is not below what it was then.
+//!
 //! **Ticks** (`ticks.rs`) tell most cold rows, and most slots that may be given out again, without a look
 //! at the slot, which would have to come from memory: once a tick is cold, so are all references that bear
 //! it. Who raises a vector in place gives the row a reference of the present tick.
@@ -30,8 +34,10 @@
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod reference;
+mod single;
 mod slot;
 mod slots;
+mod taking;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod ticks;
@@ -41,11 +47,10 @@ pub(crate) use slots::Ring;
 
 use super::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
-use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicU64, Ordering, checker_fence, fence};
-use hyades_wal::lsn_vector::covers;
-use reference::{GENERATIONS, Kind, Packed};
-use slot::{MARKED, Slot, raise_lanes, store};
+use hyades_platform::sync::{AtomicU64, Ordering, checker_fence};
+use hyades_wal::{Log, lsn_vector::covers};
+use reference::{Kind, Packed, Single};
+use slot::{Slot, raise_lanes, store};
 use slots::Slots;
 use std::sync::Mutex;
 use ticks::Ticks;
@@ -56,7 +61,9 @@ const PATIENCE: u32 = 8;
 /// What a row was found to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// When replay is through with its last users; `None` for a row that is cold altogether.
+    /// It is not cold altogether.
+    pub warm: bool,
+    /// When replay is through with its last users; `None` if that is not known.
     pub replayed: Option<u64>,
     /// One of its vectors that were asked for is the cold vector, at least.
     pub cold: bool,
@@ -82,8 +89,18 @@ struct Raise<'v> {
 }
 
 impl Row {
-    const COLD: Row = Row { replayed: None, cold: true };
+    const COLD: Row = Row { warm: false, replayed: None, cold: true };
 }
+
+/// Where the vectors of a row are that is not known to be cold.
+enum Hot<'t> {
+    /// In a slot of this generation.
+    Slot(Slot<'t>, u64),
+    Single(Single),
+}
+
+/// Up to where a stream is reserved.
+pub(crate) type Reserved = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 
 pub(crate) struct LsnVectorTable {
     lanes: usize,
@@ -94,10 +111,11 @@ pub(crate) struct LsnVectorTable {
     /// The cold vector. Raised by `raise_cold` only; read by everyone.
     cold: Box<[AtomicU64]>,
     ticks: Ticks,
+    reserved: Reserved,
 }
 
 impl LsnVectorTable {
-    pub fn new(lanes: usize) -> Self {
+    pub fn new(lanes: usize, reserved: Reserved) -> Self {
         LsnVectorTable {
             lanes,
             own: Slots::new(lanes, 2),
@@ -105,12 +123,21 @@ impl LsnVectorTable {
             spare: Mutex::new(Vec::new()),
             cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             ticks: Ticks::new(),
+            reserved,
         }
+    }
+
+    /// For the streams of a log.
+    pub fn on(log: &Log) -> Self {
+        let reserved = log.clone();
+        Self::new(log.streams(), Box::new(move |stream| reserved.next_lsn(stream)))
     }
 
     /// A ring for a new session.
     pub fn ring(&self) -> Ring {
-        self.spare.lock().expect("no holder panics").pop().unwrap_or_default()
+        let mut ring = self.spare.lock().expect("no holder panics").pop().unwrap_or_default();
+        ring.reserved.resize(self.lanes, 0);
+        ring
     }
 
     /// Takes back the ring of a session that ends.
@@ -118,13 +145,11 @@ impl LsnVectorTable {
         self.spare.lock().expect("no holder panics").push(ring);
     }
 
-    /// A new transaction of the ring's session begins: starts loading the slots that it will take.
+    /// A new transaction of the ring's session begins.
     #[inline]
     pub fn begin(&self, ring: &mut Ring) {
         ring.taken = 0;
-        if let Some(number) = ring.free.last() {
-            prefetch(self.shared.get(*number, Kind::Written).head());
-        }
+        ring.single = None;
     }
 
     /// How many slots exist, used or not.
@@ -133,38 +158,55 @@ impl LsnVectorTable {
         self.own.len() + self.shared.len()
     }
 
-    /// The slot and generation of a reference, unless it is known to be cold by its tick.
+    /// Whether a row is known to be cold by its reference alone, as most are.
+    #[inline(always)]
+    fn is_known_cold(&self, packed: Packed) -> bool {
+        packed == 0 || self.ticks.is_cold(packed)
+    }
+
+    /// What the reference of a row stands for that is not known to be cold.
     #[inline]
-    fn find(&self, packed: Packed) -> Option<(Slot<'_>, u64)> {
-        let number = reference::number(packed)?;
-        if self.ticks.is_cold(packed) {
-            return None;
-        }
+    fn hot(&self, packed: Packed) -> Hot<'_> {
         let kind = reference::kind(packed);
+        if kind == Kind::Single {
+            return Hot::Single(reference::single(packed));
+        }
         let slots = if kind == Kind::Own { &self.own } else { &self.shared };
-        Some((slots.get(number, kind), reference::generation(packed)))
+        Hot::Slot(slots.get(reference::number(packed), kind), reference::generation(packed))
+    }
+
+    /// What a reference stands for, unless it is known to be cold.
+    fn find(&self, packed: Packed) -> Option<Hot<'_>> {
+        if self.is_known_cold(packed) { None } else { Some(self.hot(packed)) }
     }
 
     /// Starts loading the row's slot, if it has one that is not known to be cold.
     #[inline]
     pub fn prefetch(&self, row: &Reference) {
-        if let Some((slot, _)) = self.find(row.load(Ordering::Relaxed)) {
+        let packed = row.load(Ordering::Relaxed);
+        if !self.is_known_cold(packed)
+            && let Hot::Slot(slot, _) = self.hot(packed)
+        {
             prefetch(slot.head());
         }
     }
 
     /// Joins the row's vectors. What is cold is left to the caller, see [`Row`].
     #[inline]
-    pub fn fold(&self, row: &Reference, into: Into<'_>) -> Row {
+    pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> Row {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the fence of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
-        match self.find(packed) {
-            Some((slot, generation)) => slot.fold(generation, into),
-            None => Row::COLD,
+        if self.is_known_cold(packed) { Row::COLD } else { self.fold_hot(packed, into, ring) }
+    }
+
+    fn fold_hot(&self, packed: Packed, into: Into<'_>, ring: &mut Ring) -> Row {
+        match self.hot(packed) {
+            Hot::Slot(slot, generation) => slot.fold(generation, into),
+            Hot::Single(single) => self.fold_single(single, into, ring),
         }
     }
 
@@ -174,7 +216,7 @@ impl LsnVectorTable {
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         let taken = self.shared(ring, vector, replayed);
         // Release: who finds the reference finds its slot filled.
-        row.store(reference::with_kind(taken, Kind::Written), Ordering::Release);
+        row.store(taken, Ordering::Release);
     }
 
     /// The row's read vector is raised to at least `vector`, the final vector of the ring's
@@ -182,13 +224,12 @@ impl LsnVectorTable {
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         let seen = row.load(Ordering::Acquire);
-        if self.find(seen).is_none() {
-            // It is cold, as most are.
+        if self.is_known_cold(seen) {
             let taken = self.shared(ring, vector, replayed);
-            if publish(row, seen, reference::with_kind(taken, Kind::Read)) {
+            if publish(row, seen, reference::of_reader(taken)) {
                 return;
             }
-        } else if ring.taken != 0 && seen == reference::with_kind(ring.taken, Kind::Read) {
+        } else if ring.taken != 0 && seen == reference::of_reader(ring.taken) {
             // The transaction reads it a second time.
             return;
         }
@@ -202,17 +243,19 @@ impl LsnVectorTable {
         }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
-        let source = self.fold(from, Into::Apart(&mut *write, &mut *both));
+        let source = self.fold(from, Into::Apart(&mut *write, &mut *both), ring);
         if source.cold {
             self.join_cold(write);
             self.join_cold(both);
         }
-        if source.replayed.is_none() {
+        if !source.warm {
             // A target that is cold too stands for the cold vector as well; a hot one must be raised to it.
             loop {
                 let seen = to.load(Ordering::Acquire);
-                if self.find(seen).is_some_and(|(slot, generation)| slot.is_of(generation)) {
-                    break;
+                match self.find(seen) {
+                    Some(Hot::Slot(slot, generation)) if slot.is_of(generation) => break,
+                    Some(Hot::Single(_)) => break,
+                    _ => {}
                 }
                 // A reader that found the target hot must not make it so again with what it had alone.
                 if seen == 0 || publish(to, seen, 0) {
@@ -228,12 +271,16 @@ impl LsnVectorTable {
         loop {
             let seen = row.load(Ordering::Acquire);
             let fresh = match self.find(seen) {
-                Some((slot, generation)) => {
+                Some(Hot::Slot(slot, generation)) => {
                     if self.raise_in_place(row, seen, slot, generation, to) {
                         return;
                     }
                     self.own_copy(slot, generation, to, ring)
                 }
+                Some(Hot::Single(single)) => match self.succeed(single, to, ring) {
+                    None => return,
+                    fresh => fresh,
+                },
                 None => None,
             };
             let fresh = fresh.unwrap_or_else(|| self.warm_up(to, ring));
@@ -247,7 +294,7 @@ impl LsnVectorTable {
     #[inline]
     fn warm_up(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
         let Some(write) = to.write else {
-            return reference::with_kind(self.shared(ring, to.read, to.replayed), Kind::Read);
+            return reference::of_reader(self.shared(ring, to.read, to.replayed));
         };
         self.take_own(ring, to.replayed, |slot| {
             self.load_cold_into(slot.first());
@@ -329,99 +376,6 @@ impl LsnVectorTable {
         });
         // Otherwise the copy is of another row's vectors; the slot will be found again in the ring.
         (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
-    }
-
-    /// The slot for all rows that have the transaction's final vector, this one, and the other one cold.
-    #[inline]
-    fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
-        if ring.taken == 0 {
-            ring.taken = self.take_shared(ring, vector, replayed);
-        }
-        ring.taken
-    }
-
-    fn take_shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
-        let number = match ring.free.pop() {
-            Some(number) => number,
-            None => self.free_shared(ring),
-        };
-        let slot = self.shared.get(number, Kind::Written);
-        let before = slot.head().load(Ordering::Relaxed) >> 1;
-        let generation = (before + 1) & GENERATIONS;
-        // Nobody raises anything here: who finds the mark only has to wait.
-        slot.head().store(before << 1 | MARKED, Ordering::Relaxed);
-        let tick = self.fill(slot, generation, replayed, |slot| store(slot.first(), vector));
-        ring.hand_out(number, tick);
-        reference::pack(number, Kind::Written, tick, generation)
-    }
-
-    /// A slot that is cold, or a new one.
-    #[cold]
-    fn free_shared(&self, ring: &mut Ring) -> u32 {
-        ring.take_back(|tick| self.ticks.has_cooled(tick));
-        if let Some(number) = ring.free.pop() {
-            return number;
-        }
-        // No tick gets cold while one stream stands still. What does not depend on that one does.
-        let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
-        for _ in 0..2 {
-            let oldest = ring.oldest_if(is_old);
-            for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
-                if self.is_cold(self.shared.get(number, Kind::Written).first()) {
-                    ring.free.push(number);
-                } else {
-                    ring.late.push_back(number);
-                }
-            }
-        }
-        ring.free.pop().unwrap_or_else(|| self.shared.add())
-    }
-
-    /// Takes a slot for one row, filled by `fill`.
-    fn take_own(&self, ring: &mut Ring, replayed: u64, fill: impl FnOnce(Slot<'_>)) -> u64 {
-        let mut taken = None;
-        // A hot row keeps its slot for long and would stand in the way of those behind it.
-        for _ in 0..ring.own.len().min(4) {
-            let number = ring.own.pop_front().expect("as many as counted");
-            ring.own.push_back(number);
-            let slot = self.own.get(number, Kind::Own);
-            let generation = slot.head().load(Ordering::Relaxed) >> 1;
-            // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
-            slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
-            checker_fence();
-            let warm = mutation::is(Mutation::EvictWarm);
-            if self.is_cold(slot.first()) && (warm || self.is_cold(slot.second())) {
-                taken = Some((number, slot, (generation + 1) & GENERATIONS));
-                break;
-            }
-            slot.head().store(generation << 1, Ordering::Release);
-        }
-        let (number, slot, generation) = taken.unwrap_or_else(|| {
-            let number = self.own.add();
-            ring.own.push_back(number);
-            (number, self.own.get(number, Kind::Own), 0)
-        });
-        let tick = self.fill(slot, generation, replayed, fill);
-        reference::pack(number, Kind::Own, tick, generation)
-    }
-
-    /// Fills a slot that is marked, or new, and takes the mark off. Returns the tick of it.
-    #[inline]
-    fn fill(
-        &self,
-        slot: Slot<'_>,
-        generation: u64,
-        replayed: u64,
-        fill: impl FnOnce(Slot<'_>),
-    ) -> u64 {
-        let tick = self.ticks.now();
-        // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
-        fence(Ordering::Release);
-        fill(slot);
-        slot.replayed().store(replayed, Ordering::Relaxed);
-        // Release: who finds this generation finds the slot filled.
-        slot.head().store(generation << 1, Ordering::Release);
-        tick
     }
 
     fn is_cold(&self, vector: &[AtomicU64]) -> bool {

@@ -12,14 +12,14 @@
 
 use super::anchoring::Anchoring;
 use super::lanes::clear;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring};
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
 use super::unwritten::{Follows, UnwrittenTables};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Taurus {
     log: Log,
@@ -35,6 +35,9 @@ pub(crate) struct Taurus {
     /// hint, Relaxed.
     progress: Padded<AtomicU64>,
     replay_threads: u64,
+    /// Somebody has left it to us to choose between command and data: until then nobody keeps pace. Set once,
+    /// read by all sessions; Relaxed, as what depends on it is a hint.
+    adaptive: AtomicBool,
     anchoring: Anchoring,
 }
 
@@ -49,6 +52,8 @@ pub(crate) struct Gathered {
     cold: bool,
     /// The vectors are all zero, but for what `cold` says.
     untouched: bool,
+    /// All lanes of validity but its own are at or below the cold vector.
+    single: bool,
     /// Whether it was encoded as a command.
     command: bool,
     /// Its own lane, once it has its place.
@@ -61,6 +66,8 @@ pub(crate) struct Gathered {
 /// [`Taurus::progress`].
 #[derive(Default)]
 struct Pace {
+    /// Whether anybody wants to know.
+    kept: bool,
     /// Where replay is expected to be when it comes to this transaction's record.
     now: u64,
     /// What `now` was computed from.
@@ -82,9 +89,37 @@ const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
+impl Pace {
+    /// When replay is through with the last users of a row that is warm. Who left a single position was in no
+    /// chain, so replay is about through with it; but who comes after it is in one.
+    #[inline]
+    fn through(&self, row: &Row) -> u64 {
+        row.replayed.unwrap_or(self.now + 1)
+    }
+
+    /// The transaction gets its record. Whether replay has to wait for others with it.
+    fn place(&mut self, command: bool) -> bool {
+        let (after, ticks) = match command {
+            true => (self.after_writes.max(self.after_reads), COMMAND_TICKS),
+            // What it read is of no account when it is replayed.
+            false => (self.after_writes, DATA_TICKS),
+        };
+        self.replayed = self.now.max(after) + ticks;
+        self.unreported += ticks;
+        after > self.now
+    }
+}
+
 impl Taurus {
     #[inline]
-    fn keep_pace(&self, pace: &mut Pace) {
+    fn keep_pace(&self, pace: &mut Pace, record: Record) {
+        if !self.adaptive.load(Ordering::Relaxed) {
+            if record != Record::Adaptive {
+                return;
+            }
+            self.adaptive.store(true, Ordering::Relaxed);
+        }
+        pace.kept = true;
         if pace.unreported >= REPORT_TICKS {
             self.progress.fetch_add(std::mem::take(&mut pace.unreported), Ordering::Relaxed);
         }
@@ -108,6 +143,7 @@ impl LoggingProtocol for Taurus {
             together: false,
             cold: false,
             untouched: true,
+            single: false,
             command: false,
             lane: 0,
             pace: Pace::default(),
@@ -136,9 +172,10 @@ impl LoggingProtocol for Taurus {
         }
         txn.together = record == Record::Command;
         txn.cold = false;
+        txn.single = false;
         txn.command = false;
         if self.commands {
-            self.keep_pace(&mut txn.pace);
+            self.keep_pace(&mut txn.pace, record);
         }
         self.table.begin(&mut txn.ring);
     }
@@ -151,11 +188,13 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, line 3.
     #[inline(always)]
     fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
-        let row = self.table.fold(row, Into::Write(&mut txn.validity));
+        let row = self.table.fold(row, Into::Write(&mut txn.validity), &mut txn.ring);
         txn.cold |= row.cold;
-        if let Some(replayed) = row.replayed {
-            txn.pace.after_reads = txn.pace.after_reads.max(replayed);
+        if row.warm {
             txn.untouched = false;
+            if txn.pace.kept {
+                txn.pace.after_reads = txn.pace.after_reads.max(txn.pace.through(&row));
+            }
         }
     }
 
@@ -169,11 +208,13 @@ impl LoggingProtocol for Taurus {
         } else {
             Into::Apart(&mut txn.validity, &mut txn.order)
         };
-        let row = self.table.fold(row, into);
+        let row = self.table.fold(row, into, &mut txn.ring);
         txn.cold |= row.cold;
-        if let Some(replayed) = row.replayed {
-            txn.pace.after_writes = txn.pace.after_writes.max(replayed);
+        if row.warm {
             txn.untouched = false;
+            if txn.pace.kept {
+                txn.pace.after_writes = txn.pace.after_writes.max(txn.pace.through(&row));
+            }
         }
     }
 
@@ -214,6 +255,7 @@ impl LoggingProtocol for Taurus {
             }
             txn.untouched = false;
         }
+        txn.single = self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
         let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
         compress::encode(out, &txn.validity, anchor);
@@ -229,14 +271,11 @@ impl LoggingProtocol for Taurus {
         txn.validity[stream] = end;
         txn.lane = stream;
         txn.untouched = false;
-        let pace = &mut txn.pace;
-        let (after, ticks) = match txn.command {
-            true => (pace.after_writes.max(pace.after_reads), COMMAND_TICKS),
-            // What it read is of no account when it is replayed.
-            false => (pace.after_writes, DATA_TICKS),
-        };
-        pace.replayed = pace.now.max(after) + ticks;
-        pace.unreported += ticks;
+        let in_chain = txn.pace.kept && txn.pace.place(txn.command);
+        // In a chain that replay waits for, rows have to say when it is through.
+        if txn.single && !in_chain {
+            self.table.take_single(&mut txn.ring, stream, end);
+        }
     }
 
     #[inline]
@@ -268,7 +307,12 @@ impl LoggingProtocol for Taurus {
     /// so cold rows add nothing.
     #[inline(always)]
     fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        if !txn.untouched {
+        if let (Some((stream, end)), true) = (own, txn.single) {
+            // What is cold is durable.
+            if !mutation::is(Mutation::AckBeforeOwnFrame) {
+                needs.push((stream as u16, end));
+            }
+        } else if !txn.untouched {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
                 // What is zero is durable, and not looked up.
@@ -298,9 +342,10 @@ impl StartsOnLog for Taurus {
             log: log.clone(),
             lanes,
             commands: !data_only,
-            table: LsnVectorTable::new(lanes),
+            table: LsnVectorTable::on(log),
             unwritten: UnwrittenTables::new(tables, lanes),
             progress: Padded(AtomicU64::new(0)),
+            adaptive: AtomicBool::new(false),
             replay_threads: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             anchoring: Anchoring::new(log, settings),
         }

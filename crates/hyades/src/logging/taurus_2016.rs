@@ -109,13 +109,13 @@ impl Taurus2016 {
             return;
         }
         if writer == 0 {
-            match self.table.fold(&row.vector, Into::Write(&mut txn.unnamed)).replayed {
-                Some(depth) => {
-                    txn.depth = txn.depth.max(depth);
-                    txn.untouched = false;
-                }
+            let found = self.table.fold(&row.vector, Into::Write(&mut txn.unnamed), &mut txn.ring);
+            if found.warm {
+                txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
+                txn.untouched = false;
+            } else {
                 // Cold is durable: it matters only where it orders replay.
-                None => txn.cold = self.commands,
+                txn.cold = self.commands;
             }
             return;
         }
@@ -125,14 +125,14 @@ impl Taurus2016 {
         }
         txn.scratch.fill(0);
         let mut lacking = 0;
-        let depth = self.table.fold(&row.vector, Into::Write(&mut txn.scratch)).replayed;
+        let found = self.table.fold(&row.vector, Into::Write(&mut txn.scratch), &mut txn.ring);
         // The loads above come before the one below.
         fence(Ordering::Acquire);
         if row.writer.load(Ordering::Relaxed) != writer {
             // The name of one and the needs of another: as above.
             return;
         }
-        if let Some(depth) = depth {
+        if let Some(depth) = found.replayed {
             txn.depth = txn.depth.max(depth);
             for (lane, lsn) in txn.scratch.iter().enumerate() {
                 if *lsn > txn.durable[lane] {
@@ -327,7 +327,7 @@ impl StartsOnLog for Taurus2016 {
             commands: !data_only,
             // Half of a frame: the rest of it is for what else stands in a record's head.
             most_names: log.max_payload() / 2 / MOST_NAME_BYTES,
-            table: LsnVectorTable::new(log.streams()),
+            table: LsnVectorTable::on(log),
             anchoring: Anchoring::new(log, settings),
         }
     }

@@ -1,6 +1,7 @@
 //! The hot-row table under every schedule of few threads.
 
 use super::*;
+use hyades_platform::sync::fence;
 use loom::thread;
 use std::sync::Arc;
 
@@ -10,10 +11,15 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
+/// On a stream that is reserved for all that is placed.
+fn table() -> LsnVectorTable {
+    LsnVectorTable::new(1, Box::new(|_| 20))
+}
+
 /// What the row stands for: its write vector, and that with the readers'.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
-    if table.fold(row, Into::Apart(&mut write, &mut both)).cold {
+    if table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring()).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -30,7 +36,7 @@ struct Hot {
 
 /// Who owns the slot is handed the ring in which it stands alone.
 fn hot() -> (Arc<Hot>, Ring) {
-    let table = LsnVectorTable::new(1);
+    let table = table();
     let (row, other) = (Reference::new(0), Reference::new(0));
     let (mut first, mut owner) = (table.ring(), table.ring());
     table.raise_read(&row, &[1], 0, &mut first);
@@ -109,7 +115,8 @@ fn who_looks_meanwhile_finds_no_less() {
         let (hot, ring) = hot();
         let owner = give_out(&hot, ring);
         let (mut write, mut both) = ([0], [0]);
-        if !hot.table.fold(&hot.row, Into::Apart(&mut write, &mut both)).cold {
+        if !hot.table.fold(&hot.row, Into::Apart(&mut write, &mut both), &mut hot.table.ring()).cold
+        {
             assert_eq!((write, both), ([0], [2]), "another row's vectors");
         } else {
             hot.table.join_cold(&mut both);
@@ -152,7 +159,7 @@ fn a_reader_and_a_writer_never_miss_each_other() {
 fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
     for own in [false, true] {
         check(move || {
-            let table = Arc::new(LsnVectorTable::new(1));
+            let table = Arc::new(table());
             let row = Arc::new(Reference::new(0));
             let log = Arc::new(AtomicU64::new(2));
             if own {
@@ -184,7 +191,7 @@ fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
 #[test]
 fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
     check(|| {
-        let table = LsnVectorTable::new(1);
+        let table = table();
         let (row, other) = (Reference::new(0), Reference::new(0));
         let mut ring = table.ring();
         table.set_write(&row, &[2], 0, &mut ring);
@@ -201,8 +208,8 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
         };
         let (table, row, other) = &*shared;
         let (mut write, mut both) = ([0], [0]);
-        let found = table.fold(row, Into::Apart(&mut write, &mut both));
-        assert!(found.replayed.is_none() || write == [2], "another row's vector");
+        let found = table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring());
+        assert!(!found.warm || write == [2], "another row's vector");
         assert_eq!(fold(table, row).0, 2, "less than the row had");
         owner.join().unwrap();
         assert_eq!(fold(table, row).0, 2);
@@ -228,5 +235,93 @@ fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
         assert!(fold(&hot.table, &hot.row).1 >= 3, "less than it inherited");
         reader.join().unwrap();
         assert!(fold(&hot.table, &hot.row).1 >= 3, "less than it inherited");
+    });
+}
+
+/// The row is read by a transaction that needs no slot.
+fn read_single(hot: &Hot, row: &Reference, lsn: u64) {
+    let mut ring = hot.table.ring();
+    hot.table.take_single(&mut ring, 0, lsn);
+    hot.table.raise_read(row, &[lsn], 0, &mut ring);
+}
+
+/// As above, for a reader whose mark is in the row's reference.
+#[test]
+fn a_reader_without_a_slot_and_a_writer_never_miss_each_other() {
+    check(|| {
+        let (hot, _ring) = hot();
+        let lock = Arc::new(AtomicU64::new(0));
+        let reader = {
+            let (hot, lock) = (Arc::clone(&hot), Arc::clone(&lock));
+            thread::spawn(move || {
+                read_single(&hot, &hot.other, 10);
+                fence(Ordering::SeqCst);
+                lock.load(Ordering::SeqCst) == 0
+            })
+        };
+        let _ = lock.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed);
+        let (_, both) = fold(&hot.table, &hot.other);
+        let valid = reader.join().unwrap();
+        assert!(!valid || both >= 10, "neither has seen the other");
+    });
+}
+
+/// Two readers of one row, with a slot or without, on top of a writer or not.
+#[test]
+fn of_two_readers_without_slots_none_is_lost() {
+    for (written, slot) in [(false, false), (false, true), (true, false)] {
+        check(move || {
+            let (hot, _ring) = hot();
+            let row = Arc::new(Reference::new(0));
+            if written {
+                let mut ring = hot.table.ring();
+                hot.table.take_single(&mut ring, 0, 5);
+                hot.table.set_write(&row, &[5], 0, &mut ring);
+            }
+            let other = {
+                let (hot, row) = (Arc::clone(&hot), Arc::clone(&row));
+                thread::spawn(move || {
+                    if slot {
+                        hot.table.raise_read(&row, &[12], 0, &mut hot.table.ring());
+                    } else {
+                        read_single(&hot, &row, 12);
+                    }
+                })
+            };
+            read_single(&hot, &row, 10);
+            assert!(fold(&hot.table, &row).1 >= 10, "the first reader is lost");
+            other.join().unwrap();
+            assert_eq!(fold(&hot.table, &row), (if written { 5 } else { 2 }, 12));
+        });
+    }
+}
+
+/// A transaction takes its place, and its rows their reference, while ticks end and get cold; who looks finds
+/// its position, though it knows less of the stream.
+#[test]
+fn a_position_is_found_as_long_as_it_is_not_cold() {
+    check(|| {
+        let log = Arc::new(AtomicU64::new(2));
+        let reserved = Arc::clone(&log);
+        let reserved = Box::new(move |_| reserved.load(Ordering::SeqCst));
+        let table = Arc::new(LsnVectorTable::new(1, reserved));
+        let row = Arc::new(Reference::new(0));
+        let writer = {
+            let (table, row, log) = (Arc::clone(&table), Arc::clone(&row), Arc::clone(&log));
+            thread::spawn(move || {
+                let place = log.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut ring = table.ring();
+                table.take_single(&mut ring, 0, place);
+                table.set_write(&row, &[place], 0, &mut ring);
+            })
+        };
+        table.raise_cold(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
+        let mut write = [0];
+        if table.fold(&row, Into::Write(&mut write), &mut table.ring()).warm {
+            assert_eq!(write, [3]);
+        }
+        writer.join().unwrap();
+        table.raise_cold(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
+        assert_eq!(fold(&table, &row).0, 3, "the writer is lost");
     });
 }

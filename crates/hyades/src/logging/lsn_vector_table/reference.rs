@@ -5,10 +5,13 @@ use hyades_platform::sync::AtomicU64;
 /// A row's [`Packed`]; 0 for a row that was never hot.
 pub(crate) type Reference = AtomicU64;
 
-/// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their width.
+/// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their width. Of
+/// [`Kind::Single`] the slot's number and generation are one number, of 44 bits: from the lowest bit up, whether it
+/// stands for a reader, the lane, the low bits of the position.
 pub(super) type Packed = u64;
 
 const NUMBER_BITS: u32 = 25;
+const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
 const KIND_AT: u32 = NUMBER_BITS;
 const TICK_AT: u32 = KIND_AT + 2;
 const TICK_BITS: u32 = 18;
@@ -28,7 +31,25 @@ pub(super) enum Kind {
     Written,
     /// That of the rows that were cold when a transaction read them.
     Read,
+    /// None: all lanes but one are cold, and that one's position is here.
+    Single,
 }
+
+/// What a reference of [`Kind::Single`] says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Single {
+    pub lane: usize,
+    /// The position modulo 2^[`LOW_BITS`].
+    pub low: u64,
+    /// It is the read vector that has this lane, and the write vector that is cold; or else the other way
+    /// round.
+    pub read: bool,
+}
+
+/// So many bits of a position are kept.
+const LOW_BITS: u32 = 37;
+/// The bits that are kept.
+pub(super) const LOW: u64 = (1 << LOW_BITS) - 1;
 
 #[inline]
 pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packed {
@@ -38,10 +59,10 @@ pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packe
         | (u64::from(number) + 1)
 }
 
-/// The slot's number; `None` for a row that was never hot.
+/// The number of the slot. Not for a row that was never hot.
 #[inline]
-pub(super) fn number(packed: Packed) -> Option<u32> {
-    (packed as u32 & ((1 << NUMBER_BITS) - 1)).checked_sub(1)
+pub(super) fn number(packed: Packed) -> u32 {
+    (packed & NUMBERS) as u32 - 1
 }
 
 #[inline]
@@ -49,7 +70,8 @@ pub(super) fn kind(packed: Packed) -> Kind {
     match packed >> KIND_AT & 3 {
         0 => Kind::Own,
         1 => Kind::Written,
-        _ => Kind::Read,
+        2 => Kind::Read,
+        _ => Kind::Single,
     }
 }
 
@@ -58,9 +80,29 @@ pub(super) fn tick(packed: Packed) -> u64 {
     packed >> TICK_AT & TICKS
 }
 
+/// A writer's reference of a single position.
 #[inline]
-pub(super) fn with_kind(packed: Packed, kind: Kind) -> Packed {
-    packed & !(3 << KIND_AT) | (kind as u64) << KIND_AT
+pub(super) fn pack_single(lane: usize, lsn: u64, tick: u64) -> Packed {
+    let both = (lsn & LOW) << 7 | (lane as u64) << 1;
+    both >> NUMBER_BITS << GENERATION_AT
+        | (tick & TICKS) << TICK_AT
+        | (Kind::Single as u64) << KIND_AT
+        | both & NUMBERS
+}
+
+#[inline]
+pub(super) fn single(packed: Packed) -> Single {
+    let both = packed >> GENERATION_AT << NUMBER_BITS | packed & NUMBERS;
+    Single { lane: (both >> 1 & 63) as usize, low: both >> 7, read: both & 1 == 1 }
+}
+
+/// A writer's reference, as the rows have it that the same transaction has read.
+#[inline]
+pub(super) fn of_reader(packed: Packed) -> Packed {
+    match kind(packed) {
+        Kind::Single => packed | 1,
+        _ => packed & !(3 << KIND_AT) | (Kind::Read as u64) << KIND_AT,
+    }
 }
 
 #[inline]
@@ -71,4 +113,23 @@ pub(super) fn with_tick(packed: Packed, tick: u64) -> Packed {
 #[inline]
 pub(super) fn generation(packed: Packed) -> u64 {
     packed >> GENERATION_AT
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_single_position_reads_back(lane in 0usize..64, lsn: u64, at: u64) {
+            let packed = pack_single(lane, lsn, at);
+            for (packed, reads) in [(packed, false), (of_reader(packed), true)] {
+                prop_assert_eq!(kind(packed), Kind::Single);
+                prop_assert_eq!(tick(packed), at & TICKS);
+                let single = single(packed);
+                prop_assert_eq!((single.lane, single.low, single.read), (lane, lsn & LOW, reads));
+            }
+        }
+    }
 }

@@ -130,7 +130,8 @@ impl<'a> Slot<'a> {
                     }
                 }
             }
-            return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
+            let cold = self.is_cold_in_part(all);
+            return Row { warm: true, replayed: Some(replayed), cold };
         }
     }
 
@@ -178,7 +179,8 @@ impl<'a> Slot<'a> {
                     join(&mut both[..second.len()], second);
                 }
             }
-            return Row { replayed: Some(replayed), cold: self.is_cold_in_part(all) };
+            let cold = self.is_cold_in_part(all);
+            return Row { warm: true, replayed: Some(replayed), cold };
         }
     }
 
@@ -188,7 +190,7 @@ impl<'a> Slot<'a> {
         match self.kind {
             Kind::Own => false,
             Kind::Written => all,
-            Kind::Read => true,
+            Kind::Read | Kind::Single => true,
         }
     }
 }

@@ -86,6 +86,10 @@ pub(crate) struct Ring {
     /// The reference that all rows written by the transaction get, and, but for its kind, the cold ones that
     /// it read; 0 if there is none yet.
     pub(super) taken: Packed,
+    /// The lane and position that `taken` says all with.
+    pub(super) single: Option<(usize, u64)>,
+    /// By lane, up to where the stream is known to be reserved.
+    pub(super) reserved: Vec<u64>,
 }
 
 /// Shared slots that were handed out in the same tick.

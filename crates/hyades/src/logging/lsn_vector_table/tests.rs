@@ -1,10 +1,15 @@
-use super::reference::TICKS;
+use super::reference::{LOW, TICKS};
 use super::*;
 use hyades_wal::lsn_vector::join;
 
+/// For rows with slots, that nobody asks how far streams are reserved.
+fn table_of(lanes: usize) -> LsnVectorTable {
+    LsnVectorTable::new(lanes, Box::new(|_| u64::MAX >> 1))
+}
+
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
     let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
-    if table.fold(row, Into::Apart(&mut write, &mut both)).cold {
+    if table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring()).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -13,7 +18,7 @@ fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn a_row_never_stands_for_less_than_it_had() {
-    let table = LsnVectorTable::new(3);
+    let table = table_of(3);
     let mut ring = table.ring();
     let rows: Vec<Reference> = (0..200).map(|_| Reference::new(0)).collect();
     let mut had = vec![(vec![0; 3], vec![0; 3]); rows.len()];
@@ -44,11 +49,11 @@ fn a_row_never_stands_for_less_than_it_had() {
 
 #[test]
 fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
-    let table = LsnVectorTable::new(1);
+    let table = table_of(1);
     let mut ring = table.ring();
     let row = Reference::new(0);
     table.set_write(&row, &[5], 1, &mut ring);
-    let hot = |row: &Reference| table.fold(row, Into::Write(&mut [0])).replayed.is_some();
+    let hot = |row: &Reference| table.fold(row, Into::Write(&mut [0]), &mut table.ring()).warm;
     // Nothing is known to be cold while the log stands still, for however long.
     for _ in 0..TICKS {
         table.raise_cold(&[4], |reserved| reserved.fill(5));
@@ -69,7 +74,7 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
 
 #[test]
 fn a_stream_that_stands_still_holds_up_only_what_depends_on_it() {
-    let table = LsnVectorTable::new(2);
+    let table = table_of(2);
     let mut ring = table.ring();
     let rows: Vec<Reference> = (0..100).map(|_| Reference::new(0)).collect();
     for lsn in 1..100_000u64 {
@@ -86,7 +91,7 @@ fn a_stream_that_stands_still_holds_up_only_what_depends_on_it() {
 
 #[test]
 fn a_split_gap_has_what_the_whole_had() {
-    let table = LsnVectorTable::new(2);
+    let table = table_of(2);
     let mut ring = table.ring();
     let (from, to) = (Reference::new(0), Reference::new(0));
     table.raise_read(&from, &[5, 9], 3, &mut ring);
@@ -105,7 +110,7 @@ fn a_split_gap_has_what_the_whole_had() {
 
 #[test]
 fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
-    let table = LsnVectorTable::new(2);
+    let table = table_of(2);
     let (mut writer, mut reader) = (table.ring(), table.ring());
     let rows: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
     rows.iter().for_each(|row| table.set_write(row, &[3, 9], 1, &mut writer));
@@ -130,7 +135,7 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
 
 #[test]
 fn readers_raise_together_and_none_is_lost() {
-    let table = std::sync::Arc::new(LsnVectorTable::new(2));
+    let table = std::sync::Arc::new(table_of(2));
     let row = std::sync::Arc::new(Reference::new(0));
     let placed = std::sync::Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..4)
@@ -154,4 +159,95 @@ fn readers_raise_together_and_none_is_lost() {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+/// Three streams, and how far they are reserved.
+struct Streams(std::sync::Arc<[AtomicU64; 3]>);
+
+impl Streams {
+    fn from(start: u64) -> Self {
+        Streams(std::sync::Arc::new([0; 3].map(|_| AtomicU64::new(start))))
+    }
+    fn at(&self, lane: usize) -> u64 {
+        self.0[lane].load(Ordering::SeqCst)
+    }
+    fn reserve(&self, lane: usize, bytes: u64) -> u64 {
+        self.0[lane].fetch_add(bytes, Ordering::SeqCst) + bytes
+    }
+    fn all(&self) -> Vec<u64> {
+        (0..3).map(|lane| self.at(lane)).collect()
+    }
+    fn table(&self) -> LsnVectorTable {
+        let streams = Streams(self.0.clone());
+        LsnVectorTable::new(3, Box::new(move |lane| streams.at(lane)))
+    }
+}
+
+/// Sessions of which some have not looked at a stream for long, and positions whose low bits come round.
+#[test]
+fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserved() {
+    for seed in 0..8 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let start = if seed % 2 == 0 { LOW - 300_000 } else { LOW / 2 - 300_000 };
+        let streams = Streams::from(start);
+        let table = streams.table();
+        table.raise_cold(&[start; 3], |reserved| reserved.fill(start));
+        let mut rings = [0; 3].map(|_| table.ring());
+        let rows: Vec<Reference> = (0..60).map(|_| Reference::new(0)).collect();
+        let mut had = vec![(vec![0; 3], vec![0; 3]); rows.len()];
+        for step in 0..20_000 {
+            let at = rng.usize(0..rows.len());
+            let session = rng.usize(0..if step % 500 < 400 { 2 } else { 3 });
+            let ring = &mut rings[session];
+            table.begin(ring);
+            let (mut write, mut both) = (vec![0; 3], vec![0; 3]);
+            if table.fold(&rows[at], Into::Apart(&mut write, &mut both), ring).cold {
+                table.join_cold(&mut write);
+                table.join_cold(&mut both);
+            }
+            assert!(covers(&write, &had[at].0) && covers(&both, &had[at].1), "{seed}, {step}");
+            assert!(covers(&streams.all(), &both), "{seed}, {step}: not yet reserved");
+            let writes = rng.bool();
+            let mut vector = if writes { both } else { write };
+            let lane = rng.usize(0..3);
+            let single = table.is_single(&vector, lane);
+            vector[lane] = streams.reserve(lane, rng.u64(20..60));
+            if single {
+                table.take_single(ring, lane, vector[lane]);
+            }
+            if writes {
+                table.set_write(&rows[at], &vector, 0, ring);
+                had[at].0.copy_from_slice(&vector);
+            } else {
+                table.raise_read(&rows[at], &vector, 0, ring);
+            }
+            join(&mut had[at].1, &vector);
+            if step % 40 == 0 {
+                // All but what came last is durable.
+                let cold: Vec<u64> = streams.all().iter().map(|lsn| lsn - 500).collect();
+                table.raise_cold(&cold, |reserved| reserved.copy_from_slice(&streams.all()));
+            }
+        }
+        assert!(streams.at(0) > start + 200_000);
+    }
+}
+
+#[test]
+fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved() {
+    for bytes in [LOW / 2, LOW - 10, LOW, LOW + 10, LOW + LOW / 3] {
+        let streams = Streams::from(1000);
+        let table = streams.table();
+        let (mut ring, mut other) = (table.ring(), table.ring());
+        let row = Reference::new(0);
+        let lsn = streams.reserve(1, 30);
+        table.take_single(&mut ring, 1, lsn);
+        table.set_write(&row, &[0, lsn, 0], 0, &mut ring);
+        streams.reserve(1, bytes);
+        for _ in 0..=TICKS {
+            table.raise_cold(&streams.all(), |reserved| reserved.copy_from_slice(&streams.all()));
+            let mut write = vec![0; 3];
+            table.fold(&row, Into::Write(&mut write), &mut other);
+            assert!(write[1] <= streams.at(1), "{bytes}: {write:?}");
+        }
+    }
 }
