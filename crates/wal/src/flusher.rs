@@ -21,6 +21,8 @@ const MAX_BATCH: u64 = 2 << 20;
 /// A busy flusher begins a batch no more often than this unless somebody waits for it: it lets work
 /// collect rather than take a core from those who produce it. A flusher that was idle begins at once.
 const BUSY_SPACING_NS: u64 = 500_000;
+/// After a batch below this many bytes it lets twice as long pass: to wake up costs more than to write them.
+const SMALL_BATCH: u64 = 16 << 10;
 /// A mark that is wanted at once, and cannot be stated because a commit is under way, is tried again
 /// after this time.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
@@ -172,14 +174,15 @@ impl Flusher {
         let started = clock::monotonic_ns();
         let to = self.flush(durable, cut)?;
         let took = clock::monotonic_ns() - started;
-        let busy = started - self.batch_began_ns < 2 * BUSY_SPACING_NS;
+        let busy = started - self.batch_began_ns < 4 * BUSY_SPACING_NS;
         self.batch_began_ns = started;
         if self.shared.options.flush_interval.is_none()
             && took < BUSY_SPACING_NS
             && busy
             && to == cut
         {
-            self.nap(Duration::from_nanos(BUSY_SPACING_NS - took), to);
+            let spacing = BUSY_SPACING_NS << u32::from(to - durable < SMALL_BATCH);
+            self.nap(Duration::from_nanos(spacing - took), to);
         }
         Ok(())
     }

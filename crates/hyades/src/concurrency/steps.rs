@@ -12,6 +12,7 @@ use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
 use crate::transaction::state::{Pending, State, Write};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::checker_fence;
 use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
 
 /// The call of a procedure, as a command record repeats it.
@@ -272,9 +273,10 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &
     for gap in &state.gaps {
         engine.protocol.publish_read(gap.stamp(), state.stamp);
     }
-    // The raises come before the loads of the validation that follows, in the one order that a
-    // writer's lock and its later load of the stamps are also in.
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    // The raises, and the looks at what was raised already, are SeqCst, and so are the loads of the
+    // validation that follows: they come in this order in the one order that a writer's lock and its
+    // later load of the stamps are also in.
+    checker_fence();
 }
 
 /// Installs and publishes the writes; the version word that each row then gets is handed to

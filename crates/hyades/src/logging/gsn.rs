@@ -42,11 +42,10 @@ pub(crate) struct Numbered {
 }
 
 /// The row's number: that of its last writer or of a later reader. Written by whoever has, or is about
-/// to be found to have had, the row's protection; only ever raised. Acquire and Release, and ordered
-/// with the row's lock by the fences of the commit (E4).
+/// to be found to have had, the row's protection; only ever raised. SeqCst, as is the row's lock (E4).
 fn raise(row: &AtomicU64, number: u64) {
-    if row.load(Ordering::Relaxed) < number {
-        row.fetch_max(number, Ordering::AcqRel);
+    if row.load(Ordering::SeqCst) < number {
+        row.fetch_max(number, Ordering::SeqCst);
     }
 }
 

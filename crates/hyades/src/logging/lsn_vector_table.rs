@@ -223,7 +223,8 @@ impl LsnVectorTable {
     /// transaction. Many readers may do this at once.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
-        let seen = row.load(Ordering::Acquire);
+        // SeqCst: who finds the row raised already comes before its own validation too (E4).
+        let seen = row.load(Ordering::SeqCst);
         if self.is_known_cold(seen) {
             let taken = self.shared(ring, vector, replayed);
             if publish(row, seen, reference::of_reader(taken)) {
@@ -269,7 +270,8 @@ impl LsnVectorTable {
 
     fn raise(&self, row: &Reference, to: &Raise<'_>, ring: &mut Ring) {
         loop {
-            let seen = row.load(Ordering::Acquire);
+            // SeqCst: as above.
+            let seen = row.load(Ordering::SeqCst);
             let fresh = match self.find(seen) {
                 Some(Hot::Slot(slot, generation)) => {
                     if self.raise_in_place(row, seen, slot, generation, to) {
@@ -318,7 +320,7 @@ impl LsnVectorTable {
         while slot.is_of(generation) {
             if slot.kind != Kind::Own {
                 let has = |lanes: &[AtomicU64], wanted: &[u64]| {
-                    lanes.iter().zip(wanted).all(|(lane, lsn)| lane.load(Ordering::Relaxed) >= *lsn)
+                    lanes.iter().zip(wanted).all(|(lane, lsn)| lane.load(Ordering::SeqCst) >= *lsn)
                 };
                 return slot.kind == Kind::Read
                     && write.is_none()

@@ -212,9 +212,9 @@ pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
 #[inline]
 pub(super) fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
     zip_lanes(lanes, vector, |lane, lsn| {
-        // Acquire: who finds that another has raised the lane comes after that one, and so sees the mark
-        // of an owner whose look came before the raise.
-        if lane.load(Ordering::Acquire) < *lsn {
+        // Acquire half: who finds that another has raised the lane comes after that one, and so sees the
+        // mark of an owner whose look came before the raise. SeqCst: as the raise (E4).
+        if lane.load(Ordering::SeqCst) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }
     });
