@@ -7,7 +7,8 @@ use crate::varint;
 /// The largest payload of a frame, in bytes.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The most bytes before a payload: checksum, length, kind.
-pub(crate) const MAX_HEAD: usize = 4 + 4 + 1;
+pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
+const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
 
 /// What a frame is. The log itself writes and reads only the last three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,37 +66,25 @@ pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
     checksum::append(0, [uuid, &stream.to_le_bytes(), &incarnation.to_le_bytes()])
 }
 
-/// The bytes before the payload, in a buffer, and how many they are.
+/// The bytes before a payload of at most [`MAX_PAYLOAD`], and how many of them count. (They are put together in
+/// a register: what is written byte by byte and then read as a word waits for the writes.)
 #[inline]
-pub(crate) fn head(seed: u32, start: Lsn, kind: FrameKind, payload: &[u8]) -> Head {
-    let mut bytes = [0; MAX_HEAD];
-    let mut used = 4;
-    let mut left = payload.len();
-    while left >= 0x80 {
-        bytes[used] = left as u8 | 0x80;
-        left >>= 7;
-        used += 1;
-    }
-    bytes[used] = left as u8;
-    bytes[used + 1] = kind as u8;
-    used += 2;
-    let crc = sum(seed, start, &bytes[4..used], payload);
-    bytes[..4].copy_from_slice(&crc.to_le_bytes());
-    Head { bytes, used }
-}
-
-/// What precedes a payload.
-pub(crate) struct Head {
-    bytes: [u8; MAX_HEAD],
-    used: usize,
-}
-
-impl Head {
-    /// The bytes, and how many of them count.
-    #[inline]
-    pub(crate) fn parts(&self) -> (&[u8; MAX_HEAD], usize) {
-        (&self.bytes, self.used)
-    }
+pub(crate) fn head(
+    seed: u32,
+    start: Lsn,
+    kind: FrameKind,
+    payload: &[u8],
+) -> ([u8; MAX_HEAD], usize) {
+    debug_assert!(payload.len() <= MAX_PAYLOAD);
+    let length = payload.len() as u64;
+    let (length, bytes) = match length {
+        0..0x80 => (length, 1),
+        0x80..0x4000 => (length & 0x7f | 0x80 | length >> 7 << 8, 2),
+        _ => (length & 0x7f | 0x80 | (length >> 7 & 0x7f | 0x80) << 8 | length >> 14 << 16, 3),
+    };
+    let summed = length | (kind as u64) << (8 * bytes);
+    let crc = sum(seed, start, &summed.to_le_bytes()[..=bytes], payload);
+    ((u64::from(crc) | summed << 32).to_le_bytes(), 4 + bytes + 1)
 }
 
 #[inline]
@@ -173,8 +162,8 @@ mod tests {
 
     fn built(start: Lsn, payload: &[u8]) -> Vec<u8> {
         let mut bytes = {
-            let head = head(7, start, FrameKind::Record, payload);
-            head.bytes[..head.used].to_vec()
+            let (bytes, used) = head(7, start, FrameKind::Record, payload);
+            bytes[..used].to_vec()
         };
         bytes.extend(payload);
         bytes
@@ -182,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_valid_only_in_its_place() {
-        for length in [0, 1, 127, 128, 16_383, 16_384, MAX_PAYLOAD] {
+        for length in [0, 1, 127, 128, 1000, 16_383, 16_384, 100_000, MAX_PAYLOAD] {
             let payload = vec![0xa5; length];
             let bytes = built(100, &payload);
             assert_eq!(bytes.len(), len(length));

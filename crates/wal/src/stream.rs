@@ -94,10 +94,9 @@ impl Stream {
     /// and everything one ring size before its end is durable.
     #[inline]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: &[u8]) {
-        let head = frame::head(self.seed, start, kind, payload);
-        let (bytes, used) = head.parts();
+        let (head, used) = frame::head(self.seed, start, kind, payload);
         // SAFETY: head and payload together are the reservation (contract).
-        unsafe { self.ring.write_behind(start, bytes, used, payload) };
+        unsafe { self.ring.write_behind(start, &head, used, payload) };
     }
 
     /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.

@@ -10,10 +10,9 @@
 //!   what it read either sees the raised read stamp or makes it fail (docs/protocols.md, E4).
 //! - **Publish before release.** Rows take the stamp before their protection ends.
 //!
-//! The order of a commit: lock the write set, fold its stamps and those of what was read, look at its tables,
-//! read the epoch;
-//! [command: reserve, raise read stamps, fence]; validate; [otherwise reserve]; fill; install; publish;
-//! release.
+//! The order of a commit: lock the write set, fold its stamps and those of what was read, look at its
+//! tables, read the epoch; [command: reserve, raise read stamps]; validate; [otherwise reserve]; fill;
+//! install; publish; release.
 
 pub(crate) mod no_wait;
 mod partitioned;

@@ -184,9 +184,13 @@ impl LsnVectorTable {
     #[inline]
     pub fn prefetch(&self, row: &Reference) {
         let packed = row.load(Ordering::Relaxed);
-        if !self.is_known_cold(packed)
-            && let Hot::Slot(slot, _) = self.hot(packed)
-        {
+        if !self.is_known_cold(packed) {
+            self.prefetch_hot(packed);
+        }
+    }
+
+    fn prefetch_hot(&self, packed: Packed) {
+        if let Hot::Slot(slot, _) = self.hot(packed) {
             prefetch(slot.head());
         }
     }
@@ -196,7 +200,7 @@ impl LsnVectorTable {
     pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> Row {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
-        // here comes before the fence of a reader that published one, which will see the lock
+        // here comes before the validation of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);

@@ -293,7 +293,7 @@ impl<S> Record<S> {
                 expected & !word::LOCKED,
                 expected | word::LOCKED,
                 // SeqCst: the lock comes before the load of read stamps in the order that a reader's
-                // raise, fence and validation see (docs/protocols.md, E4).
+                // raise and validation are in (docs/protocols.md, E4).
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             )
