@@ -36,7 +36,8 @@ impl NoWait {
         state: &mut State<'_, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
-        state.observe(&engine.protocol, true);
+        // It overwrites nothing, whatever it has locked.
+        state.observe(&engine.protocol, false);
         let valid = state.gaps_are_current();
         let ended = steps::end_read_only(engine, state, appender, valid);
         Self::release(state);

@@ -276,21 +276,21 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         self.gaps.iter().all(Gap::is_current)
     }
 
-    /// Folds the stamps of what was read, or is locked, into the transaction's own; of rows that are locked
-    /// for writing, and overwritten, that of a writer. Under optimistic concurrency control: `locked` says
-    /// whether the write set is.
+    /// Folds the stamps of what was read, or is locked, into the transaction's own. Unless the transaction
+    /// writes nothing after all, its write set is locked: what is in it is told apart (and, where locks are
+    /// held, folded as what a writer overwrites).
     #[inline(always)]
-    pub fn observe(&mut self, protocol: &P, locked: bool) {
+    pub fn observe(&mut self, protocol: &P, overwrites: bool) {
         let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
         for read in &mut self.reads {
             let is_locked = || read.record.word.load(Ordering::Relaxed) & word::LOCKED != 0;
-            read.overwritten = locked && is_locked() && own_write(read.record);
+            read.overwritten = overwrites && is_locked() && own_write(read.record);
             if !read.overwritten {
                 protocol.observe_read(&read.record.stamp, self.stamp);
             }
         }
         for held in &mut self.held {
-            held.overwritten = held.writer && own_write(held.record);
+            held.overwritten = overwrites && held.writer && own_write(held.record);
             if held.overwritten {
                 protocol.observe_write(&held.record.stamp, self.stamp);
             } else {
