@@ -385,7 +385,7 @@ impl LsnVectorTable {
     }
 
     fn is_cold(&self, vector: &[AtomicU64]) -> bool {
-        // SeqCst: see `take`. Acquire: a slot's new generation (Release) is published after these.
+        // SeqCst: see `take_own`. Acquire: a slot's new generation (Release) is published after these.
         vector
             .iter()
             .zip(&self.cold)
