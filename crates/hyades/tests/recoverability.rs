@@ -14,6 +14,15 @@ use std::sync::Arc;
 const NUMBERS: Table = Table::nth(0);
 const N: Column<i64> = Column::at(1);
 
+const PARALLEL: [Protocol; 6] = [
+    Protocol::Taurus,
+    Protocol::Taurus2016,
+    Protocol::SiloR,
+    Protocol::Gsn,
+    Protocol::Plover,
+    Protocol::Poplar,
+];
+
 /// How the second transaction depends on the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dependency {
@@ -168,4 +177,40 @@ fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::Serial).is_empty());
     assert!(allowed(Protocol::Physiological).is_empty());
     assert!(allowed(Protocol::SiloR).is_empty());
+}
+
+/// What is last in a stream is durable and answered, and what read it too, in another stream. Then a bit
+/// of it rots. If that passes for the end of a crash, what read it goes as well: nobody may have left it
+/// out for being durable, unless the log says so.
+#[test]
+fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
+    for protocol in PARALLEL {
+        let dir = directory();
+        let device = power_cut(1);
+        let db = open(dir.path(), protocol, Some(Arc::new(device.clone())));
+        let log = db.log().unwrap();
+        let (mut one, mut two) = sessions(&db);
+        let ([x, _], z) = keys(&db, protocol, &mut one);
+        log.step(0);
+        let batches = |bytes: &[u8]| bytes.windows(4).filter(|four| four == b"HYB1").count();
+        let path = dir.path().join("stream-0000/segment-00000000000000000001");
+        let before = batches(&std::fs::read(&path).unwrap());
+        let first = run(&mut one, &[], &[x], 1000);
+        log.step(0);
+        let _ = first.is_acknowledged().unwrap();
+        let second = run(&mut two, &[x], &[z], 2000);
+        log.step(1);
+        device.cut();
+        drop((first, second, one, two));
+        drop(db);
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert_eq!(batches(&bytes), before + 1, "{protocol:?}: one batch holds what was last");
+        let last = bytes.windows(4).rposition(|four| four == b"HYB1").unwrap();
+        bytes[last + 40 + 9] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+        // Nothing tells it from a batch that a crash has torn.
+        let db = open(dir.path(), protocol, None);
+        assert_ne!(read(&db, x), Some(1000), "{protocol:?}: a damaged record was replayed");
+        assert_ne!(read(&db, z), Some(2000), "{protocol:?}: it has read what is not there");
+    }
 }

@@ -7,7 +7,7 @@ use common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, files,
     fingerprint, populate, refused, run, try_open,
 };
-use hyades::{Loss, Protocol, Restore, RestoreReport};
+use hyades::{Loss, Restore, RestoreReport};
 use std::path::{Path, PathBuf};
 
 fn open(dir: &Path, c: Combination) -> Opened {
@@ -15,8 +15,7 @@ fn open(dir: &Path, c: Combination) -> Opened {
 }
 
 fn few() -> Vec<Combination> {
-    let tells = |c: &Combination| c.protocol != Protocol::Taurus2016 || c.streams == 1;
-    combinations().into_iter().filter(|c| c.streams < 16 && tells(c)).collect()
+    combinations().into_iter().filter(|c| c.streams < 16).collect()
 }
 
 /// The segment of an incarnation that holds the most batches, and where these begin.
@@ -93,28 +92,6 @@ fn what_does_not_depend_on_a_damaged_place_is_saved() {
         some_were_lost += u64::from(report.transactions < later.len() as u64);
     }
     assert!(some_were_lost > 0, "no damage took anything away");
-}
-
-/// Records that list predecessors do not name those that were durable.
-#[test]
-fn what_cannot_be_told_is_not_saved() {
-    for c in combinations() {
-        if c.protocol != Protocol::Taurus2016 || c.streams != 3 {
-            continue;
-        }
-        let dir = directory();
-        let opened = open(dir.path(), c);
-        populate(&opened);
-        run(&opened, 5, 1000);
-        opened.db.close().unwrap();
-        let (path, at) = batches(dir.path(), 1);
-        flip(&path, at[at.len() / 2]);
-        let before = fingerprint(dir.path());
-        let to = directory();
-        let error = refused(salvage(dir.path(), c, &to.path().join("new")), "a guess");
-        assert!(error.to_string().contains("restore a backup"), "{c:?}: {error}");
-        assert_eq!(fingerprint(dir.path()), before, "{c:?}: the original was changed");
-    }
 }
 
 #[test]

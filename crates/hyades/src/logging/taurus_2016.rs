@@ -19,18 +19,20 @@
 //! A vector's lane says more than is true (everything in a stream up to there), never less.
 //!
 //! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses little):
-//! - A predecessor whose needs were all durable already. It is part of every recovered state, so
-//!   nothing hangs on its name. Where commands may be in the log its name also orders replay and
-//!   chooses versions: there it is left out only at or below the stream's anchor, which replay
-//!   respects for every record as if it were named (`recovery/dataflow.rs`).
-//! - In a log of data alone, lanes of its needs that lie in the record's own stream count as durable:
+//! - A predecessor whose needs the stream's anchor covers: they were durable, so nothing hangs on its
+//!   name, and the anchor says so in the log. That they are durable is not enough: rot could take what is
+//!   last in another stream, and pass for a crash, if nothing vouches for it. Where commands may be in the
+//!   log its name also orders replay and chooses versions: replay respects the anchor for every record as if
+//!   all at or below it were named (`recovery/dataflow.rs`).
+//! - What is cold is not known by its needs; the cold vector covers these, and is in the record's vector.
+//! - In a log of data alone, lanes of its needs that lie in the record's own stream count as covered:
 //!   where the record is found, what stands before it is too.
 //! - WAW predecessors, in a log of data alone: rows carry versions, which order images anyway.
 //! - All of them, if they are so many that they would not fit a frame: then the vector in the record
 //!   says for every stream what they and their needs come to.
 
 use super::anchoring::Anchoring;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring};
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
 use super::predecessors::{self, Id, Predecessor};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::transaction::procedure::Record;
@@ -73,9 +75,11 @@ pub(crate) struct Gathered {
     /// Its part that no name in the list stands for.
     unnamed: Vec<u64>,
     found: Vec<Found>,
+    /// What each predecessor needs, one after the other.
+    needs: Vec<u64>,
     /// What remains of `found` in the record.
     list: Vec<Predecessor>,
-    /// Some gap was cold: it stands for the cold vector, which is joined late.
+    /// Something was cold, all or in part: it stands for the cold vector, which is joined late.
     cold: bool,
     /// Both vectors are all zero.
     untouched: bool,
@@ -85,8 +89,6 @@ pub(crate) struct Gathered {
     command: bool,
     /// Its name, once it has a place.
     own: Id,
-    /// How far each stream was seen to be durable.
-    durable: Vec<u64>,
     scratch: Vec<u64>,
     ring: Ring,
 }
@@ -95,8 +97,8 @@ pub(crate) struct Gathered {
 #[derive(Clone, Copy)]
 struct Found {
     predecessor: Predecessor,
-    /// The lanes of what it needs that were not durable when it was found.
-    lacking: u64,
+    /// Where in [`Gathered::needs`] that is what it needs, beside what is cold.
+    needs: usize,
 }
 
 impl Taurus2016 {
@@ -110,59 +112,56 @@ impl Taurus2016 {
         }
         if writer == 0 {
             let found = self.table.fold(&row.vector, Into::Write(&mut txn.unnamed), &mut txn.ring);
-            if found.warm {
-                txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
-                txn.untouched = false;
-            } else {
-                // Cold is durable: it matters only where it orders replay.
-                txn.cold = self.commands;
-            }
+            self.take_in(found, txn);
             return;
         }
         let predecessor = Predecessor { id: writer, overwritten };
         if txn.found.last().is_some_and(|last| last.predecessor == predecessor) {
             return;
         }
-        txn.scratch.fill(0);
-        let mut lacking = 0;
-        let found = self.table.fold(&row.vector, Into::Write(&mut txn.scratch), &mut txn.ring);
+        let needs = txn.needs.len();
+        txn.needs.resize(needs + self.lanes, 0);
+        let found =
+            self.table.fold(&row.vector, Into::Write(&mut txn.needs[needs..]), &mut txn.ring);
         // The loads above come before the one below.
         fence(Ordering::Acquire);
         if row.writer.load(Ordering::Relaxed) != writer {
             // The name of one and the needs of another: as above.
+            txn.needs.truncate(needs);
             return;
         }
-        if let Some(depth) = found.replayed {
-            txn.depth = txn.depth.max(depth);
-            for (lane, lsn) in txn.scratch.iter().enumerate() {
-                if *lsn > txn.durable[lane] {
-                    txn.durable[lane] = self.log.frontier().durable(lane);
-                    lacking |= u64::from(*lsn > txn.durable[lane]) << lane;
-                }
-            }
-            if lacking != 0 && !overwritten {
-                join(&mut txn.vector, &txn.scratch);
-                txn.untouched = false;
-            }
+        self.take_in(found, txn);
+        if found.warm && !overwritten {
+            join(&mut txn.vector, &txn.needs[needs..]);
         }
-        if self.commands || (lacking != 0 && !overwritten) {
-            txn.found.push(Found { predecessor, lacking });
+        // A cold one is named for the sake of order alone.
+        if found.warm || self.commands {
+            txn.found.push(Found { predecessor, needs });
         }
+    }
+
+    fn take_in(&self, found: Row, txn: &mut Gathered) {
+        txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
+        txn.cold |= found.cold;
+        txn.untouched &= !found.warm;
     }
 
     /// Leaves out of what was found all that the record need not say, see the module.
     fn compress(&self, txn: &mut Gathered, stream: usize, anchor: impl Fn(usize) -> Lsn) {
-        let own_stream = if self.commands { 0 } else { 1u64 << stream };
+        let own_stream = if self.commands { usize::MAX } else { stream };
         txn.found.sort_unstable_by_key(|found| found.predecessor);
         txn.list.clear();
         // The same name may have been found twice, and as RAW, which stands first, and WAW.
         for same in txn.found.chunk_by(|a, b| a.predecessor.id == b.predecessor.id) {
             let predecessor = same[0].predecessor;
-            let reads = same.iter().filter(|found| !found.predecessor.overwritten);
-            let lacking = reads.fold(0, |all, found| all | found.lacking) & !own_stream;
+            let lacks = |found: &Found| {
+                let needs = &txn.needs[found.needs..][..self.lanes];
+                let lacks = |(lane, lsn): (usize, &Lsn)| *lsn > anchor(lane) && lane != own_stream;
+                !found.predecessor.overwritten && needs.iter().enumerate().any(lacks)
+            };
             let place = predecessors::end(predecessor.id);
             let orders = self.commands && place > anchor(predecessors::lane(predecessor.id));
-            if orders || lacking != 0 {
+            if orders || same.iter().any(lacks) {
                 txn.list.push(predecessor);
             }
         }
@@ -179,12 +178,12 @@ impl LoggingProtocol for Taurus2016 {
             unnamed: vec![0; self.lanes],
             found: Vec::new(),
             list: Vec::new(),
+            needs: Vec::new(),
             cold: false,
             untouched: true,
             depth: 0,
             command: false,
             own: 0,
-            durable: vec![0; self.lanes],
             scratch: vec![0; self.lanes],
             ring: self.table.ring(),
         }
@@ -207,6 +206,7 @@ impl LoggingProtocol for Taurus2016 {
             txn.untouched = true;
         }
         txn.found.clear();
+        txn.needs.clear();
         txn.cold = false;
         txn.depth = 0;
         txn.command = false;

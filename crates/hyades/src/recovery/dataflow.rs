@@ -60,23 +60,27 @@ struct Lane {
 struct Flow<'r, S: Default + Send + Sync + 'static> {
     replay: &'r Replay<S>,
     shape: Shape,
+    /// Whether all that an anchor covers is there.
+    whole: bool,
     lanes: Vec<Lane>,
     graph: Graph<Waiting>,
     seats: Seats,
     syncing: Syncing,
 }
 
-/// Replays one incarnation whose records list their predecessors. Returns where its streams end.
+/// Replays one incarnation whose records list their predecessors. `whole`: what does not reach as far as an
+/// anchor states will be refused. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
     readers: Vec<LaneReader>,
     shape: Shape,
+    whole: bool,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
     let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
     let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
-    let flow = Flow { replay, shape, lanes, graph, seats, syncing };
+    let flow = Flow { replay, shape, whole, lanes, graph, seats, syncing };
     threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.seats.leave(seat));
     if replay.has_failed() {
         return Ok(Vec::new());
@@ -209,7 +213,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         }
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
-                if self.shape.data_only {
+                if self.shape.data_only && self.whole {
                     // What the anchor covers was durable: there is nothing to wait for.
                     cursor.decoder.forget_what_is_anchored();
                 }

@@ -40,7 +40,7 @@ use catalogue::Catalogue;
 use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
-use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
+use hyades_wal::{ReaderEnd, Recovering, StreamReader};
 use read_ahead::LaneReader;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -263,7 +263,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             let shape = decode::Shape::of(incarnation, streams, checkpoint).until(plan.until);
             let result = if shape.predecessors {
                 let threads = if plan.kind == ReplayKind::Serial { 1 } else { plan.threads };
-                dataflow::replay(&replay, lanes, shape, threads)
+                dataflow::replay(&replay, lanes, shape, !plan.salvage, threads)
             } else if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
             } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
@@ -277,18 +277,12 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             finished.store(true, Ordering::Release);
             result
         });
-        let untold = plan.salvage
-            && decode::Shape::of(incarnation, streams, None).predecessors
-            && streams > 1;
         if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
-            return Err(if untold { untellable(incarnation) } else { error });
+            return Err(error);
         }
         ends.extend(result?);
         if plan.salvage {
             let damaged = recovering.damaged_streams(incarnation, &ends)?;
-            if untold && !damaged.is_empty() {
-                return Err(untellable(incarnation));
-            }
             report.losses.extend(damaged.into_iter().map(Loss::from));
         } else {
             // Damage is named as such, before what it took away lets the next incarnation's commands fail.
@@ -319,17 +313,6 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     finish::finish(&replay)?;
     let max_epoch = replay.counts.max_epoch.load(Ordering::Relaxed);
     Ok(Recovered { report, ends, max_epoch })
-}
-
-/// Lists of predecessors leave out those that were durable already, which a crash never takes away, but
-/// damage does.
-fn untellable(incarnation: &Incarnation) -> Error {
-    Error::Recovery(format!(
-        "incarnation {} of the log is damaged, and its records, under {}, do not name predecessors that were \
-         durable when they were written: what is left cannot be told from what depends on what is lost; \
-         restore a backup, and recover to a moment before with --until",
-        incarnation.number, incarnation.protocol
-    ))
 }
 
 /// Tells the caller how far recovery has come, until it has finished.
