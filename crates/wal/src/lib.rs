@@ -62,6 +62,7 @@ mod order;
 mod reader;
 mod ring;
 mod segment;
+mod spare;
 mod start;
 mod stream;
 mod unfinished;

@@ -10,6 +10,7 @@ use crate::manifest::{MANIFEST, Manifest, Marker, StreamEntry, part_name};
 use crate::options::LogOptions;
 use crate::reader::StreamReader;
 use crate::segment::{Chain, stream_dir};
+use crate::spare;
 use crate::unfinished;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::mutation::{self, Mutation};
@@ -147,7 +148,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     let read = at_once(&*device, manifest.streams.iter().collect(), read_chain);
     let mut chains = BTreeMap::new();
     for (stream, chain) in manifest.streams.iter().zip(read) {
-        let Some((chain, error)) = chain else {
+        let Some((mut chain, error)) = chain else {
             wrong(Error::Invalid(format!(
                 "the directory of log stream {} is missing: it was last seen as {}, give it among \
                  the log directories",
@@ -159,6 +160,10 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         };
         error.map_or(Ok(()), &mut wrong)?;
         check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
+        match spare::find(&device, &manifest, stream, &chain) {
+            Ok(spare) => chain.spare = spare,
+            Err(error) => wrong(error)?,
+        }
         chains.insert(stream.id, chain);
     }
     Ok(Recovering {

@@ -86,6 +86,8 @@ struct Open {
     offset: u64,
     /// Where the next segment takes over.
     limit: Lsn,
+    /// What its headers state is not known to be durable.
+    spare: bool,
 }
 
 /// Reads one stream of one incarnation. Readers are independent of each other, and each may be read
@@ -141,8 +143,9 @@ impl StreamReader {
         let start = dim.end.map_or(lowest, |end| lowest.min(end));
         let of_incarnation =
             |s: &&Segment| s.header.as_ref().is_some_and(|h| h.incarnation == incarnation.number);
+        let spare = chain.spare.iter().filter(|_| dim.end.is_none());
         let segments: Vec<Segment> =
-            chain.segments.iter().filter(of_incarnation).cloned().collect();
+            chain.segments.iter().chain(spare).filter(of_incarnation).cloned().collect();
         let last_begun = chain.last_begun().map_or(0, |s| s.sequence);
         let unbegun = match dim.end {
             None => chain.segments.iter().filter(|s| s.sequence > last_begun).cloned().collect(),
@@ -176,7 +179,7 @@ impl StreamReader {
             lenient: false,
             unreadable: false,
         };
-        for segment in &reader.segments {
+        for segment in reader.segments.iter().filter(|s| !s.spare) {
             let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
             note(&mut reader.statements[dimension], lsn, &segment.path, 48);
         }
@@ -331,6 +334,7 @@ impl StreamReader {
             block: u64::from(header.block_bytes),
             offset: u64::from(header.block_bytes),
             limit: next.min(self.end.unwrap_or(Lsn::MAX)),
+            spare: segment.spare,
         });
         self.window = Window::default();
         self.next_segment += 1;
@@ -356,7 +360,10 @@ impl StreamReader {
         else {
             return self.stop(open, at, "there is no valid batch header");
         };
-        note(&mut self.statements[self.dimension], batch.start.max(batch.durable), &open.path, at);
+        if !open.spare {
+            let lsn = batch.start.max(batch.durable);
+            note(&mut self.statements[self.dimension], lsn, &open.path, at);
+        }
         if batch.start != self.position {
             let what = format!("a batch begins at Lsn {}, not {}", batch.start, self.position);
             return self.stop(open, at, what);
@@ -430,6 +437,7 @@ impl StreamReader {
                 block: self.unbegun_block,
                 offset: 0,
                 limit: 0,
+                spare: false,
             };
             self.search(&open, self.unbegun_block)?;
         }

@@ -33,6 +33,8 @@ pub(crate) struct Segment {
     pub(crate) length: u64,
     /// None: it has not begun.
     pub(crate) header: Option<SegmentHeader>,
+    /// It has a temporary name only, and may be in the page cache only.
+    pub(crate) spare: bool,
 }
 
 /// The segments of a stream, in order, and the files that can be removed.
@@ -40,6 +42,8 @@ pub(crate) struct Segment {
 pub(crate) struct Chain {
     pub(crate) segments: Vec<Segment>,
     pub(crate) leftovers: Vec<PathBuf>,
+    /// One of the leftovers, which has what the last segment had beyond its proven end.
+    pub(crate) spare: Option<Segment>,
     /// It ends where something is missing.
     pub(crate) broken: bool,
 }
@@ -102,7 +106,7 @@ impl Chain {
     }
 }
 
-fn read_header(
+pub(crate) fn read_header(
     device: &dyn Device,
     path: PathBuf,
     stream: u32,
@@ -126,7 +130,7 @@ fn read_header(
         Ok(header) if header.stream != stream || header.sequence != sequence => None,
         Ok(header) => Some(header),
     };
-    Ok(Segment { path, sequence, length, header })
+    Ok(Segment { path, sequence, length, header, spare: false })
 }
 
 /// A segment that is there, zero-filled or recycled, with a durable name, and has not begun.

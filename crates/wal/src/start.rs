@@ -213,7 +213,8 @@ impl Recovering {
                 rest = &rest[length..];
             }
         }
-        let last = self.chains.get(&stream).and_then(Chain::last_begun).map_or(0, |s| s.sequence);
+        let chain = self.chains.get(&stream);
+        let last = chain.and_then(Chain::last_begun).map_or(0, |s| s.sequence);
         let path = segment_path(&dir, last + 1);
         if position != to {
             let message =
@@ -234,7 +235,12 @@ impl Recovering {
         .encode();
         let device = &*self.options.device;
         // Under its own name only when it is whole and durable: it takes over from the original.
-        let temporary = path.with_extension("tmp");
+        let spare = chain.and_then(|chain| chain.spare.as_ref());
+        let taken = |temporary: &PathBuf| spare.is_some_and(|spare| &spare.path == temporary);
+        let mut temporary = path.with_extension("tmp");
+        if taken(&temporary) {
+            temporary = path.with_extension("again.tmp");
+        }
         let length = (header.len() + body.len()) as u64;
         let file = device.create(&temporary, length).map_err(Error::io(&temporary, "create"))?;
         file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0)

@@ -1,11 +1,14 @@
 //! Random histories: append, flush, lose power anywhere (also while recovering), open again.
 
 mod common;
-use common::{Read, append, read_all, small};
-use hyades_platform::device::{FileDevice, PowerCutDevice, PowerCutOptions};
+use common::{Read, append, read_all, reopen, small};
+use hyades_platform::device::{
+    FileDevice, PowerCutDevice, PowerCutOptions, SimulatedDisk, SimulatedFault,
+};
 use hyades_platform::random::Random;
 use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, open};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What must be there: by (incarnation, lane), the records appended, and how far acknowledged.
@@ -138,4 +141,53 @@ fn a_device_that_lies_is_found_out() {
     let caught = (0..20).any(|seed| std::panic::catch_unwind(|| history(seed, true)).is_err());
     std::panic::set_hook(hook);
     assert!(caught);
+}
+
+/// Who opens a log copies what nothing vouches for, and may die before the copy has its name. Whole, the
+/// copy stands in for the original, through power cuts and rot.
+#[test]
+fn the_copy_of_a_tail_serves_before_it_has_its_name() {
+    let disk = SimulatedDisk::new();
+    let on = |disk: &SimulatedDisk| small("/db".as_ref(), 1, Arc::new(disk.process(1)));
+    let (log, _) = reopen(on(&disk)).unwrap();
+    let mut writer = log.writer().unwrap();
+    let ends: Vec<Lsn> = (0..40u8).map(|n| append(&mut writer, 0, &[n; 300])).collect();
+    log.frontier().wait(0, *ends.last().unwrap()).unwrap();
+    disk.kill();
+    drop((writer, log));
+    let records = |frames: Vec<Read>| {
+        let of = frames.into_iter().filter(|f| f.kind == FrameKind::Record);
+        of.map(|f| f.payload).collect::<Vec<_>>()
+    };
+    let whole = records(read_all(&open(on(&disk)).unwrap()).unwrap().0);
+    assert_eq!(whole.len(), ends.len());
+
+    let (mut with_copy, mut saved) = (0, 0);
+    for step in 0.. {
+        let disk = disk.fork();
+        let device = disk.process(step);
+        device.arm(SimulatedFault::Stop(step));
+        let died = reopen(small("/db".as_ref(), 1, Arc::new(device))).is_err();
+        if !died {
+            break;
+        }
+        let is_copy = |(path, _): &(PathBuf, Vec<u8>)| path.extension().is_some_and(|e| e == "tmp");
+        with_copy += u64::from(disk.content().iter().any(is_copy));
+        for seed in 0..150 {
+            let disk = disk.fork();
+            let rot = disk.rot(seed).unwrap();
+            // It is refused, or it is a tail that was never acknowledged as far as anybody can tell.
+            let Ok((log, frames)) = reopen(on(&disk)) else { continue };
+            let found = records(frames);
+            assert!(whole.starts_with(&found), "step {step}, {rot:?}");
+            assert!(rot.in_last_write || found.len() == whole.len(), "step {step}, {rot:?}");
+            saved += u64::from(found.len() == whole.len());
+            // What was recovered stays.
+            drop(log);
+            disk.power_cut(seed);
+            let again = records(read_all(&open(on(&disk)).unwrap()).unwrap().0);
+            assert_eq!(again, found, "step {step}, {rot:?}");
+        }
+    }
+    assert!(with_copy > 1 && saved > 100, "{with_copy} {saved}");
 }

@@ -223,13 +223,9 @@ impl Medium {
     }
 
     /// Whether these bytes are of the last write to a file in their directory that was synced, or of
-    /// one since. A file that has only its temporary name is not looked at by anybody, and vouches for
-    /// nothing: a log that is opened copies its unproven end to such a file, and gives it its name later.
+    /// one since.
     pub fn is_last_write(&self, path: &Path, at: usize) -> bool {
-        let is_temporary = |other: &Path| other.extension().is_some_and(|end| end == "tmp");
-        let beside = self
-            .files()
-            .filter(|(other, _)| other.parent() == path.parent() && !is_temporary(other));
+        let beside = self.files().filter(|(other, _)| other.parent() == path.parent());
         let mut writes: Vec<_> = beside
             .flat_map(|(other, body)| body.last_writes.iter().map(move |w| (w.0, other.clone(), w)))
             .collect();
