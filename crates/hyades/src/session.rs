@@ -125,6 +125,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     }
 
     /// One attempt. `Err(Conflict)` asks for another.
+    #[inline(always)]
     fn attempt(
         &mut self,
         call: Option<(Call<'_>, Record)>,
@@ -157,6 +158,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             }
         };
         let under_way = UnderWay(self.log.as_ref());
+        answer.placed = None;
         let mut appender = Appender {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -166,7 +168,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: self.stated_epoch,
-            placed: None,
+            placed: &mut answer.placed,
             replayed_tid: 0,
         };
         let result = if state.conflict {
@@ -188,9 +190,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         self.streak_bytes += appender.appended;
         C::abort(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        answer.placed = None;
-        if committed && appender.placed.is_some() {
-            answer.placed = appender.placed;
+        if !committed {
+            *appender.placed = None;
+        } else if appender.placed.is_some() {
             self.stated_epoch = appender.stated_epoch;
         }
         self.garbage.collect_from(&engine.tables, state, committed);

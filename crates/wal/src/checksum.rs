@@ -45,9 +45,74 @@ fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     !sum
 }
 
+/// Goes on with the checksum `crc` over a position, the low `head_len` bytes of `head`, from two to four, and a
+/// payload: what [`append`] says of them, in fewer steps.
+#[inline]
+pub(crate) fn append_frame(
+    crc: u32,
+    start: u64,
+    head: u32,
+    head_len: usize,
+    payload: &[u8],
+) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if payload.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has SSE 4.2.
+        return unsafe { short_frame(crc, start, head, head_len, payload) };
+    }
+    append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], payload])
+}
+
+/// The same, with the instruction for it.
+///
+/// # Safety
+/// The processor has SSE 4.2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn short_frame(crc: u32, start: u64, head: u32, head_len: usize, payload: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+    let mut sum = _mm_crc32_u64(u64::from(!crc), start) as u32;
+    sum = match head_len {
+        2 => _mm_crc32_u16(sum, head as u16),
+        3 => _mm_crc32_u8(_mm_crc32_u16(sum, head as u16), (head >> 16) as u8),
+        _ => _mm_crc32_u32(sum, head),
+    };
+    let (words, mut rest) = payload.as_chunks::<8>();
+    let mut wide = u64::from(sum);
+    for word in words {
+        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
+    }
+    sum = wide as u32;
+    if let Some((half, after)) = rest.split_first_chunk::<4>() {
+        (sum, rest) = (_mm_crc32_u32(sum, u32::from_le_bytes(*half)), after);
+    }
+    if let Some((two, after)) = rest.split_first_chunk::<2>() {
+        (sum, rest) = (_mm_crc32_u16(sum, u16::from_le_bytes(*two)), after);
+    }
+    if let Some(byte) = rest.first() {
+        sum = _mm_crc32_u8(sum, *byte);
+    }
+    !sum
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frames_sum_is_that_of_its_bytes() {
+        let bytes: Vec<u8> =
+            (0..1500u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for length in (0..80).chain([511, 512, 513, 1024, 1500]) {
+            for head_len in 2..=4 {
+                let (start, head) = (0x0123_4567_89AB_CDEFu64 ^ length as u64, 0xA1B2_C3D4u32);
+                let head_bytes = &head.to_le_bytes()[..head_len];
+                let all = [&start.to_le_bytes(), head_bytes, &bytes[..length]].concat();
+                let sum = append_frame(77, start, head, head_len, &bytes[..length]);
+                assert_eq!(sum, crc32c::crc32c_append(77, &all), "{length} {head_len}");
+            }
+        }
+    }
 
     #[test]
     fn it_is_the_librarys_sum_for_every_length_and_any_cut() {

@@ -83,7 +83,7 @@ pub(crate) fn head(
         _ => (length & 0x7f | 0x80 | (length >> 7 & 0x7f | 0x80) << 8 | length >> 14 << 16, 3),
     };
     let summed = length | (kind as u64) << (8 * bytes);
-    let crc = sum(seed, start, &summed.to_le_bytes()[..=bytes], payload);
+    let crc = checksum::append_frame(seed, start, summed as u32, bytes + 1, payload);
     ((u64::from(crc) | summed << 32).to_le_bytes(), 4 + bytes + 1)
 }
 

@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::frame::{self, FrameKind};
 use crate::log::Shared;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// A thread's access to the log. It occupies a slot until it is dropped.
@@ -93,7 +94,7 @@ impl Writer {
         );
         let length = frame::len(payload_len) as u64;
         let start = self.shared.streams[stream].order.reserve(self.slot, length);
-        Reservation { writer: self, stream, start, end: start + length, payload_len, open: true }
+        Reservation { writer: self, stream, start, end: start + length, payload_len }
     }
 }
 
@@ -113,10 +114,15 @@ pub struct Reservation<'a> {
     start: Lsn,
     end: Lsn,
     payload_len: usize,
-    open: bool,
 }
 
 impl Reservation<'_> {
+    /// The stream that it is in.
+    #[inline]
+    pub fn stream(&self) -> usize {
+        self.stream
+    }
+
     /// Where the frame begins.
     #[inline]
     pub fn start(&self) -> Lsn {
@@ -134,9 +140,9 @@ impl Reservation<'_> {
     ///
     /// Panics if the payload has not the length that was reserved (the place is voided then).
     #[inline(always)]
-    pub fn fill(mut self, kind: FrameKind, payload: &[u8]) {
+    pub fn fill(self, kind: FrameKind, payload: &[u8]) {
         assert_eq!(payload.len(), self.payload_len, "the payload has not the reserved length");
-        self.put(kind, payload);
+        ManuallyDrop::new(self).put(kind, payload);
     }
 
     /// Gives the place up; it stays in the log as a void frame of the same length.
@@ -145,8 +151,7 @@ impl Reservation<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, kind: FrameKind, payload: &[u8]) {
-        self.open = false;
+    fn put(&self, kind: FrameKind, payload: &[u8]) {
         let shared = &self.writer.shared;
         let stream = &shared.streams[self.stream];
         let needed = self.end.saturating_sub(stream.ring.size());
@@ -164,9 +169,7 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        if self.open {
-            let zeros = vec![0; self.payload_len];
-            self.put(FrameKind::Void, &zeros);
-        }
+        let zeros = vec![0; self.payload_len];
+        self.put(FrameKind::Void, &zeros);
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
     }
     // The first record stands for the transaction.
-    appender.placed = places.first().map(|place| (epoch, first, place.end()));
+    *appender.placed = places.first().map(|place| (epoch, first, place.end()));
     appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
     many.payload = payload;
     Reserved::many(many)

@@ -4,7 +4,7 @@ use super::partitioned::{self, Many};
 use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::record::{Head, Tid, push_change};
+use crate::logging::record::{Head, Tid, push_change, push_plain_head};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::word;
@@ -38,8 +38,8 @@ pub(crate) struct Appender<'a> {
     pub appended: u64,
     /// The epoch whose beginning the session has stated last.
     pub stated_epoch: u64,
-    /// The transaction's epoch and the end of its record, once that has its place.
-    pub placed: Option<(u64, usize, Lsn)>,
+    /// The transaction's epoch and the end of its record, once that has its place. None before.
+    pub placed: &'a mut Option<(u64, usize, Lsn)>,
     /// The version that a replayed transaction installs.
     pub replayed_tid: u64,
 }
@@ -79,6 +79,7 @@ pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_,
 const MOST_ID_BYTES: usize = 10;
 
 /// Whether the transaction goes to the log as a command.
+#[inline]
 pub(crate) fn as_command<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &State<'_, P>,
@@ -134,31 +135,22 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     }
     let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
-    let mut head = Head { command, tid, ..Head::default() };
     let epoch = Tid(tid).epoch();
-    if epoch != appender.stated_epoch {
-        head.epoch_us = engine.epoch.began_us(epoch);
-        appender.stated_epoch = epoch;
-    }
-    if command {
-        head.time_us = state.determinism.time_us;
-        head.seed = state.determinism.seed;
-        head.row_ids.extend_from_slice(&state.row_ids_used);
-    }
     payload.clear();
     let by_rows = !command && engine.protocol.row_frames() != RowFrames::None;
-    if by_rows {
-        head.continued = row_frames::write(engine, state, writer, stream, tid);
-    }
+    let continued =
+        if by_rows { row_frames::write(engine, state, writer, stream, tid) } else { None };
     engine.protocol.versioned(state.stamp, tid);
-    let encode = |head: &Head, stamp: &mut P::TxnStamp, out: &mut Vec<u8>| {
-        head.encode(out);
-        let stamp_at = out.len();
-        engine.protocol.encode(stamp, stream, command, out);
-        stamp_at..out.len()
-    };
-    let mut stamp = encode(&head, state.stamp, payload);
-    let body_at = payload.len();
+    let is_plain = epoch == appender.stated_epoch && continued.is_none();
+    if is_plain && !(command && state.has_drawn()) {
+        push_plain_head(payload, command, Tid(tid));
+    } else {
+        head(engine, state, tid, command, epoch != appender.stated_epoch, continued)
+            .encode(payload);
+    }
+    let mut stamp_at = payload.len();
+    engine.protocol.encode(state.stamp, stream, command, payload);
+    let mut body_at = payload.len();
     match appender.call.filter(|_| command) {
         Some(call) => {
             push_varint(payload, u64::from(call.log_id));
@@ -167,19 +159,46 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         None if by_rows => {}
         None => state.final_writes().for_each(|write| encode_write(engine, write, payload)),
     }
+    let mut first = continued;
     if payload.len() > writer.max_payload() {
-        head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
+        first = Some(write_parts(writer, stream, &payload[body_at..]));
         payload.clear();
-        stamp = encode(&head, state.stamp, payload);
+        let states = epoch != appender.stated_epoch;
+        head(engine, state, tid, command, states, first).encode(payload);
+        stamp_at = payload.len();
+        engine.protocol.encode(state.stamp, stream, command, payload);
+        body_at = payload.len();
     }
+    appender.stated_epoch = epoch;
     engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
-    engine.protocol.patch(state.stamp, &mut payload[stamp]);
-    appender.appended = reservation.end() - head.continued.unwrap_or(reservation.start());
-    appender.placed = Some((epoch, stream, reservation.end()));
-    let own = (stream, reservation.end());
-    Reserved(Places::One(reservation, own, payload))
+    engine.protocol.patch(state.stamp, &mut payload[stamp_at..body_at]);
+    appender.appended = reservation.end() - first.unwrap_or(reservation.start());
+    *appender.placed = Some((epoch, stream, reservation.end()));
+    Reserved(Places::One(reservation, payload))
+}
+
+/// The head of a record that says more than what it is and its TID.
+#[cold]
+fn head<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &State<'_, P>,
+    tid: u64,
+    command: bool,
+    states_epoch: bool,
+    continued: Option<Lsn>,
+) -> Head {
+    let mut head = Head { command, tid, continued, ..Head::default() };
+    if states_epoch {
+        head.epoch_us = engine.epoch.began_us(Tid(tid).epoch());
+    }
+    if command {
+        head.time_us = state.determinism.time_us;
+        head.seed = state.determinism.seed;
+        head.row_ids.extend_from_slice(&state.row_ids_used);
+    }
+    head
 }
 
 /// Appends a write as a data record has it.
@@ -214,7 +233,7 @@ pub(crate) struct Reserved<'w>(Places<'w>);
 
 enum Places<'w> {
     None,
-    One(Reservation<'w>, (usize, Lsn), &'w [u8]),
+    One(Reservation<'w>, &'w [u8]),
     Many(Box<Many<'w>>),
 }
 
@@ -232,7 +251,7 @@ impl<'w> Reserved<'w> {
     pub fn own(&self) -> Option<(usize, Lsn)> {
         match &self.0 {
             Places::None => None,
-            Places::One(_, own, _) => Some(*own),
+            Places::One(reservation, _) => Some((reservation.stream(), reservation.end())),
             Places::Many(many) => many.own(),
         }
     }
@@ -242,7 +261,7 @@ impl<'w> Reserved<'w> {
     pub fn fill(self) {
         match self.0 {
             Places::None => {}
-            Places::One(reservation, _, payload) => reservation.fill(FrameKind::Record, payload),
+            Places::One(reservation, payload) => reservation.fill(FrameKind::Record, payload),
             Places::Many(many) => many.fill(),
         }
     }

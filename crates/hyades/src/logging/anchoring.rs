@@ -57,9 +57,13 @@ impl Anchoring {
         // Acquire: pairs with the Release that counted the anchor.
         let newest = self.generation.load(Ordering::Acquire);
         // Relaxed: a session that finds an old number writes the same anchor once more.
-        if self.anchored[stream].load(Ordering::Relaxed) == newest {
-            return;
+        if self.anchored[stream].load(Ordering::Relaxed) != newest {
+            self.anchor(writer, stream, newest);
         }
+    }
+
+    #[cold]
+    fn anchor(&self, writer: &mut Writer, stream: usize, newest: u64) {
         let durable = self.durable.lock().expect("no holder panics");
         let vector = durable.back().expect("the last one is kept").vector.clone();
         drop(durable);

@@ -257,10 +257,14 @@ impl LoggingProtocol for Taurus {
         }
         txn.single = self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
-        let anchor = |lane: usize| anchors[lane].load(Ordering::Acquire);
-        compress::encode(out, &txn.validity, anchor);
+        let write = |out: &mut Vec<u8>, vector: &[u64]| match <&[AtomicU64; 4]>::try_from(anchors) {
+            // The usual number of lanes, without a look whether there are so many.
+            Ok(four) => compress::encode(out, vector, |lane| four[lane].load(Ordering::Acquire)),
+            Err(_) => compress::encode(out, vector, |lane| anchors[lane].load(Ordering::Acquire)),
+        };
+        write(out, &txn.validity);
         if self.commands && !command {
-            compress::encode(out, &txn.order, anchor);
+            write(out, &txn.order);
         }
     }
 

@@ -102,7 +102,7 @@ impl CommandRunner {
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: 0,
-            placed: None,
+            placed: &mut None,
             replayed_tid: head.tid,
         };
         if Replaying::commit(&replay.engine, state, &mut appender).is_err() {

@@ -299,6 +299,13 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         }
     }
 
+    /// Whether it was given something that a command's record has to repeat beside its arguments.
+    #[inline]
+    pub fn has_drawn(&self) -> bool {
+        let given = &self.determinism;
+        given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
+    }
+
     /// The writes that count.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         self.writes.iter().filter(|w| !w.superseded)
