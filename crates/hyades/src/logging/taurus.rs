@@ -240,6 +240,7 @@ impl LoggingProtocol for Taurus {
     #[inline(always)]
     fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
+        let only_cold = txn.untouched;
         if txn.together && !command {
             // It was too long for one. To depend on more than it has to is not wrong.
             txn.order.copy_from_slice(&txn.validity);
@@ -255,7 +256,7 @@ impl LoggingProtocol for Taurus {
             }
             txn.untouched = false;
         }
-        txn.single = self.table.is_single(&txn.validity, stream);
+        txn.single = only_cold || self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
         let write = |out: &mut Vec<u8>, vector: &[u64]| match <&[AtomicU64; 4]>::try_from(anchors) {
             // The usual number of lanes, without a look whether there are so many.

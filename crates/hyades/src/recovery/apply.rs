@@ -12,7 +12,7 @@ use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::logging::row_frame::Before;
 use crate::storage::key::KeyBytes;
-use crate::storage::ordered_index::{Keyed, NoHooks};
+use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, Table};
@@ -146,7 +146,8 @@ impl Applier {
                 Lookup::Found(record) => record,
                 Lookup::Missing(_) => {
                     let row_bytes = if let Change::Put(row) = change { row.len() } else { 0 };
-                    match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, guard) {
+                    let finger = &mut Finger::new(guard);
+                    match table.place(key, row_bytes, word::ABSENT, 0, &NoHooks, finger) {
                         Placed::New(record, _) | Placed::Exists(record) => record,
                     }
                 }

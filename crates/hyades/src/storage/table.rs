@@ -4,7 +4,7 @@ use super::gap::{Bucket, Gap, GapChange, MISS_BUCKETS, leaf_change};
 use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
-use super::ordered_index::{GapHooks, Inserted, KeyShape, Keyed, OrderedIndex};
+use super::ordered_index::{Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex};
 use super::record::Record;
 use super::schema::{PrimaryKind, Schema};
 use super::secondary::Secondary;
@@ -227,7 +227,8 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         }
     }
 
-    /// Places a fresh record, with room for `row_bytes`, under the key unless it is taken.
+    /// Places a fresh record, with room for `row_bytes`, under the key unless it is taken. The finger is where
+    /// the last one was placed.
     pub fn place<'g>(
         &'g self,
         key: &[u8],
@@ -235,7 +236,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         version: u64,
         lock: u32,
         hooks: &impl GapHooks<S>,
-        guard: &'g Guard,
+        finger: &mut Finger<'g>,
     ) -> Placed<'g, S> {
         let fresh = Record::<S>::new(key, row_bytes, version, lock);
         match &self.primary {
@@ -243,7 +244,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 let hash = hash_key(key);
                 // SAFETY: the record has this key, and is freed only through `Table::unlink`, which
                 // retires it, or with the table.
-                if let Err(exists) = unsafe { index.insert(key, hash, fresh, guard) } {
+                if let Err(exists) = unsafe { index.insert(key, hash, fresh, finger.guard()) } {
                     // SAFETY: the fresh record was not linked; this is the only pointer to it.
                     unsafe { Record::free(fresh) };
                     return Placed::Exists(exists);
@@ -259,17 +260,19 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 Placed::New(unsafe { &*fresh }, change)
             }
             // SAFETY: as for the hash index.
-            Primary::Ordered(tree) => match unsafe { tree.insert(key, fresh, hooks, guard) } {
-                Inserted::Exists(exists, _) => {
-                    // SAFETY: the fresh record was not linked; this is the only pointer to it.
-                    unsafe { Record::free(fresh) };
-                    Placed::Exists(exists)
+            Primary::Ordered(tree) => {
+                match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
+                    Inserted::Exists(exists, _) => {
+                        // SAFETY: the fresh record was not linked; this is the only pointer to it.
+                        unsafe { Record::free(fresh) };
+                        Placed::Exists(exists)
+                    }
+                    Inserted::New(insertion) => {
+                        // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
+                        Placed::New(unsafe { &*fresh }, leaf_change(insertion))
+                    }
                 }
-                Inserted::New(insertion) => {
-                    // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
-                    Placed::New(unsafe { &*fresh }, leaf_change(insertion))
-                }
-            },
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::gap::{Gap, GapChange};
 use crate::storage::key::{KeyBytes, same};
+use crate::storage::ordered_index::Finger;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
@@ -176,7 +177,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
-                data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, state.guard)
+                let (arena, guard) = (state.arena, state.guard);
+                let finger = state.finger.get_or_insert_with(|| arena.alloc(Finger::new(guard)));
+                data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, finger)
             }
         }
     }

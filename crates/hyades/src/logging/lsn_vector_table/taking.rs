@@ -3,6 +3,7 @@
 use super::reference::{self, GENERATIONS, Kind, Packed};
 use super::slot::{MARKED, Slot, store};
 use super::{LsnVectorTable, PATIENCE, Ring};
+use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{Ordering, checker_fence, fence};
 
@@ -21,6 +22,10 @@ impl LsnVectorTable {
             Some(number) => number,
             None => self.free_shared(ring),
         };
+        // Few fit a cache: the next one comes there while the next transaction runs.
+        if let Some(next) = ring.free.last() {
+            prefetch(self.shared.get(*next, Kind::Written).head());
+        }
         let slot = self.shared.get(number, Kind::Written);
         let before = slot.head().load(Ordering::Relaxed) >> 1;
         let generation = (before + 1) & GENERATIONS;

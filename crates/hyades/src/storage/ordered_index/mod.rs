@@ -11,6 +11,7 @@
 //! was. A transaction that inserts carries its own changes over into its set of observed leaves
 //! with what [`Insertion`] says. Entries that stand for deleted rows are the caller's business.
 
+mod finger;
 mod key;
 mod node;
 mod scan;
@@ -27,6 +28,7 @@ use std::ptr::NonNull;
 
 use crossbeam_epoch::Guard;
 
+pub use finger::Finger;
 pub use key::{KeyShape, Keyed};
 use key::{fit_lower, fit_upper};
 use node::LeafHead;
@@ -262,10 +264,25 @@ where
         hooks: &impl GapHooks<G>,
         guard: &'g Guard,
     ) -> Inserted<'g, E, G> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.insert_near(key, entry, hooks, &mut Finger::new(guard)) }
+    }
+
+    /// As [`OrderedIndex::insert`], beginning where the finger is, which goes where the entry does.
+    ///
+    /// # Safety
+    /// As for [`OrderedIndex::insert`].
+    pub unsafe fn insert_near<'g>(
+        &self,
+        key: &[u8],
+        entry: *const E,
+        hooks: &impl GapHooks<G>,
+        finger: &mut Finger<'g>,
+    ) -> Inserted<'g, E, G> {
         self.check(key);
         // SAFETY: passed on to the caller.
         with_tree!(&self.tree, tree => unsafe {
-            tree.insert(&tree.probe(key), entry, hooks, guard)
+            tree.insert(&tree.probe(key), entry, hooks, finger)
         })
     }
 

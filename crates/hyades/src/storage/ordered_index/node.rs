@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use super::super::prefetch::prefetch;
 use super::key::{Keyed, Probe};
 use super::version::Version;
+use super::{Inserted, Insertion, Leaf};
 
 /// What all nodes begin with. Counts are written under the node's lock and read by everyone.
 #[repr(C)]
@@ -156,6 +157,44 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
             field.store(word, Ordering::Relaxed);
         }
         self.entries[slot].store(entry, Ordering::Release);
+    }
+
+    /// Inserts the entry if there is room for it and the leaf, which holds the key's place, still has this
+    /// version; or finds that the key is taken. `None` in all other cases.
+    ///
+    /// # Safety
+    /// The caller is pinned for `'g`. Also as for [`super::OrderedIndex::insert`].
+    #[inline]
+    pub unsafe fn try_insert<'g>(
+        &'g self,
+        version: u64,
+        probe: &Probe<'_, W>,
+        entry: *const E,
+    ) -> Option<Inserted<'g, E, G>> {
+        let count = self.count();
+        // SAFETY: the guard is pinned.
+        let slot = unsafe { self.lower_bound(probe, count) };
+        // SAFETY: the guard is pinned.
+        if unsafe { self.holds(slot, count, probe) } {
+            let existing = self.entry(slot);
+            if !self.version().validate(version) {
+                return None;
+            }
+            // SAFETY: validated, so the slot held a linked entry after the pin.
+            let existing = unsafe { &*existing };
+            return Some(Inserted::Exists(existing, Leaf { head: &self.top, version }));
+        }
+        if count == L || !self.version().try_lock(version) {
+            return None;
+        }
+        self.insert_at(slot, &probe.words, entry);
+        let after = self.version().unlock_changed(version);
+        Some(Inserted::New(Insertion {
+            leaf: Leaf { head: &self.top, version: after },
+            version_before: version,
+            sibling: None,
+            in_sibling: false,
+        }))
     }
 
     /// Inserts before `slot`. The lock is held, or the leaf is not yet linked.

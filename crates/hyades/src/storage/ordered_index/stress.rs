@@ -6,7 +6,7 @@ use std::thread;
 
 use crossbeam_epoch as epoch;
 
-use super::tests::{Stamp, Stamps, drain, insert, remove};
+use super::tests::{Stamp, Stamps, drain, insert, insert_near, remove};
 use super::*;
 
 type Index = OrderedIndex<super::tests::Entry, Stamp>;
@@ -47,6 +47,55 @@ fn no_key_is_lost_or_doubled() {
                     }
                     let i = random.u64(0..space) * threads + me;
                     assert_eq!(index.find(&key(i), &guard).is_some(), mine.contains(&i));
+                }
+                mine
+            };
+            let handles: Vec<_> = (0..threads).map(|me| scope.spawn(move || work(me))).collect();
+            handles.into_iter().map(|h| h.join().unwrap()).collect()
+        });
+        let guard = epoch::pin();
+        let mut found = Vec::new();
+        index.for_each(&guard, |e| found.push(e.key().to_vec()));
+        let expected: BTreeSet<u64> = sets.into_iter().flatten().collect();
+        assert_eq!(found, expected.into_iter().map(key).collect::<Vec<_>>());
+        drain(&index);
+    }
+}
+
+/// Runs of neighbours, inserted by a finger under one guard, while others fill, empty, split and join the
+/// same leaves: none comes to a leaf that is not its own.
+#[test]
+fn a_finger_puts_no_key_where_it_does_not_belong() {
+    let threads = 3;
+    for (shape, key) in shapes() {
+        let index = Index::new(shape);
+        let space = if cfg!(miri) { 40 } else { 2_000 };
+        let sets: Vec<BTreeSet<u64>> = thread::scope(|scope| {
+            let work = |me: u64| {
+                let mut random = fastrand::Rng::with_seed(me);
+                let mut mine = BTreeSet::new();
+                let index = &index;
+                for round in 0..ROUNDS / 8 {
+                    let guard = epoch::pin();
+                    let mut finger = Finger::new(&guard);
+                    let growing = (round / space).is_multiple_of(2);
+                    let from = random.u64(0..space);
+                    for step in 0..random.u64(1..12) {
+                        // Mostly the next one, now and then one below or far away.
+                        let at = match random.u8(0..16) {
+                            0 => random.u64(0..space),
+                            1 => from.saturating_sub(step),
+                            _ => from + step,
+                        };
+                        let i = at * threads + me;
+                        if random.u64(0..8) < if growing { 7 } else { 2 } {
+                            let new = insert_near(index, &key(i), &mut finger);
+                            assert_eq!(new, mine.insert(i), "{i}");
+                        } else {
+                            assert_eq!(remove(index, &key(i), &guard), mine.remove(&i), "{i}");
+                        }
+                        assert_eq!(index.find(&key(i), &guard).is_some(), mine.contains(&i));
+                    }
                 }
                 mine
             };

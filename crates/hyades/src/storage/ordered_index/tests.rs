@@ -46,12 +46,16 @@ impl GapHooks<Stamp> for Stamps {
 type Index = OrderedIndex<Entry, Stamp>;
 
 pub(super) fn insert(index: &Index, key: &[u8], guard: &Guard) -> bool {
+    insert_near(index, key, &mut Finger::new(guard))
+}
+
+pub(super) fn insert_near<'g>(index: &Index, key: &[u8], finger: &mut Finger<'g>) -> bool {
     let new = entry(key);
     // SAFETY: the entry has the key, and is retired only after it was unlinked.
-    match unsafe { index.insert(key, new, &Stamps, guard) } {
+    match unsafe { index.insert_near(key, new, &Stamps, finger) } {
         Inserted::New(_) => true,
         Inserted::Exists(..) => {
-            retire(new, guard);
+            retire(new, finger.guard());
             false
         }
     }

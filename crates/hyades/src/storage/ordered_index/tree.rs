@@ -18,6 +18,7 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use super::super::prefetch::prefetch;
+use super::finger::Finger;
 use super::key::{Keyed, Probe, words};
 use super::node::{Head, InnerNode, LeafNode, Separator};
 use super::version::{FIRST, Version};
@@ -142,41 +143,64 @@ where
         probe: &Probe<'_, W>,
         entry: *const E,
         hooks: &impl GapHooks<G>,
-        guard: &'g Guard,
+        finger: &mut Finger<'g>,
     ) -> Inserted<'g, E, G> {
+        if B == 0
+            && let Some(at) = finger.leaf_for(self.id(), &probe.words)
+        {
+            // SAFETY: this tree has filled the finger, so it is at one of its leaves, and the guard has been
+            // pinned ever since.
+            let leaf = unsafe { &*at.cast::<LeafNode<E, G, W, L>>() };
+            // SAFETY: passed on from the caller; the finger's guard is pinned.
+            if let Some(inserted) = unsafe { leaf.try_insert(finger.version, probe, entry) } {
+                if let Inserted::New(insertion) = &inserted {
+                    finger.move_on(insertion.leaf.version, &probe.words);
+                }
+                return inserted;
+            }
+        }
+        let guard = finger.guard();
         loop {
-            let Some(Arrival { leaf, version, .. }) = self.try_reach(probe, guard) else {
+            // The lowest key above the leaf's range, if there is one: what a scan takes for its fence.
+            let mut upper = None;
+            let route = |inner: &'g InnerNode<W, N, B>, _, count| {
+                // SAFETY: the guard is pinned.
+                let index = unsafe { inner.route(probe, count) };
+                if B == 0 && index + 1 < count {
+                    upper = Some(inner.separator(index).words);
+                }
+                index
+            };
+            let Some(Arrival { leaf, version, .. }) = self.try_descend(guard, route) else {
                 continue;
             };
-            let count = leaf.count();
-            // SAFETY: the guard is pinned.
-            let slot = unsafe { leaf.lower_bound(probe, count) };
-            // SAFETY: the guard is pinned.
-            if unsafe { leaf.holds(slot, count, probe) } {
-                let existing = leaf.entry(slot);
-                if leaf.version().validate(version) {
-                    // SAFETY: validated, so the slot held a linked entry after the pin.
-                    let existing = unsafe { &*existing };
-                    return Inserted::Exists(existing, Leaf { head: &leaf.top, version });
+            // SAFETY: passed on from the caller.
+            if let Some(inserted) = unsafe { leaf.try_insert(version, probe, entry) } {
+                if B == 0
+                    && let Inserted::New(insertion) = &inserted
+                {
+                    let version = insertion.leaf.version;
+                    finger.put(
+                        self.id(),
+                        (std::ptr::from_ref(leaf).cast(), version),
+                        &probe.words,
+                        upper,
+                    );
                 }
-            } else if count == L {
-                if let Some(insertion) = self.try_grow(probe, entry, hooks, guard) {
-                    return Inserted::New(insertion);
-                }
-            } else if leaf.version().try_lock(version) {
-                leaf.insert_at(slot, &probe.words, entry);
-                let after = leaf.version().unlock_changed(version);
-                let leaf = Leaf { head: &leaf.top, version: after };
-                return Inserted::New(Insertion {
-                    leaf,
-                    version_before: version,
-                    sibling: None,
-                    in_sibling: false,
-                });
+                return inserted;
+            }
+            if leaf.count() == L
+                && let Some(insertion) = self.try_grow(probe, entry, hooks, guard)
+            {
+                return Inserted::New(insertion);
             }
         }
     }
 
+    /// Tells it from other trees.
+    fn id(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
     /// One attempt to insert into a full leaf by splitting it. Where the parent is full, splits
     /// that instead and leaves the rest to the next attempt.
     fn try_grow<'g>(

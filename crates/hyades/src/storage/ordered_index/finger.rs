@@ -1,0 +1,73 @@
+//! A finger: where the last insertion went, for the next one to begin there. Rows are often inserted side by
+//! side, the lines of an order for instance, and then need no descent.
+//!
+//! Invariant: a leaf at the finger's version has the key range that it had when the finger came there, since a
+//! node's key range changes only together with its version; and that range holds every key from `lower`
+//! to below `upper`, or to the end of all keys.
+
+use crossbeam_epoch::Guard;
+use std::ptr::null;
+
+/// See the module. It holds no longer than its guard is pinned.
+pub struct Finger<'g> {
+    guard: &'g Guard,
+    /// The tree; null if it has been nowhere.
+    tree: *const (),
+    leaf: *const (),
+    pub(super) version: u64,
+    /// Words of keys; a tree of fewer has zeros behind them.
+    lower: [u64; 4],
+    upper: [u64; 4],
+    bounded: bool,
+}
+
+fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
+    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
+}
+
+impl<'g> Finger<'g> {
+    /// One that points nowhere.
+    pub fn new(guard: &'g Guard) -> Self {
+        let (tree, leaf) = (null(), null());
+        Finger { guard, tree, leaf, version: 0, lower: [0; 4], upper: [0; 4], bounded: false }
+    }
+
+    /// What it is bound to.
+    pub fn guard(&self) -> &'g Guard {
+        self.guard
+    }
+
+    /// The leaf that holds the key's place, if it is the one that the finger is at, and has not changed.
+    #[inline]
+    pub(super) fn leaf_for<const W: usize>(
+        &self,
+        tree: *const (),
+        key: &[u64; W],
+    ) -> Option<*const ()> {
+        let is_within =
+            || self.lower[..W] <= key[..] && (!self.bounded || key[..] < self.upper[..W]);
+        (self.tree == tree && is_within()).then_some(self.leaf)
+    }
+
+    /// Another entry was inserted there: the leaf's version is this one now.
+    #[inline]
+    pub(super) fn move_on<const W: usize>(&mut self, version: u64, key: &[u64; W]) {
+        self.version = version;
+        self.lower = padded(key);
+    }
+
+    /// An entry was inserted with this key. The leaf at this version has the keys from there up to `upper`.
+    #[inline]
+    pub(super) fn put<const W: usize>(
+        &mut self,
+        tree: *const (),
+        (leaf, version): (*const (), u64),
+        key: &[u64; W],
+        upper: Option<[u64; W]>,
+    ) {
+        (self.tree, self.leaf) = (tree, leaf);
+        self.bounded = upper.is_some();
+        self.upper = upper.map_or([0; 4], |upper| padded(&upper));
+        self.move_on(version, key);
+    }
+}
