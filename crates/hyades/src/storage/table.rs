@@ -259,8 +259,8 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
                 Placed::New(unsafe { &*fresh }, change)
             }
-            // SAFETY: as for the hash index.
             Primary::Ordered(tree) => {
+                // SAFETY: as for the hash index.
                 match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                     Inserted::Exists(exists, _) => {
                         // SAFETY: the fresh record was not linked; this is the only pointer to it.
