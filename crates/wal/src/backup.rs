@@ -11,6 +11,7 @@ use crate::segment::{Chain, Segment, segment_path, start_of, stream_dir};
 use crate::unfinished::Unfinished;
 use crate::verdict::Verdict;
 use hyades_platform::device::{Device, DeviceFile};
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ struct Copying<'c> {
     places: &'c [Option<PathBuf>],
     /// With the ends of all incarnations.
     manifest: Manifest,
+    /// By stream, what is read in place of its last segment's tail.
+    spares: BTreeMap<u32, Segment>,
     to: &'c Unfinished,
     copied: Copied,
 }
@@ -63,7 +66,7 @@ impl Log {
         self.frontier().load_into(&mut ends);
         end_newest(&mut manifest, &ends);
         let places: Vec<_> = manifest.dirs.iter().cloned().map(Some).collect();
-        copy(&**self.device(), &places, manifest, to)
+        copy(&**self.device(), &places, manifest, BTreeMap::new(), to)
     }
 }
 
@@ -77,7 +80,9 @@ impl Recovering {
         if let Some(end) = verdict.ends().last() {
             end_newest(&mut manifest, &end.ends);
         }
-        copy(&**self.device(), &self.places, manifest, to)
+        let spare = |(id, chain): (&u32, &Chain)| Some((*id, chain.spare.clone()?));
+        let spares = self.chains.iter().filter_map(spare).collect();
+        copy(&**self.device(), &self.places, manifest, spares, to)
     }
 }
 
@@ -94,9 +99,10 @@ fn copy(
     device: &dyn Device,
     places: &[Option<PathBuf>],
     manifest: Manifest,
+    spares: BTreeMap<u32, Segment>,
     to: &Unfinished,
 ) -> Result<Copied, Error> {
-    let mut copying = Copying { device, places, manifest, to, copied: Copied::default() };
+    let mut copying = Copying { device, places, manifest, spares, to, copied: Copied::default() };
     copying.checkpoint()?;
     copying.streams()?;
     let manifest = copying.names()?;
@@ -139,7 +145,9 @@ impl Copying<'_> {
             let dir = stream_dir(&self.to.dir, stream.id);
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
-            let begun: Vec<_> = chain.segments.iter().take_while(|s| start_of(s) < end).collect();
+            let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
+            // A copy of the log is durable, so here it has its name.
+            let begun: Vec<Segment> = begun.chain(self.spares.get(&stream.id)).cloned().collect();
             let none = begun.is_empty();
             for (at, segment) in begun.iter().enumerate() {
                 // The next segment takes over where it begins.

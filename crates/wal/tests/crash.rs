@@ -6,7 +6,7 @@ use hyades_platform::device::{
     FileDevice, PowerCutDevice, PowerCutOptions, SimulatedDisk, SimulatedFault,
 };
 use hyades_platform::random::Random;
-use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, open};
+use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Lsn, Unfinished, open};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,6 +143,20 @@ fn a_device_that_lies_is_found_out() {
     assert!(caught);
 }
 
+/// What a backup of the log has, if it can be opened.
+fn backed_up(disk: &SimulatedDisk) -> Option<Vec<Read>> {
+    let disk = disk.fork();
+    let device = Arc::new(disk.process(1));
+    let from = open(small("/db".as_ref(), 1, device.clone())).ok()?;
+    let (_, verdict) = read_all(&from).ok()?;
+    let to = Unfinished::begin(device, "/copy".as_ref()).unwrap();
+    from.backup(&verdict, &to).unwrap();
+    to.finish().unwrap();
+    drop(from);
+    let copy = open(small("/copy".as_ref(), 1, Arc::new(disk.process(2)))).unwrap();
+    Some(read_all(&copy).unwrap().0)
+}
+
 /// Who opens a log copies what nothing vouches for, and may die before the copy has its name. Whole, the
 /// copy stands in for the original, through power cuts and rot.
 #[test]
@@ -176,10 +190,15 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
         for seed in 0..150 {
             let disk = disk.fork();
             let rot = disk.rot(seed).unwrap();
+            let backed_up = (seed < 40).then(|| backed_up(&disk)).flatten();
             // It is refused, or it is a tail that was never acknowledged as far as anybody can tell.
             let Ok((log, frames)) = reopen(on(&disk)) else { continue };
             let found = records(frames);
             assert!(whole.starts_with(&found), "step {step}, {rot:?}");
+            if seed < 40 {
+                let copied = backed_up.map(records);
+                assert_eq!(copied.as_ref(), Some(&found), "step {step}, {rot:?}: the backup");
+            }
             assert!(rot.in_last_write || found.len() == whole.len(), "step {step}, {rot:?}");
             saved += u64::from(found.len() == whole.len());
             // What was recovered stays.
