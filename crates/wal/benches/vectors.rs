@@ -75,7 +75,7 @@ impl Case {
         let mut encoded = Vec::new();
         let mut two = row(0);
         join(&mut two, &row(1));
-        compress::encode(&mut encoded, &two, |lane| anchored[lane]);
+        compress::encode(&mut encoded, &two, &anchored, |lsn| *lsn);
         Case {
             anchor: anchored.iter().map(|lsn| AtomicU64::new(*lsn)).collect(),
             frontier: vec![base + 50; lanes],
@@ -89,9 +89,8 @@ impl Case {
     }
 
     fn encode(&mut self, which: bool) {
-        let anchor = |lane: usize| self.anchor[lane].load(Ordering::Acquire);
         let vector = if which { &self.validity } else { &self.order };
-        compress::encode(&mut self.out, vector, anchor);
+        compress::encode(&mut self.out, vector, &self.anchor, |lsn| lsn.load(Ordering::Acquire));
     }
 
     /// The vector work of a transaction that reads one row and overwrites another, in the order of

@@ -151,7 +151,7 @@ impl Copying<'_> {
             let none = begun.is_empty();
             for (at, segment) in begun.iter().enumerate() {
                 // The next segment takes over where it begins.
-                let limit = begun.get(at + 1).map_or(end, |next| start_of(next));
+                let limit = begun.get(at + 1).map_or(end, start_of);
                 let length = self.needed(segment, limit)?;
                 self.file(&segment.path, &segment_path(&dir, segment.sequence), length)?;
             }

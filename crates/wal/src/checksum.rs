@@ -25,24 +25,38 @@ pub(crate) fn append<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
     let mut sum = !crc;
     for run in runs {
-        let (words, rest) = run.as_chunks::<8>();
-        let mut wide = u64::from(sum);
-        for word in words {
-            wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
-        }
-        sum = wide as u32;
-        let (halves, rest) = rest.as_chunks::<4>();
-        for half in halves {
-            sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
-        }
-        for byte in rest {
-            sum = _mm_crc32_u8(sum, *byte);
-        }
+        sum = go_on(sum, run);
     }
     !sum
+}
+
+/// Takes a run of bytes into a sum that is not inverted.
+///
+/// # Safety
+/// The processor has SSE 4.2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+#[inline]
+fn go_on(sum: u32, run: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+    let (words, mut rest) = run.as_chunks::<8>();
+    let mut wide = u64::from(sum);
+    for word in words {
+        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
+    }
+    let mut sum = wide as u32;
+    if let Some((half, after)) = rest.split_first_chunk::<4>() {
+        (sum, rest) = (_mm_crc32_u32(sum, u32::from_le_bytes(*half)), after);
+    }
+    if let Some((two, after)) = rest.split_first_chunk::<2>() {
+        (sum, rest) = (_mm_crc32_u16(sum, u16::from_le_bytes(*two)), after);
+    }
+    if let Some(byte) = rest.first() {
+        sum = _mm_crc32_u8(sum, *byte);
+    }
+    sum
 }
 
 /// Goes on with the checksum `crc` over a position, the low `head_len` bytes of `head`, from two to four, and a
@@ -71,28 +85,13 @@ pub(crate) fn append_frame(
 #[target_feature(enable = "sse4.2")]
 fn short_frame(crc: u32, start: u64, head: u32, head_len: usize, payload: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
-    let mut sum = _mm_crc32_u64(u64::from(!crc), start) as u32;
-    sum = match head_len {
+    let sum = _mm_crc32_u64(u64::from(!crc), start) as u32;
+    let sum = match head_len {
         2 => _mm_crc32_u16(sum, head as u16),
         3 => _mm_crc32_u8(_mm_crc32_u16(sum, head as u16), (head >> 16) as u8),
         _ => _mm_crc32_u32(sum, head),
     };
-    let (words, mut rest) = payload.as_chunks::<8>();
-    let mut wide = u64::from(sum);
-    for word in words {
-        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
-    }
-    sum = wide as u32;
-    if let Some((half, after)) = rest.split_first_chunk::<4>() {
-        (sum, rest) = (_mm_crc32_u32(sum, u32::from_le_bytes(*half)), after);
-    }
-    if let Some((two, after)) = rest.split_first_chunk::<2>() {
-        (sum, rest) = (_mm_crc32_u16(sum, u16::from_le_bytes(*two)), after);
-    }
-    if let Some(byte) = rest.first() {
-        sum = _mm_crc32_u8(sum, *byte);
-    }
-    !sum
+    !go_on(sum, payload)
 }
 
 #[cfg(all(test, not(loom)))]

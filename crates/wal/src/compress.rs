@@ -7,18 +7,20 @@
 use crate::lsn_vector::MAX_LANES;
 use crate::varint;
 
-/// Appends `lv`, without the lanes that are at most `anchor(lane)`.
+/// Appends `lv`, without the lanes that are at most `load` of the same lane of `anchor`.
 #[inline]
-pub fn encode(out: &mut Vec<u8>, lv: &[u64], anchor: impl Fn(usize) -> u64) {
-    debug_assert!(lv.len() <= MAX_LANES);
-    let mask_of = |lv: &[u64]| {
-        let lanes = lv.iter().enumerate();
-        lanes.fold(0, |mask, (lane, &lsn)| mask | u64::from(lsn > anchor(lane)) << lane)
-    };
-    // The usual number of lanes, without a loop.
-    let mask = match <&[u64; 4]>::try_from(lv) {
-        Ok(four) => mask_of(four),
-        Err(_) => mask_of(lv),
+pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) -> u64) {
+    debug_assert!(lv.len() <= MAX_LANES && lv.len() == anchor.len());
+    let bit = |lane: usize, lsn: u64, anchor: &A| u64::from(lsn > load(anchor)) << lane;
+    let mask = match (<&[u64; 4]>::try_from(lv), <&[A; 4]>::try_from(anchor)) {
+        // The usual number of lanes, without a loop.
+        (Ok(lv), Ok(anchor)) => {
+            (0..4).fold(0, |mask, lane| mask | bit(lane, lv[lane], &anchor[lane]))
+        }
+        _ => {
+            let lanes = lv.iter().zip(anchor).enumerate();
+            lanes.fold(0, |mask, (lane, (&lsn, anchor))| mask | bit(lane, lsn, anchor))
+        }
     };
     varint::put(out, mask);
     // By the mask and not by the anchor again, which may have risen in between.
@@ -81,7 +83,7 @@ mod tests {
         ) {
             let (lv, anchor): (Vec<u64>, Vec<u64>) = lanes.into_iter().unzip();
             let mut bytes = Vec::new();
-            encode(&mut bytes, &lv, |lane| anchor[lane]);
+            encode(&mut bytes, &lv, &anchor, |lsn| *lsn);
             prop_assert!(bytes.len() <= max_len(lv.len()));
             let used = bytes.len();
             bytes.extend(&junk);
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn a_covered_vector_is_one_byte() {
         let mut bytes = Vec::new();
-        encode(&mut bytes, &[3; 64], |_| 3);
+        encode(&mut bytes, &[3; 64], &[3; 64], |lsn| *lsn);
         assert_eq!(bytes, [0]);
     }
 }

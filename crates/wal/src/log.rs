@@ -265,18 +265,11 @@ impl Log {
         self.handle.shared.max_payload
     }
 
-    /// The stream's published anchor, lane by lane; see [`anchor`](Self::anchor). Load with Acquire.
+    /// The stream's published anchor, lane by lane, for [`compress::encode`](crate::compress::encode). Load with
+    /// Acquire, and before the place is reserved: then the anchor lies before the frame.
     #[inline]
     pub fn anchors(&self, stream: usize) -> &[AtomicU64] {
         &self.handle.shared.streams[stream].published
-    }
-
-    /// A lane of the stream's published anchor, for [`compress::encode`](crate::compress::encode).
-    /// Load it before the place is reserved: then the anchor lies before the frame.
-    #[inline]
-    pub fn anchor(&self, stream: usize, lane: usize) -> u64 {
-        // Acquire; see `Stream::published`.
-        self.handle.shared.streams[stream].published[lane].load(Ordering::Acquire)
     }
 
     /// A writer for the calling thread.

@@ -27,9 +27,10 @@ pub(crate) fn find(
     else {
         return Ok(None);
     };
+    // Old segments, which have no extension, are left over as well.
     for path in chain.leftovers.iter().filter(|path| path.extension().is_some()) {
         let sequence = last.sequence + 1;
-        // Of another version, or of another database: what this is about has its name already.
+        // One of another version or another database is none: that is judged by files that have their names.
         let found = read_header(&**device, path.clone(), stream.id, &manifest.uuid(), sequence);
         let segment = match found {
             Ok(segment) => Segment { spare: true, ..segment },

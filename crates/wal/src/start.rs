@@ -235,10 +235,9 @@ impl Recovering {
         .encode();
         let device = &*self.options.device;
         // Under its own name only when it is whole and durable: it takes over from the original.
-        let spare = chain.and_then(|chain| chain.spare.as_ref());
-        let taken = |temporary: &PathBuf| spare.is_some_and(|spare| &spare.path == temporary);
         let mut temporary = path.with_extension("tmp");
-        if taken(&temporary) {
+        if chain.and_then(|c| c.spare.as_ref()).is_some_and(|spare| spare.path == temporary) {
+            // What is being copied may be that one.
             temporary = path.with_extension("again.tmp");
         }
         let length = (header.len() + body.len()) as u64;

@@ -6,6 +6,7 @@ use hyades_platform::device::MemoryDevice;
 use hyades_platform::random::Random;
 use hyades_wal::{FrameKind, LogOptions, compress};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 fn options(dir: &std::path::Path) -> LogOptions {
     let mut options = small(dir, 2, MemoryDevice::shared());
@@ -35,7 +36,10 @@ fn every_record_of_every_writer_comes_back() {
                     let mut payload = vec![id];
                     payload.extend(i.to_le_bytes());
                     payload.extend(last.iter().flat_map(|l: &u64| l.to_le_bytes()));
-                    compress::encode(&mut payload, &last, |lane| log.anchor(stream, lane));
+                    let anchor = log.anchors(stream);
+                    compress::encode(&mut payload, &last, anchor, |lsn| {
+                        lsn.load(Ordering::Acquire)
+                    });
                     payload.resize(payload.len() + random.below(300) as usize, id);
                     if random.chance(0.05) {
                         writer.reserve(stream, random.below(100) as usize).void();

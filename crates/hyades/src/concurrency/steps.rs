@@ -136,17 +136,17 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let epoch = Tid(tid).epoch();
+    let epoch_us = if epoch != appender.stated_epoch { engine.epoch.began_us(epoch) } else { None };
+    appender.stated_epoch = epoch;
     payload.clear();
     let by_rows = !command && engine.protocol.row_frames() != RowFrames::None;
-    let continued =
+    let mut continued =
         if by_rows { row_frames::write(engine, state, writer, stream, tid) } else { None };
     engine.protocol.versioned(state.stamp, tid);
-    let is_plain = epoch == appender.stated_epoch && continued.is_none();
-    if is_plain && !(command && state.has_drawn()) {
+    if epoch_us.is_none() && continued.is_none() && !(command && state.has_drawn()) {
         push_plain_head(payload, command, Tid(tid));
     } else {
-        head(engine, state, tid, command, epoch != appender.stated_epoch, continued)
-            .encode(payload);
+        head(state, tid, command, epoch_us, continued).encode(payload);
     }
     let mut stamp_at = payload.len();
     engine.protocol.encode(state.stamp, stream, command, payload);
@@ -159,40 +159,33 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         None if by_rows => {}
         None => state.final_writes().for_each(|write| encode_write(engine, write, payload)),
     }
-    let mut first = continued;
     if payload.len() > writer.max_payload() {
-        first = Some(write_parts(writer, stream, &payload[body_at..]));
+        continued = Some(write_parts(writer, stream, &payload[body_at..]));
         payload.clear();
-        let states = epoch != appender.stated_epoch;
-        head(engine, state, tid, command, states, first).encode(payload);
+        head(state, tid, command, epoch_us, continued).encode(payload);
         stamp_at = payload.len();
         engine.protocol.encode(state.stamp, stream, command, payload);
         body_at = payload.len();
     }
-    appender.stated_epoch = epoch;
     engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp_at..body_at]);
-    appender.appended = reservation.end() - first.unwrap_or(reservation.start());
+    appender.appended = reservation.end() - continued.unwrap_or(reservation.start());
     *appender.placed = Some((epoch, stream, reservation.end()));
     Reserved(Places::One(reservation, payload))
 }
 
 /// The head of a record that says more than what it is and its TID.
-#[cold]
+#[inline(never)]
 fn head<P: LoggingProtocol>(
-    engine: &Engine<P>,
     state: &State<'_, P>,
     tid: u64,
     command: bool,
-    states_epoch: bool,
+    epoch_us: Option<u64>,
     continued: Option<Lsn>,
 ) -> Head {
-    let mut head = Head { command, tid, continued, ..Head::default() };
-    if states_epoch {
-        head.epoch_us = engine.epoch.began_us(Tid(tid).epoch());
-    }
+    let mut head = Head { command, tid, epoch_us, continued, ..Head::default() };
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;

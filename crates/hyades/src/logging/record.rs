@@ -66,8 +66,7 @@ impl Head {
         flags |= if self.epoch_us.is_some() { flag::EPOCH } else { 0 };
         flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
         flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
-        out.push(flags);
-        push_tid(out, Tid(self.tid));
+        push_start(out, flags, Tid(self.tid));
         if let Some(time) = self.time_us {
             out.extend_from_slice(&time.to_le_bytes());
         }
@@ -127,8 +126,13 @@ pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
 /// Appends the head of a record that says nothing but what it is and its TID, as nearly all do.
 #[inline(always)]
 pub(crate) fn push_plain_head(out: &mut Vec<u8>, command: bool, tid: Tid) {
+    push_start(out, if command { flag::COMMAND } else { 0 }, tid);
+}
+
+/// Appends what every head begins with.
+#[inline(always)]
+fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
     let (epoch, sequence) = (tid.epoch(), tid.sequence());
-    let flags = if command { flag::COMMAND } else { 0 };
     if epoch >= 1 << 14 || sequence >= 1 << 7 {
         out.push(flags);
         push_tid(out, tid);

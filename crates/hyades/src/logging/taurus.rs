@@ -258,14 +258,10 @@ impl LoggingProtocol for Taurus {
         }
         txn.single = only_cold || self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
-        let write = |out: &mut Vec<u8>, vector: &[u64]| match <&[AtomicU64; 4]>::try_from(anchors) {
-            // The usual number of lanes, without a look whether there are so many.
-            Ok(four) => compress::encode(out, vector, |lane| four[lane].load(Ordering::Acquire)),
-            Err(_) => compress::encode(out, vector, |lane| anchors[lane].load(Ordering::Acquire)),
-        };
-        write(out, &txn.validity);
+        let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
+        compress::encode(out, &txn.validity, anchors, load);
         if self.commands && !command {
-            write(out, &txn.order);
+            compress::encode(out, &txn.order, anchors, load);
         }
     }
 

@@ -258,7 +258,7 @@ impl LoggingProtocol for Taurus2016 {
             join(&mut txn.unnamed, &txn.vector);
             txn.untouched = false;
         }
-        compress::encode(out, &txn.unnamed, |lane| anchor[lane]);
+        compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
         txn.scratch = anchor;
         predecessors::encode(&txn.list, self.lanes, out);
     }

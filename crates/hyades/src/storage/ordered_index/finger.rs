@@ -37,7 +37,8 @@ impl<'g> Finger<'g> {
         self.guard
     }
 
-    /// The leaf that holds the key's place, if it is the one that the finger is at, and has not changed.
+    /// The leaf that the finger is at, if it holds the key's place; unless it has changed since, which shows when it
+    /// is locked.
     #[inline]
     pub(super) fn leaf_for<const W: usize>(
         &self,
