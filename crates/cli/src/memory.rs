@@ -9,6 +9,8 @@
 
 use crate::failure::Failure;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::null_mut;
 
 /// The allocator takes memory in blocks of this size.
@@ -18,7 +20,7 @@ const BLOCK: usize = 64 << 20;
 const PURGE_DELAY: i32 = 15;
 
 /// Reserved unless told otherwise, but never more than a quarter of what is free.
-const DEFAULT: u64 = 2 << 30;
+const DEFAULT: u64 = 4 << 30;
 
 /// Hands the allocator at least `bytes` of memory that is in hand, or a default. No effect where the
 /// system does not know how to populate memory.
@@ -38,18 +40,19 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
     // under a log is another than the one that is measured.
     // SAFETY: sets a number.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
+    // What the allocator had before it uses up first, and then what it is given.
+    let had = heap();
+    populate(had.start as *mut c_void, had.len().min(bytes));
+    let bytes = bytes.saturating_sub(had.len());
+    if bytes == 0 {
+        return Ok(());
+    }
     let out = |error| Failure::Failed(format!("no {bytes} bytes of memory to reserve: {error}"));
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a fresh anonymous mapping where the system likes, of which nobody knows yet.
     let start = unsafe { mmap_anonymous(null_mut(), bytes + BLOCK, access, flags) }.map_err(out)?;
     let start = start.wrapping_byte_add(start.cast::<u8>().align_offset(BLOCK));
-    // SAFETY: both are hints about the mapping just made; populating writes nothing to it.
-    unsafe {
-        // Smaller pages will do where there are no huge ones, and later ones where these cannot be
-        // had at once.
-        let _ = madvise(start, bytes, Advice::LinuxHugepage);
-        let _ = madvise(start, bytes, Advice::LinuxPopulateWrite);
-    }
+    populate(start, bytes);
     let mut arena = null_mut();
     // SAFETY: the range is mapped, writable, all zeros, aligned as the allocator wants it, used by
     // nobody else, and stays mapped as long as the process lives. It is declared as large pages so
@@ -67,4 +70,26 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
         )
     };
     if taken { Ok(()) } else { Err(Failure::Failed("the allocator refused the memory".into())) }
+}
+
+/// Lets a mapping of this process have its pages. Smaller ones will do where there are no huge ones, and later ones
+/// where these cannot be had at once.
+fn populate(start: *mut c_void, bytes: usize) {
+    // SAFETY: both are hints; populating keeps what is written there.
+    unsafe {
+        let _ = madvise(start, bytes, Advice::LinuxHugepage);
+        let _ = madvise(start, bytes, Advice::LinuxPopulateWrite);
+    }
+}
+
+/// The mapping in which the allocator places what it is asked for; empty where the system does not tell.
+fn heap() -> Range<usize> {
+    let probe = Box::new(0u64);
+    let address = (&raw const *probe).addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+    });
+    ranges.into_iter().find(|range| range.contains(&address)).unwrap_or_default()
 }

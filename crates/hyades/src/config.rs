@@ -120,7 +120,7 @@ pub struct LogSettings {
     /// The largest segment file in bytes.
     pub segment_bytes: u64,
     /// Waits this long between flushes. If not set, flushes as soon as somebody waits; while nobody does,
-    /// a busy stream at most every 500 us, or every millisecond if that is little.
+    /// a busy stream at most every 500 us, or every 2 ms once that is 1 KiB or more.
     pub flush_interval: Option<Duration>,
     /// Flushes at once when a buffer holds this much, whatever the interval.
     pub flush_fill_bytes: Option<usize>,

@@ -20,9 +20,12 @@ use std::time::Duration;
 const MAX_BATCH: u64 = 2 << 20;
 /// A busy flusher begins a batch no more often than this unless somebody waits for it: it lets work
 /// collect rather than take a core from those who produce it. A flusher that was idle begins at once.
-const BUSY_SPACING_NS: u64 = 500_000;
-/// After a batch below this many bytes it lets twice as long pass: to wake up costs more than to write them.
-const SMALL_BATCH: u64 = 16 << 10;
+const SPACING_NS: u64 = 500_000;
+/// The same after a batch of at least [`SUBSTANTIAL`] bytes, when there is enough to do that processors are short:
+/// to wake up, write and sync takes tens of microseconds of one, however little is written.
+const LOADED_SPACING_NS: u64 = 2_000_000;
+/// Some tens of small records.
+const SUBSTANTIAL: u64 = 1 << 10;
 /// A mark that is wanted at once, and cannot be stated because a commit is under way, is tried again
 /// after this time.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
@@ -174,14 +177,13 @@ impl Flusher {
         let started = clock::monotonic_ns();
         let to = self.flush(durable, cut)?;
         let took = clock::monotonic_ns() - started;
-        let busy = started - self.batch_began_ns < 4 * BUSY_SPACING_NS;
+        let (spacing, busy) = match to - durable < SUBSTANTIAL {
+            true => (SPACING_NS, 4 * SPACING_NS),
+            false => (LOADED_SPACING_NS, 2 * LOADED_SPACING_NS),
+        };
+        let busy = started - self.batch_began_ns < busy;
         self.batch_began_ns = started;
-        if self.shared.options.flush_interval.is_none()
-            && took < BUSY_SPACING_NS
-            && busy
-            && to == cut
-        {
-            let spacing = BUSY_SPACING_NS << u32::from(to - durable < SMALL_BATCH);
+        if self.shared.options.flush_interval.is_none() && took < spacing && busy && to == cut {
             self.nap(Duration::from_nanos(spacing - took), to);
         }
         Ok(())

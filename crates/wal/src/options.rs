@@ -21,9 +21,9 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// The unit of writing in bytes: a power of two, 1,024 to 65,536.
     pub block_bytes: usize,
-    /// None: flush as soon as there is something to write and the device is free; a busy stream at most
-    /// every 500 us while nobody waits for it. Otherwise collect
-    /// for this long, or until `flush_fill_bytes` are there.
+    /// None: flush as soon as there is something to write and the device is free; while nobody waits for it, a busy
+    /// stream at most every 500 us, or every 2 ms once that is 1 KiB or more. Otherwise collect for this long, or
+    /// until `flush_fill_bytes` are there.
     pub flush_interval: Option<Duration>,
     /// See `flush_interval`; in bytes.
     pub flush_fill_bytes: usize,

@@ -1,14 +1,17 @@
 //! Ordinary files: positioned vectored writes, and `fdatasync`.
 
 use super::{Device, DeviceFile, DirectoryLock, whole};
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 /// How much is written at once when a file is filled with zeros.
-const ZERO_CHUNK: usize = 256 * 1024;
+const ZERO_CHUNK: usize = 1 << 20;
+/// What the system may want memory, place and length to be aligned to if a file is written past the page cache.
+const DIRECT_ALIGNMENT: usize = 4096;
 
 /// The file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,15 +51,29 @@ impl DeviceFile for PlainFile {
     }
 }
 
+/// A file of zeros. They go past the page cache where the file system lets them: a segment is made while others
+/// are written and synced, and 64 MiB in the page cache, written back all at once, would hold these up.
 fn create_zeroed(path: &Path, len: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
-    let zeros = vec![0; ZERO_CHUNK.min(len as usize)];
-    let mut left = len;
-    while left > 0 {
-        let n = left.min(ZERO_CHUNK as u64);
-        file.write_all(&zeros[..n as usize])?;
-        left -= n;
+    let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+    let zeros = vec![0; ZERO_CHUNK + DIRECT_ALIGNMENT];
+    let zeros = &zeros[zeros.as_ptr().align_offset(DIRECT_ALIGNMENT)..][..ZERO_CHUNK];
+    let mut past = OpenOptions::new();
+    past.write(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let mut direct = past.open(path).ok();
+    let mut at = 0;
+    while at < len {
+        let chunk = &zeros[..(len - at).min(ZERO_CHUNK as u64) as usize];
+        match direct.as_ref().unwrap_or(&file).write_at(chunk, at) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => at += n as u64,
+            // Not on this file system, or not the last few bytes.
+            Err(error) if error.kind() == ErrorKind::InvalidInput && direct.is_some() => {
+                direct = None;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(file)
 }
@@ -192,5 +209,16 @@ mod tests {
         assert_eq!(&got, b"\0abcde\0");
         assert_eq!(file.read_at(&mut got, 1020).unwrap(), 4);
         assert_eq!(file.len().unwrap(), 1024);
+    }
+
+    #[test]
+    fn a_new_file_is_zeros_to_its_last_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for len in [0, 1, 4096, (2 << 20) + 4096 + 100] {
+            fs::write(&path, vec![7; 9000]).unwrap();
+            FileDevice.create(&path, len as u64).unwrap();
+            assert!(fs::read(&path).unwrap() == vec![0; len], "{len} bytes");
+        }
     }
 }
