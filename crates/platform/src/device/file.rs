@@ -1,17 +1,15 @@
 //! Ordinary files: positioned vectored writes, and `fdatasync`.
 
+use super::uncached::Uncached;
 use super::{Device, DeviceFile, DirectoryLock, whole};
-use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How much is written at once when a file is filled with zeros.
-const ZERO_CHUNK: usize = 1 << 20;
-/// What the system may want memory, place and length to be aligned to if a file is written past the page cache.
-const DIRECT_ALIGNMENT: usize = 4096;
+const ZERO_CHUNK: u64 = 1 << 20;
 
 /// The file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,12 +25,32 @@ impl FileDevice {
 /// A file of the file system. `sync` is false where there is nothing to sync to.
 #[derive(Debug)]
 pub(super) struct PlainFile {
-    pub(super) file: File,
-    pub(super) sync: bool,
+    file: File,
+    sync: bool,
+    uncached: Uncached,
+}
+
+impl PlainFile {
+    pub(super) fn new(file: File, sync: bool) -> Self {
+        Self { file, sync, uncached: Uncached::default() }
+    }
+
+    /// Writes zeros to all of it, so that no place is allocated later.
+    fn fill(&self, len: u64) -> io::Result<()> {
+        let zeros = vec![0; len.min(ZERO_CHUNK) as usize];
+        for offset in (0..len).step_by(ZERO_CHUNK as usize) {
+            let chunk = &zeros[..(len - offset).min(ZERO_CHUNK) as usize];
+            self.write_at(&[IoSlice::new(chunk)], offset)?;
+        }
+        Ok(())
+    }
 }
 
 impl DeviceFile for PlainFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if self.sync && self.uncached.write(&self.file, slices, offset)? {
+            return Ok(());
+        }
         whole::write(slices, offset, |slices, offset| {
             Ok(rustix::io::pwritev(&self.file, slices, offset)?)
         })
@@ -49,33 +67,6 @@ impl DeviceFile for PlainFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
-}
-
-/// A file of zeros. They go past the page cache where the file system lets them: a segment is made while others
-/// are written and synced, and 64 MiB in the page cache, written back all at once, would hold these up.
-fn create_zeroed(path: &Path, len: u64) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
-    let zeros = vec![0; ZERO_CHUNK + DIRECT_ALIGNMENT];
-    let zeros = &zeros[zeros.as_ptr().align_offset(DIRECT_ALIGNMENT)..][..ZERO_CHUNK];
-    let mut past = OpenOptions::new();
-    past.write(true).custom_flags(OFlags::DIRECT.bits() as i32);
-    let mut direct = past.open(path).ok();
-    let mut at = 0;
-    while at < len {
-        let chunk = &zeros[..(len - at).min(ZERO_CHUNK as u64) as usize];
-        match direct.as_ref().unwrap_or(&file).write_at(chunk, at) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(n) => at += n as u64,
-            // Not on this file system, or not the last few bytes.
-            Err(error) if error.kind() == ErrorKind::InvalidInput && direct.is_some() => {
-                direct = None;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(file)
 }
 
 impl Device for FileDevice {
@@ -99,12 +90,16 @@ impl Device for FileDevice {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        Ok(Arc::new(PlainFile { file: create_zeroed(path, len)?, sync: true }))
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+        let file = PlainFile::new(file, true);
+        file.fill(len)?;
+        Ok(Arc::new(file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(PlainFile { file, sync: true }))
+        Ok(Arc::new(PlainFile::new(file, true)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

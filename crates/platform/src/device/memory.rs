@@ -41,12 +41,12 @@ impl Device for MemoryDevice {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
         file.set_len(len)?;
-        Ok(Arc::new(PlainFile { file, sync: false }))
+        Ok(Arc::new(PlainFile::new(file, false)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(PlainFile { file, sync: false }))
+        Ok(Arc::new(PlainFile::new(file, false)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod schedule;
 mod simulated;
 mod striped;
 mod throttled;
+mod uncached;
 mod whole;
 mod workers;
 
