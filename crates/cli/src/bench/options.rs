@@ -188,6 +188,9 @@ pub struct Tpcc {
     #[arg(long, default_value = "full",
         value_parser = ["full", "payment-new-order", "payment", "new-order"])]
     mix: String,
+    /// The terminals that a worker serves: of any warehouse, or of one of its own, as in DBx1000
+    #[arg(long, default_value = "any", value_parser = ["any", "worker"])]
+    home: String,
 }
 
 /// Options of the bank.
@@ -416,8 +419,9 @@ impl Workload {
 impl Tpcc {
     /// What the workload is to run.
     pub fn config(&self, seed: u64) -> tpcc::Config {
-        let mix = self.mix.parse().expect("clap took only words that the workload knows");
-        tpcc::Config { mix, seed, ..tpcc::Config::new(self.warehouses) }
+        let known = "clap took only words that the workload knows";
+        let (mix, home) = (self.mix.parse().expect(known), self.home.parse().expect(known));
+        tpcc::Config { mix, home, seed, ..tpcc::Config::new(self.warehouses) }
     }
 }
 

@@ -59,6 +59,18 @@ pub enum Home {
     Worker,
 }
 
+impl std::str::FromStr for Home {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Home, String> {
+        match text {
+            "any" => Ok(Home::Any),
+            "worker" => Ok(Home::Worker),
+            _ => Err(format!("{text:?} is no home of terminals: choose any or worker")),
+        }
+    }
+}
+
 /// Where dates in inputs come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Clock {
