@@ -180,12 +180,14 @@ impl<T> Ord for Parked<T> {
 struct Lane<T> {
     /// Who lacks nothing else, and came in the order of positions: nearly all, since a session's own records do.
     last: VecDeque<(Lsn, T)>,
+    /// Who lacks others besides, and came in the order of positions: under the stream of its own record, mostly.
+    first: VecDeque<Parked<T>>,
     others: BinaryHeap<Parked<T>>,
 }
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Lane { last: VecDeque::new(), others: BinaryHeap::new() }
+        Lane { last: VecDeque::new(), first: VecDeque::new(), others: BinaryHeap::new() }
     }
 
     #[inline]
@@ -193,18 +195,33 @@ impl<T> Lane<T> {
         if needs.is_empty() && self.last.back().is_none_or(|back| back.0 <= lsn) {
             self.last.push_back((lsn, item));
         } else {
-            self.others.push(Parked { lsn, needs: std::mem::take(needs), item });
+            let parked = Parked { lsn, needs: std::mem::take(needs), item };
+            if self.first.back().is_none_or(|back| back.lsn <= lsn) {
+                self.first.push_back(parked);
+            } else {
+                self.others.push(parked);
+            }
         }
     }
 
+    /// One that lacks others besides its position, which is reached.
+    fn pop(&mut self, reached: Lsn) -> Option<Parked<T>> {
+        let is_past = |parked: &mut Parked<T>| parked.lsn <= reached;
+        if let Some(parked) = self.first.pop_front_if(is_past) {
+            return Some(parked);
+        }
+        self.others.peek().is_some_and(|parked| parked.lsn <= reached).then(|| self.others.pop())?
+    }
+
     fn len(&self) -> usize {
-        self.last.len() + self.others.len()
+        self.last.len() + self.first.len() + self.others.len()
     }
 
     /// The lowest position that somebody lacks.
     fn lowest(&self) -> Option<Lsn> {
-        let (last, others) = (self.last.front(), self.others.peek());
-        last.map(|last| last.0).into_iter().chain(others.map(|parked| parked.lsn)).min()
+        let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
+        let others = first.into_iter().chain(others).map(|parked| parked.lsn);
+        last.map(|last| last.0).into_iter().chain(others).min()
     }
 }
 
@@ -302,8 +319,7 @@ impl<T> CommitQueue<T> {
                 acknowledged(item);
                 done += 1;
             }
-            while self.lanes[lane].others.peek().is_some_and(|parked| parked.lsn <= reached) {
-                let mut parked = self.lanes[lane].others.pop().expect("it was there");
+            while let Some(mut parked) = self.lanes[lane].pop(reached) {
                 if let Some(item) = self.park(&mut parked.needs, parked.item) {
                     acknowledged(item);
                     done += 1;

@@ -320,10 +320,16 @@ impl LoggingProtocol for Taurus {
                 if lsn == 0 || lsn <= frontier.durable(lane) {
                     continue;
                 }
-                if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
+                if own == Some((lane, lsn)) {
                     continue;
                 }
                 needs.push((lane as u16, lsn));
+            }
+            // Last, and so looked at first: a session's records come in order.
+            if let Some((stream, end)) = own
+                && !mutation::is(Mutation::AckBeforeOwnFrame)
+            {
+                needs.push((stream as u16, end));
             }
         }
         debug_assert!(own.is_none_or(|(stream, end)| txn.validity[stream] == end));

@@ -166,8 +166,7 @@ fn insert(
 
 /// Whether the text contains ORIGINAL (clause 2.4.2.2). The rare first letter is looked for before
 /// the word.
-fn is_original(text: &str) -> bool {
-    let text = text.as_bytes();
+fn is_original(text: &[u8]) -> bool {
     let mut from = 0;
     while let Some(at) = text[from..].iter().position(|&byte| byte == b'O') {
         if text[from + at..].starts_with(b"ORIGINAL") {

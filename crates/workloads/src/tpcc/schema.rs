@@ -2,7 +2,7 @@
 //!
 //! Identifiers are 32-bit integers. Money is whole cents in 64 bits, so that no sum is ever
 //! rounded; taxes and discounts are whole ten-thousandths. Dates are microseconds since 1970. Texts
-//! of a fixed length are `Fixed`, the others `Text`.
+//! of a fixed length are `Fixed`, the others `Text`, and what is only looked through is read as bytes.
 
 use hyades::{Column, Index, Schema, Table, Type};
 
@@ -163,7 +163,7 @@ table! {
         IM_ID 1 "i_im_id" i32 = Type::I32, column;
         NAME 2 "i_name" str = Type::Text, column;
         PRICE 3 "i_price" i64 = Type::I64, column;
-        DATA 4 "i_data" str = Type::Text, column;
+        DATA 4 "i_data" [u8] = Type::Text, column;
     }
     .primary_key(&["i_id"]).hash()
 }
@@ -187,7 +187,7 @@ table! {
         YTD 13 "s_ytd" i64 = Type::I64, column;
         ORDER_CNT 14 "s_order_cnt" i32 = Type::I32, column;
         REMOTE_CNT 15 "s_remote_cnt" i32 = Type::I32, column;
-        DATA 16 "s_data" str = Type::Text, column;
+        DATA 16 "s_data" [u8] = Type::Text, column;
     }
     .primary_key(&["s_w_id", "s_i_id"]).hash()
 }
