@@ -131,7 +131,7 @@ pub struct Common {
     #[arg(long, default_value = "1", value_parser = units::seconds)]
     warmup: f64,
     /// Memory to take from the system before the run, so that its page faults are not measured
-    /// [default: 2GiB, or a quarter of what is free]
+    /// [default: 4GiB, or a quarter of what is free]
     #[arg(long, value_parser = units::size, value_name = "SIZE")]
     reserve_memory: Option<u64>,
     /// Seed of everything random
