@@ -177,11 +177,12 @@ impl Flusher {
         let started = clock::monotonic_ns();
         let to = self.flush(durable, cut)?;
         let took = clock::monotonic_ns() - started;
-        let (spacing, busy) = match to - durable < SUBSTANTIAL {
-            true => (SPACING_NS, 4 * SPACING_NS),
-            false => (LOADED_SPACING_NS, 2 * LOADED_SPACING_NS),
+        let (spacing, recent) = if to - durable < SUBSTANTIAL {
+            (SPACING_NS, 4 * SPACING_NS)
+        } else {
+            (LOADED_SPACING_NS, 2 * LOADED_SPACING_NS)
         };
-        let busy = started - self.batch_began_ns < busy;
+        let busy = started - self.batch_began_ns < recent;
         self.batch_began_ns = started;
         if self.shared.options.flush_interval.is_none() && took < spacing && busy && to == cut {
             self.nap(Duration::from_nanos(spacing - took), to);
