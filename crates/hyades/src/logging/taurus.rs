@@ -317,13 +317,9 @@ impl LoggingProtocol for Taurus {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
                 // What is zero is durable, and not looked up.
-                if lsn == 0 || lsn <= frontier.durable(lane) {
-                    continue;
+                if lsn != 0 && own != Some((lane, lsn)) && lsn > frontier.durable(lane) {
+                    needs.push((lane as u16, lsn));
                 }
-                if own == Some((lane, lsn)) {
-                    continue;
-                }
-                needs.push((lane as u16, lsn));
             }
             // Last, and so looked at first: a session's records come in order.
             if let Some((stream, end)) = own
