@@ -295,7 +295,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
         }
         if let Some(key) = new_key {
             let (entry, _) = table
-                .link(at, &key, record, &NoHooks, guard)
+                .link(at, &key, record, &NoHooks, &mut Finger::new(guard))
                 .expect("a record is not dead while its lock is held");
             entry.unpin();
         }

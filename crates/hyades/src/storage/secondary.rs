@@ -2,7 +2,7 @@
 
 use super::gap::{Gap, GapChange, leaf_change};
 use super::key::{self, KeyBytes};
-use super::ordered_index::{GapHooks, Inserted, Keyed, OrderedIndex};
+use super::ordered_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
 use super::record::{Record, word};
 use super::schema::Columns;
 use super::table::{Retired, Table};
@@ -93,7 +93,8 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 
     /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
-    /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new.
+    /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new. The finger
+    /// is where the last one was linked.
     ///
     /// # Errors
     /// A conflict if the record is on its way out.
@@ -103,7 +104,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         key: &[u8],
         record: &'g Record<S>,
         hooks: &impl GapHooks<S>,
-        guard: &'g Guard,
+        finger: &mut Finger<'g>,
     ) -> Result<Linked<'g, S>, Abort> {
         // Counted first, then looked: whoever takes a record out marks it dead first, then counts.
         record.entries.fetch_add(1, Ordering::SeqCst);
@@ -117,7 +118,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         loop {
             // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
             // it, or with the table.
-            match unsafe { tree.insert(key, fresh, hooks, guard) } {
+            match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                 Inserted::New(insertion) => {
                     // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
                     return Ok((unsafe { &*fresh }, Ok(leaf_change(insertion))));

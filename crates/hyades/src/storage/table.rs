@@ -4,7 +4,9 @@ use super::gap::{Bucket, Gap, GapChange, MISS_BUCKETS, leaf_change};
 use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
-use super::ordered_index::{Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex};
+use super::ordered_index::{
+    Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Step,
+};
 use super::record::Record;
 use super::schema::{PrimaryKind, Schema};
 use super::secondary::Secondary;
@@ -200,6 +202,40 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         match &self.primary {
             Primary::Hash { index, .. } => index.candidate(hash, guard),
             Primary::Ordered(_) => std::ptr::null(),
+        }
+    }
+
+    /// Begins a descent to where `key` is or would be in an ordered index, or to what lies just below; see
+    /// [`Table::encode_bound`]. `None` where there is nothing to descend.
+    pub fn begin_descent<'g>(
+        &'g self,
+        index: Option<usize>,
+        key: &[u8],
+        below: bool,
+        guard: &'g Guard,
+    ) -> Option<Descent<'g>> {
+        match (index, &self.primary) {
+            (Some(at), _) => self.secondaries.get(at)?.tree.begin_descent(key, below, guard),
+            (None, Primary::Ordered(tree)) => tree.begin_descent(key, below, guard),
+            (None, Primary::Hash { .. }) => None,
+        }
+    }
+
+    /// Takes one step of a descent, which was begun in this index.
+    pub fn step<'g>(&'g self, index: Option<usize>, descent: &mut Descent<'g>) -> Step<'g> {
+        match (index, &self.primary) {
+            (Some(at), _) => self.secondaries[at].tree.step(descent),
+            (None, Primary::Ordered(tree)) => tree.step(descent),
+            (None, Primary::Hash { .. }) => Step::Lost,
+        }
+    }
+
+    /// What [`Finger::tree`] calls the primary index; null if it is not ordered.
+    #[inline]
+    pub fn primary_id(&self) -> *const () {
+        match &self.primary {
+            Primary::Ordered(tree) => tree.id(),
+            Primary::Hash { .. } => std::ptr::null(),
         }
     }
 

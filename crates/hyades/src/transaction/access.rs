@@ -58,6 +58,11 @@ pub trait Access {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         let _ = (table, key, columns);
     }
+    /// Says that a scan of this range will begin soon, or that rows will be put where it would. A hint, without
+    /// effect on anything but speed.
+    fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
+        let _ = (table, index, range);
+    }
     /// Inserts a row given as one value per column and returns its hidden row id (0 in tables with a
     /// primary key).
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
@@ -358,13 +363,50 @@ impl<'t, 'k> Scan<'t, 'k> {
 
     /// Runs the scan.
     pub fn rows(self) -> Result<&'t [Row<'t>], Abort> {
-        let range = Range {
+        self.access.scan(self.table, self.index, &self.range(), self.columns)
+    }
+
+    /// Does not run the scan, but says that it will be run soon, or that rows will be inserted where it
+    /// would begin: a hint, without effect on anything but speed. The way down the index is looked for level by level,
+    /// while the transaction does something else. Of several ways that are announced together, each waits for memory
+    /// while the others do.
+    ///
+    /// ```
+    /// # use hyades::{Abort, Column, Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// # const NEXT: Column<i64> = Column::at(1);
+    /// # let mut builder = Database::builder();
+    /// # let queues = builder.table(
+    /// #     Schema::new("queues").column("id", Type::I64).column("next", Type::I64)
+    /// #         .primary_key(&["id"]).hash());
+    /// # let messages = builder.table(
+    /// #     Schema::new("messages").column("queue", Type::I64).column("n", Type::I64)
+    /// #         .primary_key(&["queue", "n"]));
+    /// # let db = builder.open(dir)?;
+    /// # let queue = 7i64;
+    /// # db.transact(|tx| tx.insert(queues, &[queue.into(), 1i64.into()]))??;
+    /// db.transact(|tx| {
+    ///     // The new message comes behind the last one of its queue.
+    ///     tx.scan(messages).prefix(&[queue.into()]).descending().prefetch();
+    ///     let n = tx.get(queues, queue)?.map_or(0, |row| row.get(NEXT));
+    ///     tx.update(queues, queue, &[NEXT.set(n + 1)])?;
+    ///     tx.insert(messages, &[queue.into(), n.into()])?;
+    ///     Ok::<_, Abort>(())
+    /// })??;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prefetch(self) {
+        self.access.prefetch_range(self.table, self.index, &self.range());
+    }
+
+    fn range(&self) -> Range<'k> {
+        Range {
             lower: self.lower,
             upper: self.upper,
             descending: self.descending,
             limit: self.limit,
-        };
-        self.access.scan(self.table, self.index, &range, self.columns)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a transaction does to indexes: keys that enter gaps, entries of rows that change, uniqueness.
 
 use super::access::Table;
-use super::running::{Rec, Running, Tables};
+use super::running::{Rec, Running, Tables, places};
 use super::state::{Link, Stale, State};
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
@@ -72,7 +72,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 }
                 let (entry, change) = {
                     let stamp = RefCell::new(&mut *state.stamp);
-                    data.link(at, key, record, &self.hooks(&stamp), state.guard)?
+                    let places = places(&mut state.places, state.arena);
+                    let finger = places.finger(secondary.tree.id(), state.guard);
+                    data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };
                 state.links.push(Link { table: table.0, index: at as u16, entry });
                 match change {

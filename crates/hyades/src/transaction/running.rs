@@ -1,6 +1,7 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Range, Savepoint, Table};
+use super::descents::Places;
 use super::state::{Pending, RowIds, State, merge_deltas};
 use super::wanted::Wanted;
 use super::window::{Window, window};
@@ -10,12 +11,12 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::gap::{Gap, GapChange};
 use crate::storage::key::{KeyBytes, same};
-use crate::storage::ordered_index::Finger;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
+use bumpalo::Bump;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -91,6 +92,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         if !state.wanted.is_empty() {
             self.fetch_wanted(state);
+        }
+        if let Some(places) = &mut state.places
+            && places.are_sought()
+        {
+            places.seek(&self.engine.tables);
         }
         let found = data.find(key, state.guard);
         if let Lookup::Found(record) = found {
@@ -177,8 +183,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
-                let (arena, guard) = (state.arena, state.guard);
-                let finger = state.finger.get_or_insert_with(|| arena.alloc(Finger::new(guard)));
+                let places = places(&mut state.places, state.arena);
+                while places.are_sought() {
+                    places.seek(&self.engine.tables);
+                }
+                let finger = places.finger(data.primary_id(), state.guard);
                 data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, finger)
             }
         }
@@ -305,6 +314,15 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 }
 
+/// The transaction's places in ordered indexes.
+#[inline]
+pub(super) fn places<'p, 's>(
+    places: &'p mut Option<&'s mut Places<'s>>,
+    arena: &'s Bump,
+) -> &'p mut Places<'s> {
+    places.get_or_insert_with(|| arena.alloc(Places::new(arena)))
+}
+
 /// The hidden row id that a key stands for.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
@@ -342,6 +360,14 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         let mut wanted = KeyBytes::new();
         if data.encode_key(key, &mut wanted).is_ok() {
             state.wanted.extend(Wanted::announce(data, &wanted, columns, state.guard));
+        }
+    }
+
+    fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
+        let state = &mut *self.state.borrow_mut();
+        if let Ok(data) = self.table(table) {
+            let index = index.map(|index| usize::from(index.0));
+            places(&mut state.places, state.arena).begin(data, index, range, state.guard);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
 
+use super::descents::Places;
 use super::known::KnownRows;
 use super::wanted::Wanted;
 use crate::error::Abort;
@@ -7,7 +8,6 @@ use crate::logging::LoggingProtocol;
 use crate::logging::record::{Change, Head};
 use crate::storage::gap::Gap;
 use crate::storage::layout::Layout;
-use crate::storage::ordered_index::Finger;
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::secondary::Entry;
@@ -143,8 +143,8 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
     /// The row found last, which is often wanted again: read, then written.
     pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
-    /// Where the last row was put into an ordered index, if any was.
-    pub finger: Option<&'s mut Finger<'s>>,
+    /// Places in ordered indexes, if it has been to one or announced one.
+    pub places: Option<&'s mut Places<'s>>,
     /// Rows whose buckets are on their way to the cache.
     pub wanted: ArenaVec<'s, Wanted>,
     /// The row ids given out.
@@ -185,7 +185,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             stale: ArenaVec::new_in(arena),
             placed: ArenaVec::new_in(arena),
             last_found: None,
-            finger: None,
+            places: None,
             wanted: ArenaVec::with_capacity_in(32, arena),
             row_ids_used: ArenaVec::new_in(arena),
             row_ids,

@@ -1,10 +1,14 @@
 //! The New-Order transaction (clause 2.4).
 
-use super::schema::{STOCK_DIST, Tables, customer, district, item, stock, warehouse};
+use super::schema::{
+    ORDERS_BY_CUSTOMER, STOCK_DIST, Tables, customer, district, item, stock, warehouse,
+};
 use super::{done, found};
 use hyades::{Abort, Columns, Transaction, Value};
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::LazyLock;
 
 /// An order as entered at a terminal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,10 +80,19 @@ pub fn new_order(
     let dist = *found(STOCK_DIST.get((d - 1) as usize))?;
     let stock_columns = STOCK.and(dist.only());
     tx.prefetch(tables.customer, (w, d, c), CUSTOMER);
+    tx.prefetch(tables.district, (w, d), DISTRICT);
+    tx.prefetch(tables.warehouse, w, warehouse::TAX.only());
     for line in lines {
         tx.prefetch(tables.item, line.item, ITEM);
         tx.prefetch(tables.stock, (line.supply_w, line.item), stock_columns);
     }
+    // The order goes behind the last one of its district, and of its customer.
+    let (in_district, of_customer) = ([w.into(), d.into()], [w.into(), d.into(), c.into()]);
+    for table in [tables.orders, tables.new_order, tables.order_line] {
+        tx.scan(table).prefix(&in_district).descending().prefetch();
+    }
+    let by_customer = tx.scan_index(tables.orders, ORDERS_BY_CUSTOMER);
+    by_customer.prefix(&of_customer).descending().prefetch();
     let c_discount =
         found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER)?)?.get(customer::DISCOUNT);
 
@@ -94,6 +107,11 @@ pub fn new_order(
         let quantity = stock_row.get(stock::QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
+        // Looked at before the row is overwritten, which would have to be put together for it.
+        if is_original(item_row.get(item::DATA)) {
+            let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
+            brand_lines += is_original(text.get(stock::DATA)) as i32;
+        }
         let sets = [
             stock::QUANTITY.set(quantity - line.quantity + restock),
             stock::YTD.set(stock_row.get(stock::YTD) + line.quantity as i64),
@@ -101,10 +119,6 @@ pub fn new_order(
             stock::REMOTE_CNT.set(stock_row.get(stock::REMOTE_CNT) + remote),
         ];
         done(tx.update(tables.stock, key, &sets[..3 + remote as usize])?)?;
-        if is_original(item_row.get(item::DATA)) {
-            let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
-            brand_lines += is_original(text.get(stock::DATA)) as i32;
-        }
         taken.push(Taken {
             amount: line.quantity as i64 * item_row.get(item::PRICE),
             dist_info: stock_row.get(dist),
@@ -164,15 +178,8 @@ fn insert(
     Ok(())
 }
 
-/// Whether the text contains ORIGINAL (clause 2.4.2.2). The rare first letter is looked for before
-/// the word.
+/// Whether the text contains ORIGINAL (clause 2.4.2.2).
 fn is_original(text: &[u8]) -> bool {
-    let mut from = 0;
-    while let Some(at) = text[from..].iter().position(|&byte| byte == b'O') {
-        if text[from + at..].starts_with(b"ORIGINAL") {
-            return true;
-        }
-        from += at + 1;
-    }
-    false
+    static ORIGINAL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("ORIGINAL"));
+    ORIGINAL.find(text).is_some()
 }

@@ -43,6 +43,11 @@ const CUSTOMER: Columns = CUSTOMER_FACE
 /// customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
 pub fn payment(tx: &Transaction<'_>, tables: &Tables, call: &Payment) -> Result<i64, Abort> {
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
+    tx.prefetch(tables.district, (w, d), Columns::ALL);
+    tx.prefetch(tables.warehouse, w, Columns::ALL);
+    if let Who::Id(c) = call.who {
+        tx.prefetch(tables.customer, (c_w, c_d, c), CUSTOMER);
+    }
     let c = call.who.find(tx, tables, c_w, c_d)?;
     let key = (c_w, c_d, c);
     let row = found(tx.get_columns(tables.customer, key, CUSTOMER)?)?;

@@ -1,5 +1,5 @@
-//! A finger: where the last insertion went, for the next one to begin there. Rows are often inserted side by
-//! side, the lines of an order for instance, and then need no descent.
+//! A finger: where the last insertion went, or a descent ahead of need, for the next insertion to begin there.
+//! Rows are often inserted side by side, the lines of an order for instance, and then need no descent.
 //!
 //! Invariant: a leaf at the finger's version has the key range that it had when the finger came there, since a
 //! node's key range changes only together with its version; and that range holds every key from `lower`
@@ -17,24 +17,24 @@ pub struct Finger<'g> {
     pub(super) version: u64,
     /// Words of keys; a tree of fewer has zeros behind them.
     lower: [u64; 4],
-    upper: [u64; 4],
-    bounded: bool,
-}
-
-fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
-    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
+    upper: Option<[u64; 4]>,
 }
 
 impl<'g> Finger<'g> {
     /// One that points nowhere.
     pub fn new(guard: &'g Guard) -> Self {
         let (tree, leaf) = (null(), null());
-        Finger { guard, tree, leaf, version: 0, lower: [0; 4], upper: [0; 4], bounded: false }
+        Finger { guard, tree, leaf, version: 0, lower: [0; 4], upper: None }
     }
 
     /// What it is bound to.
     pub fn guard(&self) -> &'g Guard {
         self.guard
+    }
+
+    /// The tree that it is in, see [`super::OrderedIndex::id`].
+    pub fn tree(&self) -> *const () {
+        self.tree
     }
 
     /// The leaf that the finger is at, if it holds the key's place; unless it has changed since, which shows when it
@@ -45,30 +45,21 @@ impl<'g> Finger<'g> {
         tree: *const (),
         key: &[u64; W],
     ) -> Option<*const ()> {
-        let is_within =
-            || self.lower[..W] <= key[..] && (!self.bounded || key[..] < self.upper[..W]);
+        let is_within = || {
+            self.lower[..W] <= key[..] && self.upper.is_none_or(|upper| key[..] < upper[..W])
+        };
         (self.tree == tree && is_within()).then_some(self.leaf)
     }
 
-    /// Another entry was inserted there: the leaf's version is this one now.
+    /// The leaf at this version has the keys from `lower` up to `upper`.
     #[inline]
-    pub(super) fn move_on<const W: usize>(&mut self, version: u64, key: &[u64; W]) {
-        self.version = version;
-        self.lower = padded(key);
-    }
-
-    /// An entry was inserted with this key. The leaf at this version has the keys from there up to `upper`.
-    #[inline]
-    pub(super) fn put<const W: usize>(
+    pub(super) fn put(
         &mut self,
         tree: *const (),
         (leaf, version): (*const (), u64),
-        key: &[u64; W],
-        upper: Option<[u64; W]>,
+        lower: [u64; 4],
+        upper: Option<[u64; 4]>,
     ) {
-        (self.tree, self.leaf) = (tree, leaf);
-        self.bounded = upper.is_some();
-        self.upper = upper.map_or([0; 4], |upper| padded(&upper));
-        self.move_on(version, key);
+        *self = Finger { guard: self.guard, tree, leaf, version, lower, upper };
     }
 }

@@ -11,6 +11,7 @@
 //! was. A transaction that inserts carries its own changes over into its set of observed leaves
 //! with what [`Insertion`] says. Entries that stand for deleted rows are the caller's business.
 
+mod descent;
 mod finger;
 mod key;
 mod node;
@@ -28,6 +29,7 @@ use std::ptr::NonNull;
 
 use crossbeam_epoch::Guard;
 
+pub use descent::{Descent, Step};
 pub use finger::Finger;
 pub use key::{KeyShape, Keyed};
 use key::{fit_lower, fit_upper};
@@ -233,6 +235,30 @@ where
         if let KeyShape::Fixed(length) = self.shape {
             assert!(key.len() == length, "a key of {} bytes where all have {length}", key.len());
         }
+    }
+
+    /// Tells it from other indexes, see [`Finger::tree`].
+    #[inline]
+    pub fn id(&self) -> *const () {
+        with_tree!(&self.tree, tree => tree.id())
+    }
+
+    /// Begins a descent to where `key` is or would be, or to what lies just below; `key` may have any length.
+    /// `None` if somebody is changing the root.
+    #[inline]
+    pub fn begin_descent<'g>(
+        &'g self,
+        key: &[u8],
+        below: bool,
+        guard: &'g Guard,
+    ) -> Option<Descent<'g>> {
+        with_tree!(&self.tree, tree => tree.begin_descent(key, below, guard))
+    }
+
+    /// Takes one step of a descent, which was begun in this index.
+    #[inline]
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Step<'g> {
+        with_tree!(&self.tree, tree => tree.step(descent))
     }
 
     /// The entry under `key`, if there is one, and the leaf that holds or would hold it.

@@ -86,6 +86,14 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         std::array::from_fn(|i| self.words[slot][i].load(Ordering::Relaxed))
     }
 
+    /// Starts loading all of a leaf.
+    pub fn prefetch(leaf: *const Self) {
+        let start = leaf.cast::<u8>();
+        for offset in (0..size_of::<Self>()).step_by(64) {
+            prefetch(start.wrapping_add(offset));
+        }
+    }
+
     /// Starts loading what a scan reads of a leaf: its head and its entries, not its words.
     pub fn prefetch_entries(leaf: *const Self) {
         let start = leaf.cast::<u8>();
@@ -275,6 +283,14 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         node.put(0, separator, right);
         node.head.set_count(2);
         node
+    }
+
+    /// Starts loading the pointers to the children.
+    pub fn prefetch_children(node: *const Self) {
+        let start = node.cast::<u8>().wrapping_add(std::mem::offset_of!(Self, children));
+        for offset in (0..size_of::<[AtomicPtr<Head>; N]>()).step_by(64) {
+            prefetch(start.wrapping_add(offset));
+        }
     }
 
     #[inline]

@@ -18,6 +18,7 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
 use super::super::prefetch::prefetch;
+use super::descent::padded;
 use super::finger::Finger;
 use super::key::{Keyed, Probe, words};
 use super::node::{Head, InnerNode, LeafNode, Separator};
@@ -92,7 +93,7 @@ where
             if child.is_null() {
                 return None;
             }
-            prefetch_node(child);
+            Self::prefetch_child(child, inner.head.level);
             // SAFETY: as above.
             let child_version = unsafe { &*child }.version.read()?;
             if !inner.head.version.validate(version) {
@@ -102,6 +103,17 @@ where
         }
         // SAFETY: a node of level 0 is a leaf of this tree.
         Some(Arrival { leaf: unsafe { &*node.cast() }, version, root_version })
+    }
+
+    /// Starts loading what a search in a child of a node of this level will touch first.
+    #[inline(always)]
+    pub(super) fn prefetch_child(child: *mut Head, level: u32) {
+        for line in 0..9 {
+            prefetch(child.cast::<u8>().wrapping_add(64 * line));
+        }
+        if level > 1 {
+            InnerNode::<W, N, B>::prefetch_children(child.cast());
+        }
     }
 
     #[inline(always)]
@@ -154,7 +166,7 @@ where
             // SAFETY: passed on from the caller; the finger's guard is pinned.
             if let Some(inserted) = unsafe { leaf.try_insert(finger.version, probe, entry) } {
                 if let Inserted::New(insertion) = &inserted {
-                    finger.move_on(insertion.leaf.version, &probe.words);
+                    finger.version = insertion.leaf.version;
                 }
                 return inserted;
             }
@@ -167,7 +179,7 @@ where
                 // SAFETY: the guard is pinned.
                 let index = unsafe { inner.route(probe, count) };
                 if B == 0 && index + 1 < count {
-                    upper = Some(inner.separator(index).words);
+                    upper = Some(padded(&inner.separator(index).words));
                 }
                 index
             };
@@ -179,13 +191,8 @@ where
                 if B == 0
                     && let Inserted::New(insertion) = &inserted
                 {
-                    let version = insertion.leaf.version;
-                    finger.put(
-                        self.id(),
-                        (std::ptr::from_ref(leaf).cast(), version),
-                        &probe.words,
-                        upper,
-                    );
+                    let at = (std::ptr::from_ref(leaf).cast(), insertion.leaf.version);
+                    finger.put(self.id(), at, padded(&probe.words), upper);
                 }
                 return inserted;
             }
@@ -198,9 +205,11 @@ where
     }
 
     /// Tells it from other trees.
-    fn id(&self) -> *const () {
+    #[inline]
+    pub fn id(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
+
     /// One attempt to insert into a full leaf by splitting it. Where the parent is full, splits
     /// that instead and leaves the rest to the next attempt.
     fn try_grow<'g>(
@@ -345,12 +354,4 @@ fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: u
         null_mut()
     };
     Separator { words, full }
-}
-
-/// Starts loading what a search in the node will touch first.
-#[inline(always)]
-fn prefetch_node(node: *mut Head) {
-    for line in 0..9 {
-        prefetch(node.cast::<u8>().wrapping_add(64 * line));
-    }
 }

@@ -1,0 +1,118 @@
+//! A descent ahead of need, one level at a time: each step starts loading what the next one reads, and whoever
+//! takes it does something else in between. It ends with a finger at the leaf.
+//!
+//! Invariant: the child is the node whose key range holds the place sought, and that range reaches from `lower`
+//! to `upper`, if the parent is still at its version. So a step notes the child's version and then checks the
+//! parent's, as every descent does (tree.rs); how much later it comes makes no difference.
+
+use super::finger::Finger;
+use super::key::{Keyed, Probe, words};
+use super::node::{Head, InnerNode, LeafNode};
+use super::tree::Tree;
+use super::version::Version;
+use crossbeam_epoch::Guard;
+use std::sync::atomic::Ordering;
+
+/// See the module.
+pub struct Descent<'g> {
+    guard: &'g Guard,
+    tree: *const (),
+    parent: &'g Version,
+    parent_version: u64,
+    child: *mut Head,
+    /// Where it goes, in the words of a key; a tree of fewer has zeros behind them.
+    place: [u64; 4],
+    /// The place is the one just below.
+    below: bool,
+    lower: [u64; 4],
+    upper: Option<[u64; 4]>,
+}
+
+/// What became of a descent by a step.
+pub enum Step<'g> {
+    /// It is one level further down.
+    Deeper,
+    /// It is at a leaf.
+    Arrived(Finger<'g>),
+    /// Something changed on the way, or fingers are not for this tree.
+    Lost,
+}
+
+impl<E, G, const W: usize, const L: usize, const N: usize, const B: usize> Tree<E, G, W, L, N, B>
+where
+    E: Keyed + 'static,
+    G: Default + 'static,
+{
+    /// Begins a descent to the place of `key`, or to the one just below.
+    pub fn begin_descent<'g>(
+        &'g self,
+        key: &[u8],
+        below: bool,
+        guard: &'g Guard,
+    ) -> Option<Descent<'g>> {
+        let parent_version = self.root_version.read_now()?;
+        let child = self.root.load(Ordering::Acquire);
+        Self::prefetch_child(child, u32::MAX);
+        let (parent, place) = (&self.root_version, words(key));
+        Some(Descent {
+            guard,
+            tree: self.id(),
+            parent,
+            parent_version,
+            child,
+            place,
+            below,
+            lower: [0; 4],
+            upper: None,
+        })
+    }
+
+    /// Takes one step of a descent that was begun in this tree.
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Step<'g> {
+        assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
+        // SAFETY: the parent held the child when it was loaded, so it had not been retired when the guard, which
+        // has been pinned ever since, was pinned.
+        let head: &'g Head = unsafe { &*descent.child };
+        let Some(version) = head.version.read_now() else { return Step::Lost };
+        if !descent.parent.validate(descent.parent_version) {
+            return Step::Lost;
+        }
+        if head.level == 0 {
+            LeafNode::<E, G, W, L>::prefetch(descent.child.cast());
+            if B != 0 {
+                return Step::Lost;
+            }
+            let at = (descent.child.cast_const().cast(), version);
+            let mut finger = Finger::new(descent.guard);
+            finger.put(self.id(), at, descent.lower, descent.upper);
+            return Step::Arrived(finger);
+        }
+        // SAFETY: a node above level 0 is an inner node of this tree.
+        let inner: &'g InnerNode<W, N, B> = unsafe { &*descent.child.cast() };
+        let count = inner.count();
+        let words = std::array::from_fn(|at| descent.place[at]);
+        let probe = Probe { words, full: None };
+        // SAFETY: the guard is pinned.
+        let index = unsafe {
+            if descent.below { inner.route_below(&probe, count) } else { inner.route(&probe, count) }
+        };
+        if index > 0 {
+            descent.lower = padded(&inner.separator(index - 1).words);
+        }
+        if index + 1 < count {
+            descent.upper = Some(padded(&inner.separator(index).words));
+        }
+        let child = inner.child(index);
+        if child.is_null() {
+            return Step::Lost;
+        }
+        Self::prefetch_child(child, head.level);
+        (descent.parent, descent.parent_version, descent.child) = (&head.version, version, child);
+        Step::Deeper
+    }
+}
+
+/// The words of a key, with zeros behind them.
+pub(super) fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
+    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
+}
