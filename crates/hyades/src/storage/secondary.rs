@@ -3,21 +3,28 @@
 use super::gap::{Gap, GapChange, leaf_change};
 use super::key::{self, KeyBytes};
 use super::ordered_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
+use super::prefetch::prefetch;
 use super::record::{Record, word};
 use super::schema::Columns;
 use super::table::{Retired, Table};
 use super::value::Value;
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
+use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An entry of a secondary index: the indexed columns followed by the row's primary key.
+/// An entry of a secondary index. Its key, the indexed columns followed by the row's primary key, follows it in the
+/// same allocation.
+#[repr(C)]
 pub(crate) struct Entry<S> {
-    key: Box<[u8]>,
     record: *const Record<S>,
     /// Transactions in progress that rely on the entry, or [`GONE`].
     pins: AtomicU32,
+    key_len: u32,
 }
+
+/// Most entries are no longer than this, with their keys.
+const MOSTLY: usize = 64;
 
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
@@ -29,12 +36,55 @@ unsafe impl<S: Send + Sync> Send for Entry<S> {}
 unsafe impl<S: Send + Sync> Sync for Entry<S> {}
 
 impl<S> Keyed for Entry<S> {
+    #[inline]
     fn key(&self) -> &[u8] {
-        &self.key
+        // SAFETY: the key's bytes follow in the same allocation and never change.
+        unsafe {
+            let at = std::ptr::from_ref(self).cast::<u8>().add(size_of::<Self>());
+            std::slice::from_raw_parts(at, self.key_len as usize)
+        }
     }
 }
 
 impl<S> Entry<S> {
+    fn allocation(key_len: usize) -> Allocation {
+        let size = size_of::<Self>() + key_len;
+        Allocation::from_size_align(size, align_of::<Self>()).expect("an entry's size")
+    }
+
+    /// Makes an entry that one transaction relies on. The caller owns it until it is linked into an index.
+    fn new(key: &[u8], record: *const Record<S>) -> *mut Self {
+        let allocation = Self::allocation(key.len());
+        // SAFETY: the allocation is not of size zero, and has room for the entry and its key.
+        unsafe {
+            let entry = alloc(allocation).cast::<Self>();
+            if entry.is_null() {
+                handle_alloc_error(allocation);
+            }
+            let (pins, key_len) = (AtomicU32::new(1), key.len() as u32);
+            entry.write(Entry { record, pins, key_len });
+            std::ptr::copy_nonoverlapping(key.as_ptr(), entry.add(1).cast(), key.len());
+            entry
+        }
+    }
+
+    /// Frees an entry.
+    ///
+    /// # Safety
+    /// Nobody else may hold or find the entry, now or later.
+    pub unsafe fn free(entry: *mut Self) {
+        // SAFETY: the caller hands over the only reference, and it was made by `new` with a key of this length.
+        unsafe { dealloc(entry.cast(), Self::allocation((*entry).key_len as usize)) }
+    }
+
+    /// Starts loading an entry and, as far as it is not long, its key.
+    #[inline]
+    pub fn prefetch(&self) {
+        let start = std::ptr::from_ref(self).cast::<u8>();
+        prefetch(start);
+        prefetch(start.wrapping_add(MOSTLY - 1));
+    }
+
     /// The row.
     pub fn record(&self) -> &Record<S> {
         // SAFETY: a record is not retired while entries point to it (`Record::entries`), and who
@@ -113,8 +163,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             return Err(Abort::Conflict);
         }
         let tree = &self.secondaries[index].tree;
-        let fresh =
-            Box::into_raw(Box::new(Entry { key: key.into(), record, pins: AtomicU32::new(1) }));
+        let fresh = Entry::new(key, record);
         loop {
             // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
             // it, or with the table.
@@ -126,7 +175,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 Inserted::Exists(entry, leaf) if entry.pin() => {
                     record.entries.fetch_sub(1, Ordering::AcqRel);
                     // SAFETY: the fresh entry was not linked; this is the only pointer to it.
-                    drop(unsafe { Box::from_raw(fresh) });
+                    unsafe { Entry::free(fresh) };
                     return Ok((entry, Err(Gap::Leaf(leaf))));
                 }
                 // Its unlinking is under way.
@@ -170,12 +219,12 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
-        let unlinked = self.secondaries[index].tree.take(&entry.key, entry, hooks, leave, guard);
+        let unlinked = self.secondaries[index].tree.take(entry.key(), entry, hooks, leave, guard);
         let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);
         // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(unlinked.into_inner()))) };
+        unsafe { guard.defer_unchecked(move || Entry::free(unlinked.into_inner())) };
         true
     }
 }

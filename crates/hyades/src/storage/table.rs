@@ -9,7 +9,7 @@ use super::ordered_index::{
 };
 use super::record::Record;
 use super::schema::{PrimaryKind, Schema};
-use super::secondary::Secondary;
+use super::secondary::{Entry, Secondary};
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
@@ -415,7 +415,7 @@ impl<S: Default + Send + Sync + 'static> Drop for Table<S> {
         // SAFETY: the table is being dropped, so nobody can find its records and entries any more;
         // every session is gone (it keeps the tables alive), and each is visited once.
         unsafe {
-            entries.into_iter().for_each(|e| drop(Box::from_raw(e.cast_mut())));
+            entries.into_iter().for_each(|e| Entry::free(e.cast_mut()));
             records.into_iter().for_each(|r| Record::free(r.cast_mut()));
         }
     }

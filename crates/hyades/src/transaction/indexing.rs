@@ -3,18 +3,19 @@
 use super::access::Table;
 use super::running::{Rec, Running, Tables, places};
 use super::state::{Link, Stale, State};
+use super::wanted::fetch_rows;
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::gap::{Gap, GapChange, Inherit};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
-use crate::storage::prefetch::prefetch;
+use crate::storage::schema::Columns;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
 /// So many rows of a scan are fetched ahead.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 
 /// What a scan calls for each row, with the key of the entry that led to it.
 pub(super) type VisitRow<'v, 's, P> =
@@ -112,7 +113,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             if bounded { Bound::Excluded(&upper[..]) } else { Bound::Unbounded },
         );
         let mut taken = Ok(());
-        self.visit_index(state, data, index, bounds, false, &mut |state, other, _| {
+        let how = (false, usize::MAX, Columns::ALL);
+        self.visit_index(state, data, index, bounds, how, &mut |state, other, _| {
             if std::ptr::eq(other, record) {
                 return ControlFlow::Continue(());
             }
@@ -132,14 +134,15 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         taken
     }
 
-    /// Visits the rows of a secondary index's entries in a range, remembering the gaps.
+    /// Visits the rows of a secondary index's entries in a range, remembering the gaps. `how`: whether it goes downwards,
+    /// how many rows are wanted at most, and which of their columns.
     pub(super) fn visit_index(
         &self,
         state: &mut State<'s, P>,
         data: &'s Tables<P>,
         index: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-        descending: bool,
+        (descending, limit, columns): (bool, usize, Columns),
         visit: &mut VisitRow<'_, 's, P>,
     ) {
         let guard = state.guard;
@@ -147,8 +150,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
             self.saw_gap(state, Gap::Leaf(leaf));
             // Entries and rows lie anywhere in memory: their cache misses overlap.
-            entries.iter().take(AHEAD).for_each(|entry| prefetch(std::ptr::from_ref(*entry)));
-            entries.iter().take(AHEAD).for_each(|entry| prefetch(entry.record()));
+            let first = &entries[..entries.len().min(limit).min(AHEAD)];
+            first.iter().for_each(|entry| entry.prefetch());
+            fetch_rows(data, columns, first.iter().map(|entry| entry.record()));
             for entry in entries {
                 visit(state, entry.record(), entry.key())?;
             }

@@ -1,8 +1,10 @@
 //! Range scans over the primary key and secondary indexes.
 
 use super::access::{Index, Range, Table};
+use super::indexing::AHEAD;
 use super::running::{Rec, Running};
 use super::state::State;
+use super::wanted::fetch_rows;
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -78,12 +80,15 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         };
         match index {
             Some(at) => {
-                self.visit_index(state, data, at, bounds, range.descending, &mut visit);
+                let how = (range.descending, range.limit, columns);
+                self.visit_index(state, data, at, bounds, how, &mut visit);
             }
             None => {
                 let guard = state.guard;
                 data.scan(bounds.0, bounds.1, range.descending, guard, &mut |gap, records| {
                     self.saw_gap(state, gap);
+                    let first = &records[..records.len().min(range.limit).min(AHEAD)];
+                    fetch_rows(data, columns, first.iter().copied());
                     for record in records {
                         visit(state, record, &[])?;
                     }

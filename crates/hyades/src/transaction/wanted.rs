@@ -21,6 +21,34 @@ pub(crate) struct Wanted {
 /// So much of a row's variable-length values is fetched ahead.
 const MOST_TAIL: usize = 128;
 
+/// Where keys have no length of their own.
+const USUAL_KEY: usize = 16;
+
+/// Which bytes of a row will be read for these columns, without a look at it: offset and length.
+fn likely<S: Default + Send + Sync + 'static>(
+    table: &Table<S>,
+    columns: Columns,
+) -> (usize, usize) {
+    match window(table, columns) {
+        Window::Fixed(offset, len) => (offset, len),
+        Window::Prefix(_) | Window::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
+    }
+}
+
+/// Starts loading rows that a scan will read; see [`Wanted::fetch_all`].
+pub(super) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
+    table: &Table<S>,
+    columns: Columns,
+    rows: impl Iterator<Item = &'r Record<S>> + Clone,
+) {
+    let window = likely(table, columns);
+    rows.clone().for_each(|record| prefetch(record));
+    for record in rows {
+        // What a long or short key makes of it is a line more or less.
+        Record::prefetch_row(record, table.key_bytes.unwrap_or(USUAL_KEY), window);
+    }
+}
+
 impl Wanted {
     /// Starts loading what a lookup of the key reads first; `None` where that is not known beforehand.
     #[inline]
@@ -31,10 +59,7 @@ impl Wanted {
         guard: &Guard,
     ) -> Option<Wanted> {
         let hash = table.prefetch_bucket(key, guard)?;
-        let window = match window(table, columns) {
-            Window::Fixed(offset, len) => (offset, len),
-            Window::Prefix(_) | Window::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
-        };
+        let window = likely(table, columns);
         let (table, key_len) = (table.layout.table, key.len() as u32);
         Some(Wanted { table, key_len, hash, window, record: std::ptr::null() })
     }
