@@ -94,7 +94,11 @@ where
         let probe = Probe { words, full: None };
         // SAFETY: the guard is pinned.
         let index = unsafe {
-            if descent.below { inner.route_below(&probe, count) } else { inner.route(&probe, count) }
+            if descent.below {
+                inner.route_below(&probe, count)
+            } else {
+                inner.route(&probe, count)
+            }
         };
         if index > 0 {
             descent.lower = padded(&inner.separator(index - 1).words);
@@ -115,4 +119,42 @@ where
 /// The words of a key, with zeros behind them.
 pub(super) fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
     std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Entry, Stamp, drain, insert, insert_near, remove};
+    use super::super::{KeyShape, OrderedIndex};
+    use super::*;
+    use crossbeam_epoch as epoch;
+
+    /// In a tree that nobody changes a descent arrives, at the leaf of its key or at that of the one below it, and
+    /// the finger takes that key.
+    #[test]
+    fn a_descent_arrives_at_the_leaf() {
+        let keys = if cfg!(miri) { 200 } else { 5_000 };
+        for length in [8, 12, 24] {
+            let index = OrderedIndex::<Entry, Stamp>::new(KeyShape::Fixed(length));
+            let key = |i: u64| [&[7; 16][..length - 8], &i.to_be_bytes()].concat();
+            let guard = epoch::pin();
+            (0..keys).step_by(2).for_each(|i| assert!(insert(&index, &key(i), &guard)));
+            for (i, below) in (1..=keys).flat_map(|i| [(i, false), (i, true)]) {
+                let mut descent = index.begin_descent(&key(i), below, &guard).unwrap();
+                let mut finger = loop {
+                    match index.step(&mut descent) {
+                        Step::Deeper => {}
+                        Step::Arrived(finger) => break finger,
+                        Step::Lost => panic!("nothing has changed"),
+                    }
+                };
+                let sought = if below { i - 1 } else { i };
+                let (_, leaf) = index.get(&key(sought), &guard);
+                assert!(finger.is_at(&leaf), "{i} {below}");
+                let is_new = sought % 2 == 1 || sought == keys;
+                assert_eq!(insert_near(&index, &key(sought), &mut finger), is_new);
+                assert!(!is_new || remove(&index, &key(sought), &guard));
+            }
+            drain(&index);
+        }
+    }
 }

@@ -37,6 +37,12 @@ impl<'g> Finger<'g> {
         self.tree
     }
 
+    /// Whether it is at this leaf, as it was observed.
+    #[cfg(test)]
+    pub(super) fn is_at<G>(&self, leaf: &super::Leaf<'_, G>) -> bool {
+        (self.leaf.addr(), self.version) == (leaf.id(), leaf.version())
+    }
+
     /// The leaf that the finger is at, if it holds the key's place; unless it has changed since, which shows when it
     /// is locked.
     #[inline]
@@ -45,9 +51,8 @@ impl<'g> Finger<'g> {
         tree: *const (),
         key: &[u64; W],
     ) -> Option<*const ()> {
-        let is_within = || {
-            self.lower[..W] <= key[..] && self.upper.is_none_or(|upper| key[..] < upper[..W])
-        };
+        let is_within =
+            || self.lower[..W] <= key[..] && self.upper.is_none_or(|upper| key[..] < upper[..W]);
         (self.tree == tree && is_within()).then_some(self.leaf)
     }
 

@@ -100,6 +100,50 @@ fn a_finger_puts_no_key_where_it_does_not_belong() {
     });
 }
 
+/// Descents that take their steps between other operations, in a tree that changes meanwhile: where one arrives
+/// the finger puts no key where it does not belong.
+#[test]
+fn a_descent_ahead_of_need_ends_where_it_belongs() {
+    let space = if cfg!(miri) { 40 } else { 2_000 };
+    let arrived = AtomicU64::new(0);
+    all_know_their_own(|index, key, me| {
+        let mut random = fastrand::Rng::with_seed(me);
+        let mut mine = BTreeSet::new();
+        for round in 0..ROUNDS / 8 {
+            let guard = epoch::pin();
+            let growing = (round / space).is_multiple_of(2);
+            let from = random.u64(0..space) * THREADS + me;
+            // To the key, or to what lies below the next one.
+            let below = random.bool();
+            let to = key(from + u64::from(below));
+            let mut descent = index.begin_descent(&to, below, &guard);
+            let mut finger = Finger::new(&guard);
+            for _ in 0..random.u64(1..12) {
+                match descent.as_mut().map(|descent| index.step(descent)) {
+                    Some(Step::Deeper) | None => {}
+                    Some(Step::Lost) => descent = None,
+                    Some(Step::Arrived(there)) => {
+                        (descent, finger) = (None, there);
+                        arrived.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                let i = random.u64(0..space) * THREADS + me;
+                if random.u64(0..8) < if growing { 7 } else { 2 } {
+                    assert_eq!(insert(index, &key(i), &guard), mine.insert(i), "{i}");
+                } else {
+                    assert_eq!(remove(index, &key(i), &guard), mine.remove(&i), "{i}");
+                }
+            }
+            for i in [from, from + THREADS] {
+                assert_eq!(insert_near(index, &key(i), &mut finger), mine.insert(i), "{i}");
+                assert!(index.find(&key(i), &guard).is_some());
+            }
+        }
+        mine
+    });
+    assert!(cfg!(miri) || arrived.into_inner() > ROUNDS / 16);
+}
+
 /// Writers count before and after each change; a scan whose leaves are all current must have
 /// seen a set that existed: the pinned keys, in order, each once.
 #[test]
