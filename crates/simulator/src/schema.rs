@@ -150,6 +150,20 @@ pub fn scan<'t>(
     if descending { scan.descending().rows() } else { scan.rows() }
 }
 
+/// Announces a scan by primary key, or an insertion where it begins.
+pub fn announce(tx: &Transaction<'_>, (table, from): At, to: i64, descending: bool) {
+    let (from, to) = ([from.into()], [to.into()]);
+    let scan = tx.scan(Table::nth(table)).from(&from).to(&to);
+    if descending { scan.descending().prefetch() } else { scan.prefetch() }
+}
+
+/// Announces a scan by group, or that rows will be linked at its end.
+pub fn announce_group(tx: &Transaction<'_>, table: u32, group: i64, descending: bool) {
+    let group = [group.into()];
+    let scan = tx.scan_index(Table::nth(table), BY_GROUP).prefix(&group);
+    if descending { scan.descending().prefetch() } else { scan.prefetch() }
+}
+
 /// Scans by group.
 pub fn group<'t>(tx: &Transaction<'t>, table: u32, group: i64) -> Result<&'t [Row<'t>], Abort> {
     tx.scan_index(Table::nth(table), BY_GROUP).prefix(&[group.into()]).rows()

@@ -178,7 +178,10 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 key::push(&mut out, Type::U64, false, &values[0]);
             }
             None => self.push_columns(&self.layout.key, false, values, &mut out)?,
-            Some(at) => self.push_columns(&self.secondaries[at].columns, true, values, &mut out)?,
+            Some(at) => {
+                let index = self.secondaries.get(at).ok_or(Abort::UnknownHandle)?;
+                self.push_columns(&index.columns, true, values, &mut out)?;
+            }
         }
         if after && !key::successor_of_prefix(&mut out) {
             return Ok(None);
