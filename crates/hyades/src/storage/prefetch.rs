@@ -12,3 +12,11 @@ pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
+
+/// Asks for the cache lines that hold `len` bytes from `offset` on, and for no others if these begin on one.
+#[inline(always)]
+pub(crate) fn prefetch_bytes<T>(start: *const T, offset: usize, len: usize) {
+    for at in (offset..offset + len).step_by(64) {
+        prefetch(start.cast::<u8>().wrapping_add(at));
+    }
+}

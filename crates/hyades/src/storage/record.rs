@@ -6,7 +6,7 @@
 //! a reader may race with a writer and then finds the version word changed, but never reads outside
 //! a block, because the row's length stands in the block itself and never exceeds its capacity.
 
-use super::prefetch::prefetch;
+use super::prefetch::{prefetch, prefetch_bytes};
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
@@ -84,7 +84,7 @@ impl<S: Default> Record<S> {
             if base.is_null() {
                 handle_alloc_error(allocation);
             }
-            prefetch_next(base, allocation.size());
+            prefetch_coming(base, allocation.size());
             let block = base.add(block_at).cast::<AtomicU64>();
             block.write(AtomicU64::new((inline_words as u64) << 32));
             std::ptr::write_bytes(block.add(1).cast::<u8>(), 0, inline_words * 8);
@@ -128,13 +128,12 @@ impl<S: Default> Record<S> {
     }
 }
 
-/// Starts loading what the next record of this size will be written to, as allocators mostly go on: rows are inserted
+/// Starts loading what a record of this size will soon be written to, as allocators mostly go on: rows are inserted
 /// side by side, and the first lock that is taken for one waits until all that was written to it is in the cache.
 #[inline]
-fn prefetch_next(base: *const u8, size: usize) {
-    for at in (2 * size..3 * size).step_by(64).take(MOST_LINES) {
-        prefetch(base.wrapping_add(at));
-    }
+fn prefetch_coming(base: *const u8, size: usize) {
+    // The one after the next: the next is asked for too late.
+    prefetch_bytes(base, 2 * size, size.min(MOST_LINES * 64));
 }
 
 impl<S> Record<S> {

@@ -6,7 +6,7 @@
 //! parent's, as every descent does (tree.rs); how much later it comes makes no difference.
 
 use super::finger::Finger;
-use super::key::{Keyed, Probe, words};
+use super::key::{Keyed, Probe, padded, words};
 use super::node::{Head, InnerNode, LeafNode};
 use super::tree::Tree;
 use super::version::Version;
@@ -114,11 +114,6 @@ where
         (descent.parent, descent.parent_version, descent.child) = (&head.version, version, child);
         Step::Deeper
     }
-}
-
-/// The words of a key, with zeros behind them.
-pub(super) fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
-    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
 }
 
 #[cfg(test)]

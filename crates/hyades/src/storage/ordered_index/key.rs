@@ -50,6 +50,12 @@ pub(super) fn words<const W: usize>(key: &[u8]) -> [u64; W] {
     std::array::from_fn(|i| word(key, i * 8))
 }
 
+/// The words of a key, with zeros behind them.
+#[inline]
+pub(super) fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
+    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
+}
+
 #[inline]
 fn word(key: &[u8], start: usize) -> u64 {
     if let Some(bytes) = key.get(start..start + 8) {

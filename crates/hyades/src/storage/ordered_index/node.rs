@@ -7,10 +7,11 @@
 //! pointer that had not been retired when it was overwritten; vacated slots are set to null.
 
 use std::hint::select_unpredictable;
+use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::super::prefetch::prefetch;
+use super::super::prefetch::{prefetch, prefetch_bytes};
 use super::key::{Keyed, Probe};
 use super::version::Version;
 use super::{Inserted, Insertion, Leaf};
@@ -88,20 +89,13 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
 
     /// Starts loading all of a leaf.
     pub fn prefetch(leaf: *const Self) {
-        let start = leaf.cast::<u8>();
-        for offset in (0..size_of::<Self>()).step_by(64) {
-            prefetch(start.wrapping_add(offset));
-        }
+        prefetch_bytes(leaf, 0, size_of::<Self>());
     }
 
     /// Starts loading what a scan reads of a leaf: its head and its entries, not its words.
     pub fn prefetch_entries(leaf: *const Self) {
-        let start = leaf.cast::<u8>();
-        prefetch(start);
-        let entries = std::mem::offset_of!(Self, entries);
-        for offset in (0..size_of::<[AtomicPtr<E>; L]>()).step_by(64) {
-            prefetch(start.wrapping_add(entries + offset));
-        }
+        prefetch(leaf);
+        prefetch_bytes(leaf, offset_of!(Self, entries), size_of::<[AtomicPtr<E>; L]>());
     }
 
     /// Whether the newest entry stands just before `slot`: the mark of an ascending run.
@@ -286,11 +280,9 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 
     /// Starts loading the pointers to the children.
+    #[inline(always)]
     pub fn prefetch_children(node: *const Self) {
-        let start = node.cast::<u8>().wrapping_add(std::mem::offset_of!(Self, children));
-        for offset in (0..size_of::<[AtomicPtr<Head>; N]>()).step_by(64) {
-            prefetch(start.wrapping_add(offset));
-        }
+        prefetch_bytes(node, offset_of!(Self, children), size_of::<[AtomicPtr<Head>; N]>());
     }
 
     #[inline]

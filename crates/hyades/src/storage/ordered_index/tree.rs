@@ -17,10 +17,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
-use super::super::prefetch::prefetch;
-use super::descent::padded;
+use super::super::prefetch::prefetch_bytes;
 use super::finger::Finger;
-use super::key::{Keyed, Probe, words};
+use super::key::{Keyed, Probe, padded, words};
 use super::node::{Head, InnerNode, LeafNode, Separator};
 use super::version::{FIRST, Version};
 use super::{GapHooks, Inserted, Insertion, Leaf};
@@ -33,6 +32,10 @@ pub(super) struct Tree<E, G, const W: usize, const L: usize, const N: usize, con
     pub(super) root: AtomicPtr<Head>,
     owns: PhantomData<(*const E, Box<G>)>,
 }
+
+/// So many bytes of a node are fetched before it is searched: its head, and all words of keys of up to 16
+/// bytes.
+const SEARCHED: usize = 9 * 64;
 
 /// One inner node on the way down, as observed.
 pub(super) struct Step<'g, const W: usize, const N: usize, const B: usize> {
@@ -108,9 +111,7 @@ where
     /// Starts loading what a search in a child of a node of this level will touch first.
     #[inline(always)]
     pub(super) fn prefetch_child(child: *mut Head, level: u32) {
-        for line in 0..9 {
-            prefetch(child.cast::<u8>().wrapping_add(64 * line));
-        }
+        prefetch_bytes(child, 0, SEARCHED);
         if level > 1 {
             InnerNode::<W, N, B>::prefetch_children(child.cast());
         }
