@@ -96,7 +96,7 @@ impl Drop for UnderWay<'_> {
 /// A session stays on a stream for this many bytes, then looks for the least loaded one. The longer it stays the fewer
 /// streams are written to at a time, and the fewer batches there are to write and sync, each of which costs much the same
 /// whatever is in it. But replay takes the streams side by side, and where one of them was written later than another
-/// its records wait.
+/// its records wait. Where buffers are small it is a quarter of one, so that nobody waits for a full one while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
 /// Housekeeping after this many transactions.
@@ -206,7 +206,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
-        if self.streak_bytes >= STREAK_BYTES {
+        if self.streak_bytes >= STREAK_BYTES.min(log.max_payload() as u64) {
             self.streak_bytes = 0;
             self.stream = log.least_backlogged();
         }

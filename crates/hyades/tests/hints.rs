@@ -10,7 +10,7 @@ const ROWS: i64 = 400;
 const A: Column<i64> = Column::at(0);
 const B: Column<i64> = Column::at(1);
 
-/// Ordered tables with an index each, one with a hash table for its primary index and one without a key.
+/// One with a hash table for its primary index, one without a key, and ordered ones with two indexes each.
 fn schema(nth: u32) -> Schema {
     let schema = Schema::new(&format!("table {nth}"))
         .column("a", Type::I64)
@@ -28,7 +28,7 @@ fn announce(tx: &Transaction<'_>, a: i64) {
     let odd = [Value::Text("not a number"), Value::Null];
     let name = [Value::Text("name 7")];
     let (whole, part, id) = ([a.into(), (a / 2).into()], [a.into()], [7u64.into()]);
-    // The last table and the last index do not exist.
+    // The last table does not exist, nor do all indexes of each.
     for table in (0..=TABLES).map(Table::nth) {
         for key in [&whole[..], &part, &id, &odd, &name, &[]] {
             for index in [None, Some(0), Some(1), Some(2)] {
@@ -76,21 +76,19 @@ fn announcing_changes_nothing() {
                 ran.unwrap().unwrap();
             }
             let read = |tx: &Transaction<'_>| {
-                tables[1..]
-                    .iter()
-                    .map(|&table| {
-                        let rows = tx
-                            .scan(table)
-                            .rows()?
-                            .iter()
-                            .chain(tx.scan_index(table, Index(0)).descending().rows()?);
-                        Ok(rows.map(|row| (row.get(A), row.get(B))).collect())
-                    })
-                    .collect::<Result<Vec<Vec<(i64, i64)>>, Abort>>()
+                let rows = |&table: &Table| {
+                    let by_index = tx.scan_index(table, Index(0)).descending().rows()?;
+                    // A hash table is not scanned.
+                    let by_key =
+                        if table == Table::nth(0) { &[] } else { tx.scan(table).rows()? };
+                    let rows = by_key.iter().chain(by_index);
+                    Ok(rows.map(|row| (row.get(A), row.get(B))).collect())
+                };
+                tables.iter().map(rows).collect::<Result<Vec<Vec<(i64, i64)>>, Abort>>()
             };
             db.transact(read).unwrap().unwrap()
         })
         .into();
-    assert!(states[0].iter().all(|rows| rows.len() >= ROWS as usize));
+    assert!(states[0].iter().all(|rows| rows.len() >= ROWS as usize / 2));
     assert_eq!(states[0], states[1]);
 }

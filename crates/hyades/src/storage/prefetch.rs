@@ -13,10 +13,12 @@ pub(crate) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the cache lines that hold `len` bytes from `offset` on, and for no others if these begin on one.
+/// Asks for every cache line that holds one of `len` bytes from `offset` on.
 #[inline(always)]
 pub(crate) fn prefetch_bytes<T>(start: *const T, offset: usize, len: usize) {
-    for at in (offset..offset + len).step_by(64) {
-        prefetch(start.cast::<u8>().wrapping_add(at));
+    let first = start.cast::<u8>().wrapping_add(offset);
+    let into_line = first.addr() % 64;
+    for at in (0..into_line + len).step_by(64) {
+        prefetch(first.wrapping_sub(into_line).wrapping_add(at));
     }
 }

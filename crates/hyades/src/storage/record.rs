@@ -7,6 +7,7 @@
 //! a block, because the row's length stands in the block itself and never exceeds its capacity.
 
 use super::prefetch::{prefetch, prefetch_bytes};
+use super::secondary::LONG_KEY;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
@@ -75,6 +76,7 @@ impl<S: Default> Record<S> {
     /// The caller owns it until it is linked into an index.
     pub fn new(key: &[u8], row_bytes: usize, version: u64, lock: u32) -> *mut Record<S> {
         let inline_words = words_for(row_bytes);
+        let key_len = u32::try_from(key.len()).expect(LONG_KEY);
         let (allocation, block_at) = Self::allocation(key.len(), inline_words);
         // SAFETY: the allocation is not of size zero; all parts lie inside it by construction of
         // `allocation`, aligned to 8; every byte that is read later is initialised here (the header,
@@ -95,7 +97,7 @@ impl<S: Default> Record<S> {
                 block: AtomicPtr::new(block),
                 lock: AtomicU32::new(lock),
                 entries: AtomicU32::new(0),
-                key_len: key.len() as u32,
+                key_len,
                 inline_words: inline_words as u32,
             });
             std::ptr::copy_nonoverlapping(
@@ -129,7 +131,8 @@ impl<S: Default> Record<S> {
 }
 
 /// Starts loading what a record of this size will soon be written to, as allocators mostly go on: rows are inserted
-/// side by side, and the first lock that is taken for one waits until all that was written to it is in the cache.
+/// side by side, and the first atomic read-modify-write after it, on the leaf, waits until all that was written to the
+/// record is in the cache.
 #[inline]
 fn prefetch_coming(base: *const u8, size: usize) {
     // The one after the next: the next is asked for too late.

@@ -23,6 +23,9 @@ pub(crate) struct Entry<S> {
     key_len: u32,
 }
 
+/// What is said of a key whose length does not fit 32 bits.
+pub(super) const LONG_KEY: &str = "a key of less than 4 GiB";
+
 /// Most entries are no longer than this, with their keys.
 const MOSTLY: usize = 64;
 
@@ -54,6 +57,7 @@ impl<S> Entry<S> {
 
     /// Makes an entry that one transaction relies on. The caller owns it until it is linked into an index.
     fn new(key: &[u8], record: *const Record<S>) -> *mut Self {
+        let key_len = u32::try_from(key.len()).expect(LONG_KEY);
         let allocation = Self::allocation(key.len());
         // SAFETY: the allocation is not of size zero, and has room for the entry and its key.
         unsafe {
@@ -61,8 +65,7 @@ impl<S> Entry<S> {
             if entry.is_null() {
                 handle_alloc_error(allocation);
             }
-            let (pins, key_len) = (AtomicU32::new(1), key.len() as u32);
-            entry.write(Entry { record, pins, key_len });
+            entry.write(Entry { record, pins: AtomicU32::new(1), key_len });
             std::ptr::copy_nonoverlapping(key.as_ptr(), entry.add(1).cast(), key.len());
             entry
         }
@@ -144,7 +147,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
 
     /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
     /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new. The finger
-    /// is where the last one was linked.
+    /// is where to begin.
     ///
     /// # Errors
     /// A conflict if the record is on its way out.

@@ -267,7 +267,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 
     /// Places a fresh record, with room for `row_bytes`, under the key unless it is taken. The finger is where
-    /// the last one was placed.
+    /// to begin.
     pub fn place<'g>(
         &'g self,
         key: &[u8],

@@ -13,6 +13,12 @@ use std::ops::Bound;
 /// More indexes than this share a finger.
 const MOST: usize = 8;
 
+/// Behind all keys, as far as a descent looks at them.
+const LAST: [u8; 32] = [0xFF; 32];
+
+/// More descents than this are not under way: by then others have been forgotten by the caches.
+const MOST_AHEAD: usize = 64;
+
 /// See the module.
 pub(crate) struct Places<'s> {
     descents: ArenaVec<'s, Descending<'s>>,
@@ -26,9 +32,13 @@ struct Descending<'s> {
 }
 
 impl<'s> Places<'s> {
-    pub fn new(arena: &'s Bump) -> Self {
-        let fingers = ArenaVec::with_capacity_in(MOST, arena);
-        Places { descents: ArenaVec::new_in(arena), fingers }
+    /// Those of a transaction, made when they are first wanted.
+    #[inline]
+    pub fn of<'p>(places: &'p mut Option<&'s mut Self>, arena: &'s Bump) -> &'p mut Self {
+        places.get_or_insert_with(|| {
+            let fingers = ArenaVec::with_capacity_in(MOST, arena);
+            arena.alloc(Places { descents: ArenaVec::new_in(arena), fingers })
+        })
     }
 
     /// Begins a descent to where a scan of this range would begin.
@@ -46,14 +56,19 @@ impl<'s> Places<'s> {
             Bound::Unbounded => (&[][..], false),
         };
         let key = match bound {
-            Bound::Unbounded if range.descending => KeyBytes::from_slice(&[0xFF; 32]),
+            Bound::Unbounded if range.descending => KeyBytes::from_slice(&LAST),
             Bound::Unbounded => KeyBytes::new(),
-            // What is no bound is reported by the operation that uses it.
             _ => match table.encode_bound(index, key, after) {
                 Ok(Some(key)) => key,
-                _ => return,
+                // No key lies above it.
+                Ok(None) if range.descending => KeyBytes::from_slice(&LAST),
+                // Nothing is in the range, or the operation that uses it will say what is wrong with it.
+                Ok(None) | Err(_) => return,
             },
         };
+        if self.descents.len() == MOST_AHEAD {
+            return;
+        }
         if let Some(descent) = table.begin_descent(index, &key, range.descending, guard) {
             self.descents.push(Descending { table: table.layout.table, index, descent });
         }
@@ -94,7 +109,9 @@ fn slot<'f, 's>(
     tree: *const (),
     guard: &'s Guard,
 ) -> &'f mut Finger<'s> {
-    let at = fingers.iter().position(|finger| finger.tree() == tree).unwrap_or_else(|| {
+    let of = |tree| fingers.iter().position(|finger| finger.tree() == tree);
+    // One that is not in use yet will do.
+    let at = of(tree).or_else(|| of(std::ptr::null())).unwrap_or_else(|| {
         if fingers.len() < MOST {
             fingers.push(Finger::new(guard));
         }

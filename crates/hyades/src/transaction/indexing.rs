@@ -1,7 +1,8 @@
 //! What a transaction does to indexes: keys that enter gaps, entries of rows that change, uniqueness.
 
 use super::access::Table;
-use super::running::{Rec, Running, Tables, places};
+use super::descents::Places;
+use super::running::{Rec, Running, Tables};
 use super::state::{Link, Stale, State};
 use super::wanted::fetch_rows;
 use crate::concurrency::ConcurrencyControl;
@@ -73,7 +74,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 }
                 let (entry, change) = {
                     let stamp = RefCell::new(&mut *state.stamp);
-                    let places = places(&mut state.places, state.arena);
+                    let places = Places::of(&mut state.places, state.arena);
                     let finger = places.finger(secondary.tree.id(), state.guard);
                     data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };

@@ -16,7 +16,6 @@ use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
-use bumpalo::Bump;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -93,16 +92,22 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if !state.wanted.is_empty() {
             self.fetch_wanted(state);
         }
-        if let Some(places) = &mut state.places
-            && places.are_sought()
-        {
-            places.seek(&self.engine.tables);
-        }
+        self.seek_places(state);
         let found = data.find(key, state.guard);
         if let Lookup::Found(record) = found {
             state.last_found = Some((data.layout.table, record));
         }
         found
+    }
+
+    /// Descents that were announced go on.
+    #[inline]
+    pub(super) fn seek_places(&self, state: &mut State<'s, P>) {
+        if let Some(places) = &mut state.places
+            && places.are_sought()
+        {
+            places.seek(&self.engine.tables);
+        }
     }
 
     /// Starts loading the records that were announced: their buckets have come meanwhile.
@@ -183,7 +188,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
-                let places = places(&mut state.places, state.arena);
+                let places = Places::of(&mut state.places, state.arena);
                 while places.are_sought() {
                     places.seek(&self.engine.tables);
                 }
@@ -314,15 +319,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 }
 
-/// The transaction's places in ordered indexes.
-#[inline]
-pub(super) fn places<'p, 's>(
-    places: &'p mut Option<&'s mut Places<'s>>,
-    arena: &'s Bump,
-) -> &'p mut Places<'s> {
-    places.get_or_insert_with(|| arena.alloc(Places::new(arena)))
-}
-
 /// The hidden row id that a key stands for.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
@@ -367,7 +363,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         let state = &mut *self.state.borrow_mut();
         if let Ok(data) = self.table(table) {
             let index = index.map(|index| usize::from(index.0));
-            places(&mut state.places, state.arena).begin(data, index, range, state.guard);
+            Places::of(&mut state.places, state.arena).begin(data, index, range, state.guard);
         }
     }
 

@@ -23,6 +23,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'s [Row<'s>], Abort> {
+        self.seek_places(state);
         let data = self.table(table)?;
         let index = index.map(|index| index.0 as usize);
         if index.is_some_and(|at| at >= data.secondaries.len()) {

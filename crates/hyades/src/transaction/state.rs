@@ -143,7 +143,7 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
     /// The row found last, which is often wanted again: read, then written.
     pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
-    /// Places in ordered indexes, if it has been to one or announced one.
+    /// Places in ordered indexes, if it has inserted or announced something.
     pub places: Option<&'s mut Places<'s>>,
     /// Rows whose buckets are on their way to the cache.
     pub wanted: ArenaVec<'s, Wanted>,

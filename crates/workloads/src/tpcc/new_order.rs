@@ -107,7 +107,7 @@ pub fn new_order(
         let quantity = stock_row.get(stock::QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
-        // Looked at before the row is overwritten, which would have to be put together for it.
+        // Read before the update: behind it the row would be made of the old one and the pending change.
         if is_original(item_row.get(item::DATA)) {
             let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
             brand_lines += is_original(text.get(stock::DATA)) as i32;

@@ -20,7 +20,7 @@ pub struct Descent<'g> {
     parent: &'g Version,
     parent_version: u64,
     child: *mut Head,
-    /// Where it goes, in the words of a key; a tree of fewer has zeros behind them.
+    /// Where it goes, in the words of a key, of which a tree looks at its first ones.
     place: [u64; 4],
     /// The place is the one just below.
     below: bool,
@@ -70,8 +70,8 @@ where
     /// Takes one step of a descent that was begun in this tree.
     pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Step<'g> {
         assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
-        // SAFETY: the parent held the child when it was loaded, so it had not been retired when the guard, which
-        // has been pinned ever since, was pinned.
+        // SAFETY: the parent was in the tree after the guard was pinned, since its version was noted and then that
+        // of its own parent found unchanged; so the child that it held had not been retired by then.
         let head: &'g Head = unsafe { &*descent.child };
         let Some(version) = head.version.read_now() else { return Step::Lost };
         if !descent.parent.validate(descent.parent_version) {
