@@ -96,7 +96,8 @@ impl Drop for UnderWay<'_> {
 /// A session stays on a stream for this many bytes, then looks for the least loaded one. The longer it stays the fewer
 /// streams are written to at a time, and the fewer batches there are to write and sync, each of which costs much the same
 /// whatever is in it. But replay takes the streams side by side, and where one of them was written later than another
-/// its records wait. Where buffers are small it is a quarter of one, so that nobody waits for a full one while others are empty.
+/// its records wait. Where buffers are small it is a quarter of one, so that nobody waits for a full one while others
+/// are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
 /// Housekeeping after this many transactions.

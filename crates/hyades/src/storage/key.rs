@@ -74,6 +74,11 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// The length of a key as records and entries keep it; from it follows what they free, so it is never cut.
+pub fn stored_len(key: &[u8]) -> u32 {
+    u32::try_from(key.len()).expect("a key of less than 4 GiB")
+}
+
 const INLINE: usize = 48;
 
 /// A length that no inline key has, and at which nothing can be appended inline.

@@ -6,8 +6,8 @@
 //! a reader may race with a writer and then finds the version word changed, but never reads outside
 //! a block, because the row's length stands in the block itself and never exceeds its capacity.
 
+use super::key::stored_len;
 use super::prefetch::{prefetch, prefetch_bytes};
-use super::secondary::LONG_KEY;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
@@ -76,7 +76,7 @@ impl<S: Default> Record<S> {
     /// The caller owns it until it is linked into an index.
     pub fn new(key: &[u8], row_bytes: usize, version: u64, lock: u32) -> *mut Record<S> {
         let inline_words = words_for(row_bytes);
-        let key_len = u32::try_from(key.len()).expect(LONG_KEY);
+        let key_len = stored_len(key);
         let (allocation, block_at) = Self::allocation(key.len(), inline_words);
         // SAFETY: the allocation is not of size zero; all parts lie inside it by construction of
         // `allocation`, aligned to 8; every byte that is read later is initialised here (the header,

@@ -23,9 +23,6 @@ pub(crate) struct Entry<S> {
     key_len: u32,
 }
 
-/// What is said of a key whose length does not fit 32 bits.
-pub(super) const LONG_KEY: &str = "a key of less than 4 GiB";
-
 /// Most entries are no longer than this, with their keys.
 const MOSTLY: usize = 64;
 
@@ -57,7 +54,7 @@ impl<S> Entry<S> {
 
     /// Makes an entry that one transaction relies on. The caller owns it until it is linked into an index.
     fn new(key: &[u8], record: *const Record<S>) -> *mut Self {
-        let key_len = u32::try_from(key.len()).expect(LONG_KEY);
+        let key_len = key::stored_len(key);
         let allocation = Self::allocation(key.len());
         // SAFETY: the allocation is not of size zero, and has room for the entry and its key.
         unsafe {

@@ -5,7 +5,7 @@ use super::hash_index::{HashIndex, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
 use super::ordered_index::{
-    Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Step,
+    Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Progress,
 };
 use super::record::Record;
 use super::schema::{PrimaryKind, Schema};
@@ -225,11 +225,11 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 
     /// Takes one step of a descent, which was begun in this index.
-    pub fn step<'g>(&'g self, index: Option<usize>, descent: &mut Descent<'g>) -> Step<'g> {
+    pub fn step<'g>(&'g self, index: Option<usize>, descent: &mut Descent<'g>) -> Progress<'g> {
         match (index, &self.primary) {
             (Some(at), _) => self.secondaries[at].tree.step(descent),
             (None, Primary::Ordered(tree)) => tree.step(descent),
-            (None, Primary::Hash { .. }) => Step::Lost,
+            (None, Primary::Hash { .. }) => Progress::Lost,
         }
     }
 

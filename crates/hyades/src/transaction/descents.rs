@@ -3,7 +3,7 @@
 
 use super::access::Range;
 use crate::storage::key::KeyBytes;
-use crate::storage::ordered_index::{Descent, Finger, Step};
+use crate::storage::ordered_index::{Descent, Finger, Progress};
 use crate::storage::table::Table;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
@@ -85,13 +85,13 @@ impl<'s> Places<'s> {
         let Places { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
             match tables[*table as usize].step(*index, descent) {
-                Step::Deeper => true,
-                Step::Arrived(finger) => {
+                Progress::Deeper => true,
+                Progress::Arrived(finger) => {
                     let (tree, guard) = (finger.tree(), finger.guard());
                     *slot(fingers, tree, guard) = finger;
                     false
                 }
-                Step::Lost => false,
+                Progress::Lost => false,
             }
         });
     }

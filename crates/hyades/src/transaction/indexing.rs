@@ -4,7 +4,7 @@ use super::access::Table;
 use super::descents::Places;
 use super::running::{Rec, Running, Tables};
 use super::state::{Link, Stale, State};
-use super::wanted::fetch_rows;
+use super::wanted::{ahead, fetch_rows};
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -14,9 +14,6 @@ use crate::storage::ordered_index::Keyed;
 use crate::storage::schema::Columns;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
-
-/// So many rows of a scan are fetched ahead.
-pub(super) const AHEAD: usize = 16;
 
 /// What a scan calls for each row, with the key of the entry that led to it.
 pub(super) type VisitRow<'v, 's, P> =
@@ -151,7 +148,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
             self.saw_gap(state, Gap::Leaf(leaf));
             // Entries and rows lie anywhere in memory: their cache misses overlap.
-            let first = &entries[..entries.len().min(limit).min(AHEAD)];
+            let first = ahead(entries, limit);
             first.iter().for_each(|entry| entry.prefetch());
             fetch_rows(data, columns, first.iter().map(|entry| entry.record()));
             for entry in entries {

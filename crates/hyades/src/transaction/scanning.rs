@@ -1,10 +1,9 @@
 //! Range scans over the primary key and secondary indexes.
 
 use super::access::{Index, Range, Table};
-use super::indexing::AHEAD;
 use super::running::{Rec, Running};
 use super::state::State;
-use super::wanted::fetch_rows;
+use super::wanted::{ahead, fetch_rows};
 use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -88,8 +87,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 let guard = state.guard;
                 data.scan(bounds.0, bounds.1, range.descending, guard, &mut |gap, records| {
                     self.saw_gap(state, gap);
-                    let first = &records[..records.len().min(range.limit).min(AHEAD)];
-                    fetch_rows(data, columns, first.iter().copied());
+                    fetch_rows(data, columns, ahead(records, range.limit).iter().copied());
                     for record in records {
                         visit(state, record, &[])?;
                     }

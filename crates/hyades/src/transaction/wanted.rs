@@ -35,6 +35,14 @@ fn likely<S: Default + Send + Sync + 'static>(
     }
 }
 
+/// So many rows of a scan are fetched ahead.
+const AHEAD: usize = 16;
+
+/// Those of a leaf's rows, or entries, that a scan which wants at most `limit` of them fetches ahead.
+pub(super) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
+    &there[..there.len().min(limit).min(AHEAD)]
+}
+
 /// Starts loading rows that a scan will read; see [`Wanted::fetch_all`].
 pub(super) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
     table: &Table<S>,

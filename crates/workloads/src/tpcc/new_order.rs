@@ -107,7 +107,7 @@ pub fn new_order(
         let quantity = stock_row.get(stock::QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
-        // Read before the update: behind it the row would be made of the old one and the pending change.
+        // Read before the update: after it the row would be put together from the old one and the change.
         if is_original(item_row.get(item::DATA)) {
             let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
             brand_lines += is_original(text.get(stock::DATA)) as i32;

@@ -29,7 +29,7 @@ pub struct Descent<'g> {
 }
 
 /// What became of a descent by a step.
-pub enum Step<'g> {
+pub enum Progress<'g> {
     /// It is one level further down.
     Deeper,
     /// It is at a leaf.
@@ -68,24 +68,24 @@ where
     }
 
     /// Takes one step of a descent that was begun in this tree.
-    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Step<'g> {
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Progress<'g> {
         assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
         // SAFETY: the parent was in the tree after the guard was pinned, since its version was noted and then that
         // of its own parent found unchanged; so the child that it held had not been retired by then.
         let head: &'g Head = unsafe { &*descent.child };
-        let Some(version) = head.version.read_now() else { return Step::Lost };
+        let Some(version) = head.version.read_now() else { return Progress::Lost };
         if !descent.parent.validate(descent.parent_version) {
-            return Step::Lost;
+            return Progress::Lost;
         }
         if head.level == 0 {
             LeafNode::<E, G, W, L>::prefetch(descent.child.cast());
             if B != 0 {
-                return Step::Lost;
+                return Progress::Lost;
             }
             let at = (descent.child.cast_const().cast(), version);
             let mut finger = Finger::new(descent.guard);
             finger.put(self.id(), at, descent.lower, descent.upper);
-            return Step::Arrived(finger);
+            return Progress::Arrived(finger);
         }
         // SAFETY: a node above level 0 is an inner node of this tree.
         let inner: &'g InnerNode<W, N, B> = unsafe { &*descent.child.cast() };
@@ -108,11 +108,11 @@ where
         }
         let child = inner.child(index);
         if child.is_null() {
-            return Step::Lost;
+            return Progress::Lost;
         }
         Self::prefetch_child(child, head.level);
         (descent.parent, descent.parent_version, descent.child) = (&head.version, version, child);
-        Step::Deeper
+        Progress::Deeper
     }
 }
 
@@ -137,9 +137,9 @@ mod tests {
                 let mut descent = index.begin_descent(&key(i), below, &guard).unwrap();
                 let mut finger = loop {
                     match index.step(&mut descent) {
-                        Step::Deeper => {}
-                        Step::Arrived(finger) => break finger,
-                        Step::Lost => panic!("nothing has changed"),
+                        Progress::Deeper => {}
+                        Progress::Arrived(finger) => break finger,
+                        Progress::Lost => panic!("nothing has changed"),
                     }
                 };
                 let sought = if below { i - 1 } else { i };

@@ -29,7 +29,7 @@ use std::ptr::NonNull;
 
 use crossbeam_epoch::Guard;
 
-pub use descent::{Descent, Step};
+pub use descent::{Descent, Progress};
 pub use finger::Finger;
 pub use key::{KeyShape, Keyed};
 use key::{fit_lower, fit_upper};
@@ -257,7 +257,7 @@ where
 
     /// Takes one step of a descent, which was begun in this index.
     #[inline]
-    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Step<'g> {
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Progress<'g> {
         with_tree!(&self.tree, tree => tree.step(descent))
     }
 
@@ -294,10 +294,10 @@ where
         unsafe { self.insert_near(key, entry, hooks, &mut Finger::new(guard)) }
     }
 
-    /// As [`OrderedIndex::insert`], beginning where the finger is, which goes where the entry does.
+    /// As [`OrderedIndex::insert`], beginning where the finger is; it goes where the entry does, if the leaf has room for it.
     ///
     /// # Safety
-    /// As for [`OrderedIndex::insert`].
+    /// As for [`OrderedIndex::insert`]. The indexes that the finger has been in are there as long as it is.
     pub unsafe fn insert_near<'g>(
         &self,
         key: &[u8],

@@ -120,9 +120,9 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
             let mut finger = Finger::new(&guard);
             for _ in 0..random.u64(1..12) {
                 match descent.as_mut().map(|descent| index.step(descent)) {
-                    Some(Step::Deeper) | None => {}
-                    Some(Step::Lost) => descent = None,
-                    Some(Step::Arrived(there)) => {
+                    Some(Progress::Deeper) | None => {}
+                    Some(Progress::Lost) => descent = None,
+                    Some(Progress::Arrived(there)) => {
                         (descent, finger) = (None, there);
                         arrived.fetch_add(1, Ordering::Relaxed);
                     }
