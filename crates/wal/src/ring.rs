@@ -2,6 +2,11 @@
 
 use std::cell::UnsafeCell;
 
+/// Frames are written to places whose cache lines were asked for so many bytes earlier: a dozen frames of a
+/// usual length.
+const AHEAD: usize = 1024;
+const LINE: usize = 64;
+
 /// A buffer of a power of two bytes, written by many threads at disjoint places.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -68,6 +73,7 @@ impl Ring {
         let size = self.bytes.len();
         let offset = at as usize & (size - 1);
         let length = head_len + rest.len();
+        self.fetch_ahead(at, length);
         if length >= N && length <= size - offset {
             // SAFETY: [offset, offset + length) lies inside, in one piece, and is the caller's
             // (contract); the whole head fits in it, and `rest` overwrites what does not count.
@@ -82,6 +88,24 @@ impl Ring {
                 self.write(at, &head[..head_len]);
                 self.write(at + head_len as u64, rest);
             }
+        }
+    }
+
+    /// Asks for as many cache lines of the frames to come as are filled now. Nobody has touched them since the
+    /// buffer was here before, so they come from memory; and a store that waits for its line holds up all that
+    /// are behind it, those into rows among them.
+    #[inline]
+    fn fetch_ahead(&self, at: u64, length: usize) {
+        for line in (0..length.min(AHEAD)).step_by(LINE) {
+            let offset = (at as usize + AHEAD + line) & (self.bytes.len() - 1);
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: a prefetch reads nothing that the program can observe and never faults.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.base().wrapping_add(offset).cast());
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            let _ = offset;
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::reference::Kind;
 use super::{Into, Row};
-use crate::logging::lanes::zip_lanes;
+use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::join;
@@ -112,21 +112,25 @@ impl<'a> Slot<'a> {
             if !self.is_still(generation) {
                 continue;
             }
+            // Lane by lane: what was loaded so is in registers, where a wide load would wait for its stores.
+            let raise = |vector: &mut [u64], to: &[u64; N]| {
+                zip_lanes_mut(vector, to, |lane, lsn| *lane = (*lane).max(*lsn));
+            };
             match into {
-                Into::Write(write) => join(write, &first),
+                Into::Write(write) => raise(write, &first),
                 Into::Both(both) => {
-                    join(both, &first);
+                    raise(both, &first);
                     if own {
-                        join(both, &second);
+                        raise(both, &second);
                     }
                 }
                 Into::Apart(write, both) => {
                     if self.kind != Kind::Read {
-                        join(write, &first);
+                        raise(write, &first);
                     }
-                    join(both, &first);
+                    raise(both, &first);
                     if own {
-                        join(both, &second);
+                        raise(both, &second);
                     }
                 }
             }

@@ -87,6 +87,10 @@ impl LsnVectorTable {
             ring.own.push_back(number);
             (number, self.own.get(number, Kind::Own), 0)
         });
+        // As for shared ones: it is marked by an exchange, which would wait for it to come from memory.
+        if let Some(next) = ring.own.front() {
+            prefetch(self.own.get(*next, Kind::Own).head());
+        }
         let tick = self.fill(slot, generation, replayed, fill);
         reference::pack(number, Kind::Own, tick, generation)
     }
