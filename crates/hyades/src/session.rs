@@ -71,6 +71,8 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     stated_epoch: u64,
     /// Bytes appended since the stream was chosen.
     streak_bytes: u64,
+    /// When the transaction began nothing in its stream waited to be written.
+    quiet: bool,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -123,6 +125,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             stream,
             stated_epoch: 0,
             streak_bytes: 0,
+            quiet: false,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -180,9 +183,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         } else if verdict == Verdict::Commit {
             // Where little goes on nobody else sees to it that an epoch, which is what a database can be
             // brought back to, is not old.
-            if !state.writes.is_empty()
-                && self.log.as_ref().is_some_and(|log| log.backlog(self.stream) == 0)
-            {
+            if self.quiet && !state.writes.is_empty() {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
             let _seated =
@@ -213,9 +214,11 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
         self.engine.protocol.enter_stream(writer, self.stream);
         if P::PARTITIONED {
-            (0..log.streams()).for_each(|stream| writer.wait_for_room(stream));
+            for stream in 0..log.streams() {
+                writer.wait_for_room(stream);
+            }
         }
-        writer.wait_for_room(self.stream);
+        self.quiet = writer.wait_for_room(self.stream) == 0;
         self.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),

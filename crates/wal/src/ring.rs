@@ -96,17 +96,23 @@ impl Ring {
     /// are behind it, those into rows among them.
     #[inline]
     fn fetch_ahead(&self, at: u64, length: usize) {
-        for line in (0..length.min(AHEAD)).step_by(LINE) {
-            let offset = (at as usize + AHEAD + line) & (self.bytes.len() - 1);
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            // SAFETY: a prefetch reads nothing that the program can observe and never faults.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.base().wrapping_add(offset).cast());
-            }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-            let _ = offset;
+        self.fetch(at as usize + AHEAD);
+        for line in (LINE..length.min(AHEAD)).step_by(LINE) {
+            self.fetch(at as usize + AHEAD + line);
         }
+    }
+
+    #[inline(always)]
+    fn fetch(&self, at: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch reads nothing that the program can observe and never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let offset = at & (self.bytes.len() - 1);
+            _mm_prefetch::<_MM_HINT_T0>(self.base().wrapping_add(offset).cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = at;
     }
 
     /// The bytes [from, to), in one or two pieces.

@@ -27,14 +27,18 @@ impl Writer {
     }
 
     /// Waits until less than half of the stream's buffer is waiting for the device, or the log has
-    /// stopped. For before locks are taken, so that `fill` need not wait under them.
-    pub fn wait_for_room(&self, stream: usize) {
+    /// stopped. For before locks are taken, so that `fill` need not wait under them. Returns how many bytes
+    /// were waiting.
+    #[inline]
+    pub fn wait_for_room(&self, stream: usize) -> u64 {
         let s = &self.shared.streams[stream];
         let half = s.ring.size() / 2;
         let log_lsn = s.order.log_lsn();
-        if log_lsn.saturating_sub(self.shared.frontier.durable(stream)) >= half {
+        let backlog = log_lsn.saturating_sub(self.shared.frontier.durable(stream));
+        if backlog >= half {
             self.shared.reached(stream, log_lsn - half + 1);
         }
+        backlog
     }
 
     /// Appends an anchor: records that this stream gets from now on may leave out the lanes that it covers.

@@ -7,7 +7,7 @@ use crate::error::Abort;
 use crate::logging::record::{Head, Tid, push_change, push_plain_head};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
-use crate::storage::record::word;
+use crate::storage::record::{Record, word};
 use crate::storage::row::push_varint;
 use crate::transaction::procedure::Record as Kind;
 use crate::transaction::state::{Pending, State, Write};
@@ -274,13 +274,11 @@ impl<'w> Reserved<'w> {
 pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
     // A row locked for writing may in the end not be written: it was read all the same.
     // What is overwritten as well will take the write stamp, which stands above.
-    let reads = state.reads.iter().filter(|read| !read.overwritten);
-    let held = state.held.iter().filter(|held| !held.overwritten);
-    let reads = reads.map(|read| (read.table, read.record));
-    for (table, record) in reads.chain(held.map(|held| (held.table, held.record))) {
-        if engine.protocol.has_to_remember(table, state.stamp) {
-            engine.protocol.publish_read(&record.stamp, state.stamp);
-        }
+    for read in state.reads.iter().filter(|read| !read.overwritten) {
+        leave_mark(engine, state.stamp, read.table, read.record);
+    }
+    for held in state.held.iter().filter(|held| !held.overwritten) {
+        leave_mark(engine, state.stamp, held.table, held.record);
     }
     for gap in &state.gaps {
         engine.protocol.publish_read(gap.stamp(), state.stamp);
@@ -291,6 +289,19 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &
     checker_fence();
 }
 
+/// The row remembers that the command has read it, if rows of its table have to.
+#[inline(always)]
+fn leave_mark<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    stamp: &mut P::TxnStamp,
+    table: u32,
+    record: &Record<P::RowStamp>,
+) {
+    if engine.protocol.has_to_remember(table, stamp) {
+        engine.protocol.publish_read(&record.stamp, stamp);
+    }
+}
+
 /// Installs and publishes the writes; the version word that each row then gets is handed to
 /// `release`, which stores it and ends the row's protection.
 #[inline(always)]
@@ -298,7 +309,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut State<'s, P>,
     tid: u64,
-    release: impl Fn(&crate::storage::record::Record<P::RowStamp>, u64),
+    release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
     let cut = engine.cut.before(tid);
     for write in state.writes.iter().filter(|w| !w.superseded) {

@@ -16,6 +16,9 @@ pub(crate) struct Anchoring {
     /// The durable vectors that were made anchors: the last one, and those before it that are not yet delta
     /// bytes behind in every stream, on average; the first of all is, if any.
     durable: Mutex<VecDeque<Durable>>,
+    /// The sum of lanes from which on there is to be another anchor. Written under `durable`; read by sessions as a
+    /// hint, Relaxed.
+    due: AtomicU64,
     /// Counts anchors. Written under `durable`; read by sessions to see that there is a new one.
     generation: AtomicU64,
     /// The number of the anchor last written to each stream. Raised by whoever writes one.
@@ -40,11 +43,13 @@ impl Durable {
 
 impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
+        let first = Durable::now(log);
         Anchoring {
+            due: AtomicU64::new(first.sum + settings.anchor_interval_bytes),
             log: log.clone(),
             delta_bytes: settings.delta_bytes.saturating_mul(log.streams() as u64),
             interval_bytes: settings.anchor_interval_bytes,
-            durable: Mutex::new(VecDeque::from([Durable::now(log)])),
+            durable: Mutex::new(VecDeque::from([first])),
             generation: AtomicU64::new(0),
             anchored: (0..log.streams()).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -74,6 +79,10 @@ impl Anchoring {
     /// Once in a while: what is durable now becomes the anchor that each stream gets before its next
     /// record. What lies delta bytes behind is cold; `cooled` is told that.
     pub fn keep_house(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
+        let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();
+        if sum < self.due.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(mut durable) = self.durable.try_lock() else { return };
         let now = Durable::now(&self.log);
         let newest = durable.back().expect("the last one is kept").sum;
@@ -97,6 +106,7 @@ impl Anchoring {
             durable.drain(..cold - 1);
             cool(&durable[0]);
         }
+        self.due.store(now.sum + self.interval_bytes, Ordering::Relaxed);
         durable.push_back(now);
         self.generation.fetch_add(1, Ordering::Release);
     }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 /// See the module.
 pub(super) struct Ticks {
-    /// The present tick, in the high half, and the first that is not cold, each modulo 2^32. Stored under
+    /// The present tick modulo 2^32, in the high half, and how many before it are not cold. Stored under
     /// `ended`.
     both: Padded<AtomicU64>,
     /// By tick that has ended and is not cold: up to where the streams were reserved then.
@@ -40,17 +40,17 @@ impl Ticks {
         // Acquire: the reference was loaded before, so its tick has begun here; and what is found to be
         // cold is so in the cold vector that is loaded from now on.
         let both = self.both.load(Ordering::Acquire);
-        let (now, warm) = (both >> 32, both & u64::from(u32::MAX));
         // A tick is of the last few, or so old that it seems to be one to come.
-        let age = now.wrapping_sub(reference::tick(packed)) & TICKS;
-        age > now.wrapping_sub(warm) & TICKS
+        let age = (both >> 32).wrapping_sub(reference::tick(packed)) & TICKS;
+        age as u32 > both as u32
     }
 
     /// Whether a tick, as [`Ticks::now`] gave it, is cold by now.
     pub fn has_cooled(&self, tick: u64) -> bool {
         // Acquire: who finds the slot's next generation, published after this, finds the cold vector raised.
-        let warm = self.both.load(Ordering::Acquire) as u32;
-        warm.wrapping_sub(tick as u32).cast_signed() > 0
+        let both = self.both.load(Ordering::Acquire);
+        let age = ((both >> 32) as u32).wrapping_sub(tick as u32);
+        age > both as u32
     }
 
     /// The cold vector has been raised to `cold`: a tick ends. `reserved` says up to where the streams are
@@ -58,17 +58,16 @@ impl Ticks {
     pub fn end(&self, cold: &[u64], reserved: impl FnOnce(&mut [u64])) {
         let mut ended = self.ended.lock().expect("no holder panics");
         let both = self.both.load(Ordering::Relaxed);
-        let (mut now, mut warm) = ((both >> 32) as u32, both as u32);
         let early = mutation::is(Mutation::EvictWarm);
         while ended.front().is_some_and(|reserved| early || covers(cold, reserved)) {
             ended.pop_front();
-            warm = warm.wrapping_add(1);
         }
         // Ticks are told apart by their low bits: a log that stands still stays in the same.
         let ends = (ended.len() as u64) < TICKS / 2;
-        now = now.wrapping_add(u32::from(ends));
+        let now = ((both >> 32) as u32).wrapping_add(u32::from(ends));
+        let warm = ended.len() as u64 + u64::from(ends);
         // Release: who finds that a tick is cold finds the cold vector raised. SeqCst: see `now`.
-        self.both.store(u64::from(now) << 32 | u64::from(warm), Ordering::SeqCst);
+        self.both.store(u64::from(now) << 32 | warm, Ordering::SeqCst);
         checker_fence();
         if ends {
             let mut lanes = vec![0; cold.len()];
