@@ -69,8 +69,9 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     stream: usize,
     /// The epoch whose beginning this session's records have stated.
     stated_epoch: u64,
-    /// Bytes appended since the stream was chosen.
+    /// Bytes appended since the stream was chosen, and after how many another one is.
     streak_bytes: u64,
+    longest_streak: u64,
     /// When the transaction began nothing in its stream waited to be written.
     quiet: bool,
     rng: fastrand::Rng,
@@ -110,6 +111,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(engine.protocol.txn_stamp());
         let stream = log.as_ref().map_or(0, Log::least_backlogged);
+        let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
             seat: engine.cut.seat(),
             engine,
@@ -125,6 +127,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             stream,
             stated_epoch: 0,
             streak_bytes: 0,
+            longest_streak: STREAK_BYTES.min(longest),
             quiet: false,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
@@ -208,7 +211,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
-        if self.streak_bytes >= STREAK_BYTES.min(log.max_payload() as u64) {
+        if self.streak_bytes >= self.longest_streak {
             self.streak_bytes = 0;
             self.stream = log.least_backlogged();
         }

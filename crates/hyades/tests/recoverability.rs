@@ -7,9 +7,10 @@ use common::{directory, power_cut};
 use hyades::{
     Abort, Column, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Type,
 };
-use hyades_platform::device::Device;
+use hyades_platform::device::{Device, PowerCutDevice};
 use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 const NUMBERS: Table = Table::nth(0);
 const N: Column<i64> = Column::at(1);
@@ -101,16 +102,31 @@ fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], 
     ([here[0], here[1]], there[0])
 }
 
+/// A database on a device whose power can fail, with sessions that append to stream 0 and to the last one, and keys
+/// whose changes go there.
+struct Stage {
+    dir: TempDir,
+    device: PowerCutDevice,
+    db: Database,
+    one: Session,
+    two: Session,
+    keys: ([i64; 2], i64),
+}
+
+fn set_up(protocol: Protocol) -> Stage {
+    let (dir, device) = (directory(), power_cut(1));
+    let db = open(dir.path(), protocol, Some(Arc::new(device.clone())));
+    let (mut one, two) = sessions(&db);
+    let keys = keys(&db, protocol, &mut one);
+    Stage { dir, device, db, one, two, keys }
+}
+
 /// Runs two transactions, of which the second depends on the first like this, and makes the stream of
 /// the second durable, but not that of the first. Whether the second is then answered; if so, the power
 /// fails, and it is there, and the first is not.
 fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
-    let dir = directory();
-    let device = power_cut(1);
-    let db = open(dir.path(), protocol, Some(Arc::new(device.clone())));
+    let Stage { dir, device, db, mut one, mut two, keys: ([x, y], z) } = set_up(protocol);
     let log = db.log().unwrap();
-    let (mut one, mut two) = sessions(&db);
-    let ([x, y], z) = keys(&db, protocol, &mut one);
     // Stream 0 is far ahead in numbers, and has said so.
     for n in 0..100 {
         drop(run(&mut one, &[x, y], &[x, y], n));
@@ -185,12 +201,8 @@ fn sequential_protocols_answer_in_one_order() {
 #[test]
 fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
     for protocol in PARALLEL {
-        let dir = directory();
-        let device = power_cut(1);
-        let db = open(dir.path(), protocol, Some(Arc::new(device.clone())));
+        let Stage { dir, device, db, mut one, mut two, keys: ([x, _], z) } = set_up(protocol);
         let log = db.log().unwrap();
-        let (mut one, mut two) = sessions(&db);
-        let ([x, _], z) = keys(&db, protocol, &mut one);
         log.step(0);
         let batches = |bytes: &[u8]| bytes.windows(4).filter(|four| four == b"HYB1").count();
         let path = dir.path().join("stream-0000/segment-00000000000000000001");

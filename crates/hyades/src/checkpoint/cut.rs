@@ -187,8 +187,8 @@ impl Cut {
     /// was saved for it.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
-        while self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
-            && self.epoch.load(Ordering::SeqCst) != NONE
+        while self.epoch.load(Ordering::SeqCst) != NONE
+            && self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
             && !stopped()
         {
             std::thread::sleep(Duration::from_micros(200));

@@ -45,7 +45,7 @@ impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
         let first = Durable::now(log);
         Anchoring {
-            due: AtomicU64::new(first.sum + settings.anchor_interval_bytes),
+            due: AtomicU64::new(first.sum.saturating_add(settings.anchor_interval_bytes)),
             log: log.clone(),
             delta_bytes: settings.delta_bytes.saturating_mul(log.streams() as u64),
             interval_bytes: settings.anchor_interval_bytes,
@@ -86,7 +86,7 @@ impl Anchoring {
         let Ok(mut durable) = self.durable.try_lock() else { return };
         let now = Durable::now(&self.log);
         let newest = durable.back().expect("the last one is kept").sum;
-        if now.sum < newest + self.interval_bytes {
+        if now.sum < newest.saturating_add(self.interval_bytes) {
             return;
         }
         let is_cold = |of: &Durable| of.sum.saturating_add(self.delta_bytes) <= now.sum;
@@ -106,7 +106,7 @@ impl Anchoring {
             durable.drain(..cold - 1);
             cool(&durable[0]);
         }
-        self.due.store(now.sum + self.interval_bytes, Ordering::Relaxed);
+        self.due.store(now.sum.saturating_add(self.interval_bytes), Ordering::Relaxed);
         durable.push_back(now);
         self.generation.fetch_add(1, Ordering::Release);
     }
