@@ -10,7 +10,7 @@ use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
 use crate::session::{Answer, AnySession, Verdict};
-use crate::ticket::{CommitQueue, Ticket, Tickets};
+use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
 use hyades_wal::Log;
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub keeper: Option<Arc<Keeper>>,
     pub engine: Arc<dyn AnyEngine>,
     pub log: Option<Log>,
+    /// The log, for tickets.
+    pub references: Option<Arc<References>>,
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
     pub procedure_ids: Vec<u32>,
@@ -114,7 +116,7 @@ impl Database {
     fn around(&self, inner: Box<dyn AnySession>, pooled: bool) -> Session {
         Session {
             inner: Some(inner),
-            tickets: Tickets::new(self.shared.log.clone(), pooled),
+            tickets: Tickets::new(self.shared.references.clone(), pooled),
             shared: self.shared.clone(),
             arguments: Vec::new(),
             result: Vec::new(),
@@ -283,7 +285,7 @@ impl Database {
 
     /// A queue for many transactions in flight.
     pub fn commit_queue<T>(&self) -> CommitQueue<T> {
-        CommitQueue::new(self.shared.log.clone())
+        CommitQueue::new(self.shared.references.clone())
     }
 
     /// Makes everything durable and closes the log in good order. Other handles and sessions are of no

@@ -15,6 +15,7 @@ use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
 use crate::session::{AnySession, Session};
 use crate::storage::table::Table;
+use crate::ticket::References;
 use crate::transaction::procedure::{Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
@@ -298,10 +299,12 @@ impl Opening<'_> {
         report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
+        let references = log.clone().map(|log| Arc::new(References::new(log)));
         let shared = Shared {
             keeper,
             engine,
             log,
+            references,
             closed: AtomicBool::new(false),
             procedures: self.builder.procedures,
             procedure_ids: catalogue.procedure_ids.clone(),

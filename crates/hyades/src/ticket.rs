@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 /// The promise of a pre-committed transaction: it becomes *acknowledged* once its own record, and
@@ -37,7 +37,6 @@ use std::task::{Context, Poll};
 #[must_use = "until its ticket is acknowledged a transaction may be lost in a crash"]
 #[derive(Debug)]
 pub struct Ticket {
-    /// A reference of the session's own to the log: counting them stays on the session's core.
     log: Option<Arc<Log>>,
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
@@ -49,13 +48,40 @@ fn reached(log: &Log, needs: &Needs) -> bool {
     admits(|lane| log.frontier().at(lane), needs)
 }
 
-/// References to the log are counted up so many at a time, and a [`CommitQueue`] counts them down so: one at a
-/// time, each of these atomic operations would wait for all that the transaction has just stored.
+/// References to the log go from a session's tickets to a [`CommitQueue`] and back so many at a time: to count them up
+/// and down one at a time, each atomic operation would wait for all that the transaction has just stored.
 const SPARE: usize = 64;
+
+/// So many portions of [`SPARE`] references are kept for the next tickets.
+const KEPT: usize = 256;
+
+/// The log as a database's tickets refer to it, and references that are not in use.
+pub(crate) struct References {
+    log: Arc<Log>,
+    kept: Mutex<Vec<Vec<Arc<Log>>>>,
+}
+
+impl References {
+    pub fn new(log: Log) -> Self {
+        References { log: Arc::new(log), kept: Mutex::default() }
+    }
+
+    fn take(&self) -> Vec<Arc<Log>> {
+        let kept = self.kept.lock().expect("no holder panics").pop();
+        kept.unwrap_or_else(|| std::iter::repeat_n(&self.log, SPARE).cloned().collect())
+    }
+
+    fn give_back(&self, spent: Vec<Arc<Log>>) {
+        let mut kept = self.kept.lock().expect("no holder panics");
+        if kept.len() < KEPT {
+            kept.push(spent);
+        }
+    }
+}
 
 /// Where a session's tickets come from.
 pub(crate) struct Tickets {
-    log: Option<Arc<Log>>,
+    references: Option<Arc<References>>,
     /// References for the next tickets.
     spare: Vec<Arc<Log>>,
     /// The session runs one transaction.
@@ -63,23 +89,23 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    pub fn new(log: Option<Log>, once: bool) -> Self {
-        Tickets { log: log.map(Arc::new), spare: Vec::new(), once }
+    pub fn new(references: Option<Arc<References>>, once: bool) -> Self {
+        Tickets { references, spare: Vec::new(), once }
     }
 
     #[inline]
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
         let Answer { needs, placed } = answer;
-        let log = match &self.log {
+        let log = match &self.references {
             // It is acknowledged, and has no name.
             _ if needs.is_empty() && placed.is_none() => None,
-            Some(log) if !self.once => {
+            Some(references) if !self.once => {
                 if self.spare.is_empty() {
-                    self.spare.extend(std::iter::repeat_n(log, SPARE).cloned());
+                    self.spare = references.take();
                 }
                 self.spare.pop()
             }
-            log => log.clone(),
+            references => references.as_ref().map(|references| references.log.clone()),
         };
         Ticket { log, needs: std::mem::take(needs), placed: *placed }
     }
@@ -253,7 +279,7 @@ impl<T> Lane<T> {
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct CommitQueue<T> {
-    log: Option<Log>,
+    references: Option<Arc<References>>,
     lanes: Vec<Lane<T>>,
     /// Those that waited for nothing.
     free: Vec<T>,
@@ -263,18 +289,31 @@ pub struct CommitQueue<T> {
 }
 
 impl<T> CommitQueue<T> {
-    pub(crate) fn new(log: Option<Log>) -> Self {
-        let lanes = (0..log.as_ref().map_or(0, Log::lanes)).map(|_| Lane::new()).collect();
-        CommitQueue { log, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
+    pub(crate) fn new(references: Option<Arc<References>>) -> Self {
+        let lanes = references.as_ref().map_or(0, |references| references.log.lanes());
+        let lanes = (0..lanes).map(|_| Lane::new()).collect();
+        CommitQueue { references, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
+    }
+
+    fn log(&self) -> Option<&Log> {
+        self.references.as_ref().map(|references| &*references.log)
     }
 
     /// Adds a transaction.
+    ///
+    /// # Panics
+    /// It is one of another database.
     pub fn push(&mut self, mut ticket: Ticket, item: T) {
-        self.len += 1;
-        self.spent.extend(ticket.log.take());
-        if self.spent.len() >= SPARE {
-            self.spent.clear();
+        if let Some(log) = ticket.log.take() {
+            let own = self.references.as_ref().filter(|own| Arc::ptr_eq(&own.log, &log));
+            let own = own.expect("a ticket goes to a queue of its own database");
+            self.spent.push(log);
+            if self.spent.len() >= SPARE {
+                let room = Vec::with_capacity(SPARE);
+                own.give_back(std::mem::replace(&mut self.spent, room));
+            }
         }
+        self.len += 1;
         let free = self.park(&mut ticket.needs, item);
         self.free.extend(free);
     }
@@ -282,9 +321,9 @@ impl<T> CommitQueue<T> {
     /// Parks it under a lane that it lacks; gives it back if it lacks none.
     #[inline]
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
-        if let Some(log) = &self.log {
+        if let Some(references) = &self.references {
             while let Some((lane, lsn)) = needs.pop() {
-                if lsn > log.frontier().at(lane.into()) {
+                if lsn > references.log.frontier().at(lane.into()) {
                     self.lanes[usize::from(lane)].park(lsn, needs, item);
                     return None;
                 }
@@ -309,11 +348,11 @@ impl<T> CommitQueue<T> {
     /// [`Error::OutcomeUnknown`] if the log failed and some can never be acknowledged; those that
     /// are have been given back.
     pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
-        let poisoned = self.log.as_ref().is_some_and(|log| log.poisoned().is_some());
+        let poisoned = self.log().is_some_and(|log| log.poisoned().is_some());
         let mut done = self.free.len();
         self.free.drain(..).for_each(&mut acknowledged);
         for lane in 0..self.lanes.len() {
-            let reached = self.log.as_ref().expect("there are lanes").frontier().at(lane);
+            let reached = self.log().expect("there are lanes").frontier().at(lane);
             let last = &mut self.lanes[lane].last;
             while let Some((_, item)) = last.pop_front_if(|(lsn, _)| *lsn <= reached) {
                 acknowledged(item);
@@ -325,7 +364,7 @@ impl<T> CommitQueue<T> {
                     done += 1;
                 }
             }
-            if let (Some(lsn), Some(log)) = (self.lanes[lane].lowest(), &self.log) {
+            if let (Some(lsn), Some(log)) = (self.lanes[lane].lowest(), self.log()) {
                 log.ask(lane, lsn);
             }
         }
@@ -344,7 +383,7 @@ impl<T> CommitQueue<T> {
         if !self.free.is_empty() {
             return Ok(());
         }
-        let Some(log) = &self.log else { return Ok(()) };
+        let Some(log) = self.log() else { return Ok(()) };
         // The stream that the most wait for is the one that most likely moves first.
         let fullest = (0..self.lanes.len()).max_by_key(|&lane| self.lanes[lane].len());
         if let Some((lane, lsn)) = fullest.and_then(|l| self.lanes[l].lowest().map(|lsn| (l, lsn)))

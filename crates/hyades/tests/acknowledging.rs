@@ -161,6 +161,42 @@ fn one_executor_awaits_many_tickets() {
     db.close().unwrap();
 }
 
+/// Its positions are those of another log.
+#[test]
+#[should_panic(expected = "a ticket goes to a queue of its own database")]
+fn a_queue_takes_no_ticket_of_another_database() {
+    let (here, there) = (directory(), directory());
+    let taurus = (Protocol::Taurus, 2);
+    let db = open(here.path(), files(), taurus, Concurrency::Silo);
+    let other = open(there.path(), files(), taurus, Concurrency::Silo);
+    let ticket = put(&mut other.session().unwrap(), 1, 1).unwrap();
+    db.commit_queue().push(ticket, ());
+}
+
+/// References to the log go from tickets to queues and back: many times over, and through two queues.
+#[test]
+fn every_ticket_of_many_comes_back_from_its_queue() {
+    let dir = directory();
+    let db = open(dir.path(), files(), (Protocol::Taurus, 2), Concurrency::Silo);
+    let (mut session, mut queues) = (db.session().unwrap(), [db.commit_queue(), db.commit_queue()]);
+    let mut back = Vec::new();
+    for id in 0..1000 {
+        let ticket = put(&mut session, id, id).unwrap();
+        queues[usize::from(id % 3 == 0)].push(ticket, id);
+        for queue in &mut queues {
+            queue.drain(|id| back.push(id)).unwrap();
+        }
+    }
+    for queue in &mut queues {
+        while !queue.is_empty() {
+            queue.wait_for_one().unwrap();
+            queue.drain(|id| back.push(id)).unwrap();
+        }
+    }
+    back.sort_unstable();
+    assert_eq!(back, (0..1000).collect::<Vec<_>>());
+}
+
 /// Holds stream 0 of four, and leaves an unhardened row 1 in it.
 fn with_a_held_row(
     concurrency: Concurrency,
