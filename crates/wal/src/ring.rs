@@ -2,8 +2,8 @@
 
 use std::cell::UnsafeCell;
 
-/// Frames are written to places whose cache lines were asked for so many bytes earlier: a dozen frames of a
-/// usual length.
+/// Frames are written to places whose cache lines were asked for so many bytes earlier: dozens of short commands, or
+/// a few data records.
 const AHEAD: usize = 1024;
 const LINE: usize = 64;
 
