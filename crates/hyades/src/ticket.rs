@@ -57,18 +57,19 @@ const KEPT: usize = 256;
 
 /// The log as a database's tickets refer to it, and references that are not in use.
 pub(crate) struct References {
-    log: Arc<Log>,
+    log: Log,
     kept: Mutex<Vec<Vec<Arc<Log>>>>,
 }
 
 impl References {
     pub fn new(log: Log) -> Self {
-        References { log: Arc::new(log), kept: Mutex::default() }
+        References { log, kept: Mutex::default() }
     }
 
-    fn take(&self) -> Vec<Arc<Log>> {
+    /// Some that were given back, or new ones.
+    fn take(&self, own: &Arc<Log>) -> Vec<Arc<Log>> {
         let kept = self.kept.lock().expect("no holder panics").pop();
-        kept.unwrap_or_else(|| std::iter::repeat_n(&self.log, SPARE).cloned().collect())
+        kept.unwrap_or_else(|| std::iter::repeat_n(own, SPARE).cloned().collect())
     }
 
     fn give_back(&self, spent: Vec<Arc<Log>>) {
@@ -81,7 +82,8 @@ impl References {
 
 /// Where a session's tickets come from.
 pub(crate) struct Tickets {
-    references: Option<Arc<References>>,
+    /// And a reference of the session's own to the log: counting new ones stays on the session's core.
+    references: Option<(Arc<References>, Arc<Log>)>,
     /// References for the next tickets.
     spare: Vec<Arc<Log>>,
     /// The session runs one transaction.
@@ -90,6 +92,10 @@ pub(crate) struct Tickets {
 
 impl Tickets {
     pub fn new(references: Option<Arc<References>>, once: bool) -> Self {
+        let references = references.map(|references| {
+            let own = Arc::new(references.log.clone());
+            (references, own)
+        });
         Tickets { references, spare: Vec::new(), once }
     }
 
@@ -99,13 +105,13 @@ impl Tickets {
         let log = match &self.references {
             // It is acknowledged, and has no name.
             _ if needs.is_empty() && placed.is_none() => None,
-            Some(references) if !self.once => {
+            Some((references, own)) if !self.once => {
                 if self.spare.is_empty() {
-                    self.spare = references.take();
+                    self.spare = references.take(own);
                 }
                 self.spare.pop()
             }
-            references => references.as_ref().map(|references| references.log.clone()),
+            references => references.as_ref().map(|(_, own)| own.clone()),
         };
         Ticket { log, needs: std::mem::take(needs), placed: *placed }
     }
@@ -296,7 +302,7 @@ impl<T> CommitQueue<T> {
     }
 
     fn log(&self) -> Option<&Log> {
-        self.references.as_ref().map(|references| &*references.log)
+        self.references.as_ref().map(|references| &references.log)
     }
 
     /// Adds a transaction.
@@ -305,7 +311,7 @@ impl<T> CommitQueue<T> {
     /// It is one of another database.
     pub fn push(&mut self, mut ticket: Ticket, item: T) {
         if let Some(log) = ticket.log.take() {
-            let own = self.references.as_ref().filter(|own| Arc::ptr_eq(&own.log, &log));
+            let own = self.references.as_ref().filter(|own| own.log.is(&log));
             let own = own.expect("a ticket goes to a queue of its own database");
             self.spent.push(log);
             if self.spent.len() >= SPARE {

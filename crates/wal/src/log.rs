@@ -193,6 +193,12 @@ impl Log {
         Ok(Self { handle: Arc::new(handle) })
     }
 
+    /// Whether both are handles of one log.
+    #[inline]
+    pub fn is(&self, other: &Log) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
     /// The number of streams.
     pub fn streams(&self) -> usize {
         self.handle.shared.streams.len()
