@@ -195,15 +195,39 @@ pub(crate) struct LanePlace {
     pub(crate) reply: mpsc::Sender<Result<Prepared, Error>>,
 }
 
-/// How many retired files of a stream are kept for writing again; the others are removed.
-const KEPT: usize = 2;
+/// So many more retired files of a stream are kept for writing again than were needed last time.
+const SPARE_FILES: usize = 2;
+
+/// Retired files of a stream. As many are kept as were needed from one retirement to the next, and a few: who
+/// takes checkpoints at a steady rate makes no file, fills none with zeros, and removes none.
+#[derive(Debug, Default)]
+struct Pool {
+    /// In the order in which they were retired. An incarnation's first segments are short: these are the first to go.
+    files: VecDeque<PathBuf>,
+    /// Segments asked for since files were last retired, and before that, since they were the time before.
+    asked: usize,
+    asked_before: usize,
+}
+
+impl Pool {
+    /// Takes in what was retired; gives out what is too much.
+    fn retire(&mut self, paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+        self.files.extend(paths);
+        // Two retirements in a row, of past incarnations and of this one, are one.
+        if self.asked > 0 {
+            self.asked_before = std::mem::take(&mut self.asked);
+        }
+        let kept = self.asked_before + SPARE_FILES;
+        self.files.drain(..self.files.len().saturating_sub(kept))
+    }
+}
 
 /// Makes segments ahead of need.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     device: Arc<dyn Device>,
     lanes: Vec<LanePlace>,
-    retired: Vec<Vec<PathBuf>>,
+    pools: Vec<Pool>,
     requests: mpsc::Receiver<Request>,
 }
 
@@ -213,8 +237,8 @@ impl Preparer {
         lanes: Vec<LanePlace>,
         requests: mpsc::Receiver<Request>,
     ) -> Self {
-        let retired = lanes.iter().map(|_| Vec::new()).collect();
-        Self { device, lanes, retired, requests }
+        let pools = lanes.iter().map(|_| Pool::default()).collect();
+        Self { device, lanes, pools, requests }
     }
 
     /// Serves requests until it is told to stop, or all who could ask are gone. Runs on its own thread:
@@ -237,18 +261,18 @@ impl Preparer {
     }
 
     fn serve(&mut self, request: Request) {
-        let Self { device, lanes, retired, .. } = self;
+        let Self { device, lanes, pools, .. } = self;
         let device = &**device;
         match request {
             Request::Next { lane, length } => {
-                let place = &mut lanes[lane];
-                let made = match (place.ready.pop_front(), retired[lane].pop()) {
-                    (Some(ready), back) => {
-                        retired[lane].extend(back);
-                        Ok(ready)
-                    }
-                    (None, Some(old)) => recycle(device, &place.dir, place.next_sequence, &old),
-                    (None, None) => prepare(device, &place.dir, place.next_sequence, length),
+                let (place, pool) = (&mut lanes[lane], &mut pools[lane]);
+                pool.asked += 1;
+                let made = if let Some(ready) = place.ready.pop_front() {
+                    Ok(ready)
+                } else if let Some(old) = pool.files.pop_back() {
+                    recycle(device, &place.dir, place.next_sequence, &old)
+                } else {
+                    prepare(device, &place.dir, place.next_sequence, length)
                 };
                 if let Ok(made) = &made {
                     place.next_sequence = place.next_sequence.max(made.sequence + 1);
@@ -257,13 +281,9 @@ impl Preparer {
                 let _ = place.reply.send(made);
             }
             Request::Retired { lane, paths } => {
-                for path in paths {
-                    if retired[lane].len() < KEPT {
-                        retired[lane].push(path);
-                    } else {
-                        // A file that stays is a leftover, and goes when the log is opened.
-                        let _ = device.remove(&path);
-                    }
+                for path in pools[lane].retire(paths) {
+                    // A file that stays is a leftover, and goes when the log is opened.
+                    let _ = device.remove(&path);
                 }
             }
             Request::Stop => {}

@@ -6,6 +6,8 @@ use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
 use hyades_wal::{Error, FrameKind, IncarnationSettings, Log, open};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Wake, Waker};
@@ -235,6 +237,46 @@ fn retired_segments_go_and_the_rest_is_read() {
     let (log, frames) = reopen(options).unwrap();
     assert!(frames.is_empty());
     assert!(log.next_lsn(0) >= last);
+}
+
+/// Who retires as much as they write, time after time, writes the same files again; when less is written
+/// fewer are kept.
+#[test]
+fn retired_segments_are_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small(dir.path(), 1, MemoryDevice::shared());
+    options.stepped = true;
+    let (log, _) = reopen(options.clone()).unwrap();
+    let mut writer = log.writer().unwrap();
+    let files = || -> BTreeSet<u64> {
+        let entries = std::fs::read_dir(dir.path().join("stream-0000")).unwrap();
+        entries.map(|entry| entry.unwrap().metadata().unwrap().ino()).collect()
+    };
+    // Batches of three blocks, 21 to a segment.
+    let mut write_segments = |segments: usize| {
+        for _ in 0..21 * segments {
+            append(&mut writer, 0, &[1; 2900]);
+            assert!(log.step(0));
+        }
+        log.retire(0, log.frontier().durable(0)).unwrap();
+        files()
+    };
+    let mut seen = BTreeSet::new();
+    for round in 0..6 {
+        let now = write_segments(8);
+        assert!(now.len() <= 8 + 5, "{} files for 8 segments", now.len());
+        assert!(round < 3 || now.is_subset(&seen), "a file was made that was not needed");
+        seen.extend(now);
+    }
+    write_segments(1);
+    let left = write_segments(1).len();
+    assert!(left <= 2 + 4, "{left} files for one segment");
+    drop((writer, log));
+    // What was written over what had been there is read as what it is.
+    let (_, frames) = reopen(options).unwrap();
+    assert!(
+        frames.iter().all(|frame| frame.payload == [1; 2900] || frame.kind != FrameKind::Record)
+    );
 }
 
 #[test]
