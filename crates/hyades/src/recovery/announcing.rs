@@ -46,7 +46,7 @@ const SETTLED: u32 = 1 << 15;
 
 /// A thread that had to wait for others announces so many records nothing: whoever waits for what it replays
 /// must not wait for its announcements as well.
-const HOLD: u32 = 1024;
+const HOLD: u32 = 64;
 
 /// So many conflicts a procedure may go on after when it is begun ahead of its time.
 const MOST_CONFLICTS: u32 = 1000;
