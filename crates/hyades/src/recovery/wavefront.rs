@@ -36,15 +36,17 @@ use std::time::Duration;
 use watermarks::{Parked, Watermarks};
 
 /// Records a thread runs in a lane before it looks at others.
-const QUANTUM: usize = 32;
+const QUANTUM: usize = 64;
 
 /// Records after which a lane's runner says how far it has come. Others look at that rarely: they
 /// remember what they saw, see [`Seen`], and a line of memory that one writes and another reads
 /// with every record would cost more than the records.
 const SAY_EVERY: usize = 8;
 
-/// So many looks at all lanes before records are parked.
-const PATIENCE: u32 = 16;
+/// Looks at all lanes before records are parked, at least and at most. Where records are short, what one waits for
+/// is there after a few looks; where they are long, the looks are lost, and to park is cheap beside them.
+/// Which it is, each thread learns from how its waits end.
+const PATIENCE: std::ops::RangeInclusive<u32> = 2..=16;
 
 /// So many looks in vain before a thread sleeps; it has looked with parking allowed by then.
 const SPINS: u32 = 71;
@@ -125,7 +127,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
         let mut hands = Hands::new();
         let mut seen = Seen { resolved: vec![0; self.lanes.len()] };
-        let mut idle = 0;
+        let (mut idle, mut patience) = (0, *PATIENCE.end());
         while !self.replay.has_failed() {
             // Only who has looked for long asks whether there is anything left to wait for.
             let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
@@ -136,8 +138,13 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             }
             // A record that is not yet covered mostly waits for one that another thread is running now, or
             // that is the next of a lane nobody is running: looking again is cheaper than parking it.
-            let may_park = self.lookahead > 0 && idle >= PATIENCE;
+            let may_park = self.lookahead > 0 && idle >= patience;
             if self.run_some_lane(seat, may_park, &mut hands, &mut seen)? {
+                patience = match idle {
+                    0 => patience,
+                    _ if may_park => (patience - 1).max(*PATIENCE.start()),
+                    _ => (patience + 1).min(*PATIENCE.end()),
+                };
                 idle = 0;
                 continue;
             }
