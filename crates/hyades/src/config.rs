@@ -90,7 +90,7 @@ pub enum Concurrency {
 /// How replay orders the records of a log that needs ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Replay {
-    /// Prefix watermarks with waiters.
+    /// Prefix watermarks, and a window of records that wait in each stream.
     #[default]
     Wavefront,
     /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.

@@ -1,15 +1,13 @@
 //! A stream while it is replayed in order.
 
-use super::watermarks::Watermarks;
-use crate::logging::admits;
 use crate::recovery::cursor::Cursor;
 use crate::recovery::decode::Shape;
 use crate::recovery::read_ahead::LaneReader;
-use hyades_wal::Lsn;
-use std::sync::Mutex;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
-/// See the module; its watermark is in [`Watermarks`].
+/// See the module; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
 #[repr(align(128))]
 pub(super) struct Lane {
     pub stream: u32,
@@ -17,10 +15,12 @@ pub(super) struct Lane {
     /// Only under a mutation: a dead record ended the lane. Of the cursor's holder alone: Relaxed.
     pub stopped: AtomicBool,
     /// The epoch that the lane has come to.
-    pub epoch: AtomicU64,
-    /// How much of all streams its last record builds on, in bytes: a clock that all lanes share, finer than
+    epoch: AtomicU64,
+    /// How much of all streams its next record builds on, in bytes: a clock that all lanes share, finer than
     /// the epoch.
-    pub builds_on: AtomicU64,
+    builds_on: AtomicU64,
+    /// Whether somebody runs it: a hint, to pass by without touching what the runner works with.
+    busy: AtomicBool,
 }
 
 impl Lane {
@@ -30,6 +30,7 @@ impl Lane {
             stopped: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             builds_on: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
             cursor: Mutex::new(Cursor::new(reader, shape)),
         }
     }
@@ -38,34 +39,49 @@ impl Lane {
     pub fn come_to(&self) -> (u64, u64) {
         (self.epoch.load(Ordering::Relaxed), self.builds_on.load(Ordering::Relaxed))
     }
-}
 
-/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
-pub(super) struct Seen {
-    pub resolved: Vec<Lsn>,
-}
-
-impl Seen {
-    /// Whether the watermark of a lane has come to `lsn`.
-    #[inline]
-    pub fn has<T>(&mut self, marks: &Watermarks<T>, at: usize, lsn: Lsn) -> bool {
-        if lsn > self.resolved[at] {
-            self.resolved[at] = marks.resolved(at);
-        }
-        lsn <= self.resolved[at]
+    pub fn set_come_to(&self, (epoch, builds_on): (u64, u64)) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.builds_on.store(builds_on, Ordering::Relaxed);
     }
 
-    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
-    pub fn is_ordered<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn]) -> bool {
-        let mut lanes = order.iter().enumerate();
-        lanes.all(|(at, lsn)| self.has(marks, at, *lsn) || self.resolved[at] == marks.end(at))
+    /// Whether somebody runs it, as far as is known.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
     }
 
-    pub fn is_covered<T>(&mut self, marks: &Watermarks<T>, validity: &[Lsn]) -> bool {
-        // First what is not yet known to be covered is looked at again, then the one rule is asked.
-        for (at, lsn) in validity.iter().enumerate() {
-            self.has(marks, at, *lsn);
+    /// Takes the lane to run it, unless somebody has.
+    pub fn try_hold(&self) -> Option<Holder<'_>> {
+        if self.is_busy() {
+            return None;
         }
-        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
+        let cursor = self.cursor.try_lock().ok()?;
+        self.busy.store(true, Ordering::Relaxed);
+        Some(Holder { busy: &self.busy, cursor })
+    }
+}
+
+/// Who runs a lane.
+pub(super) struct Holder<'l> {
+    busy: &'l AtomicBool,
+    cursor: MutexGuard<'l, Cursor>,
+}
+
+impl Deref for Holder<'_> {
+    type Target = Cursor;
+    fn deref(&self) -> &Cursor {
+        &self.cursor
+    }
+}
+
+impl DerefMut for Holder<'_> {
+    fn deref_mut(&mut self) -> &mut Cursor {
+        &mut self.cursor
+    }
+}
+
+impl Drop for Holder<'_> {
+    fn drop(&mut self) {
+        self.busy.store(false, Ordering::Relaxed);
     }
 }

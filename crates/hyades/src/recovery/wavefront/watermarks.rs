@@ -1,105 +1,104 @@
-//! The lanes' watermarks and the records that wait at them. Nothing is replayed here, so that the schedule
-//! checker can run all of it.
+//! The lanes' watermarks, and the records parked between them and the lanes' runners. Nothing is replayed here,
+//! so that the schedule checker can run all of it.
 
-use crate::recovery::ready::Ready;
+use super::window::{Lack, Parked, WINDOW, Window};
+use crate::logging::admits;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
-    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, checker_fence,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, checker_fence,
 };
 use hyades_wal::Lsn;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 
-/// A record that waits, or is to be run; `T` is what is run.
-pub(super) struct Parked<T> {
+/// How a record stands.
+enum Standing {
+    Runnable,
+    /// It needs what no stream has.
+    Dead,
+    Lacks(Lack),
+}
+
+/// A parked record that a thread has taken: it runs it unless it is dead, and then calls `finish`.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
     pub lane: usize,
     pub start: Lsn,
-    pub what: T,
-    /// Watermarks still lacked, plus one while they are being counted.
-    unmet: AtomicU32,
-    dead: AtomicBool,
-    done: AtomicBool,
+    pub dead: bool,
+    number: u64,
 }
 
-impl<T> Parked<T> {
-    /// Whether it needs what no stream has.
-    pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
-    }
-}
-
-/// A record, at a watermark that it lacks.
-struct Waiter<T> {
-    position: Lsn,
-    /// What the record needs to be live: beyond the stream's end it is dead. Where it only has to follow
-    /// something, the end is as good as any place beyond.
-    validity: Lsn,
-    record: Arc<Parked<T>>,
-}
-
-impl<T> PartialEq for Waiter<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.position == other.position
-    }
-}
-impl<T> Eq for Waiter<T> {}
-impl<T> PartialOrd for Waiter<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Waiter<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.position.cmp(&other.position)
-    }
-}
-
-/// How far a lane is, what waits in it, and who waits at it.
+/// How far a lane is, and what waits in it.
 struct Watermark<T> {
-    /// Everything below is resolved. Raised by the lane's runner while nothing is parked, else under
-    /// `parked`; read by all. Release and Acquire: what was installed before is seen.
+    /// Everything below is resolved. Raised by the lane's runner while nothing is parked, else from what is
+    /// first in the window; read by all. Release and Acquire: what was installed before is seen.
     resolved: AtomicU64,
-    /// Everything before this was run or parked. Written by the runner (SeqCst, against `waiting`).
+    /// The lowest position that somebody was seen to wait for since it was last reached, or none: a hint.
+    wanted: AtomicU64,
+    /// Everything before this was run or parked. Written by the runner (SeqCst, against `parked`).
     scanned: AtomicU64,
-    /// Records parked and not yet taken off `parked`.
-    waiting: AtomicUsize,
-    parked: Mutex<VecDeque<Arc<Parked<T>>>>,
-    waiters: Mutex<BinaryHeap<Reverse<Waiter<T>>>>,
-    /// The lowest position in `waiters`, to pass by quickly. Written under `waiters` (SeqCst, against
-    /// `resolved`).
-    lowest_waiter: AtomicU64,
+    /// Records in the window. Changed under it.
+    parked: AtomicUsize,
+    /// Counts what may let somebody go on but no watermark tells: parked, taken, left, the end.
+    events: AtomicU64,
+    window: Mutex<Window<T>>,
+    /// For each slot of the window what its record was last found lacking, [`Lack::pack`]ed, or none if nobody
+    /// need look at it. Changed under the window; a hint to who has not got it.
+    lacking: Padded<[AtomicU64; WINDOW]>,
+    /// How many parked records nobody has taken: a hint.
+    waiting: Padded<AtomicUsize>,
     /// The stream was read to its end, which is `end`.
     finished: AtomicBool,
     end: AtomicU64,
 }
 
-/// See the module. The lanes' runners say how far they are, and park what cannot run yet; what then can comes
-/// out of `next_ready`.
+/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
+pub(super) struct Seen {
+    pub resolved: Vec<Lsn>,
+}
+
+impl Seen {
+    pub fn new(lanes: usize) -> Seen {
+        Seen { resolved: vec![0; lanes] }
+    }
+
+    /// Whether the watermark of a lane has come to `lsn`.
+    #[inline]
+    fn has<T>(&mut self, marks: &Watermarks<T>, at: usize, lsn: Lsn) -> bool {
+        if lsn > self.resolved[at] {
+            self.resolved[at] = marks.resolved(at);
+        }
+        lsn <= self.resolved[at]
+    }
+
+    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
+    fn is_ordered<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn]) -> bool {
+        let mut lanes = order.iter().enumerate();
+        lanes.all(|(at, lsn)| self.has(marks, at, *lsn) || self.resolved[at] == marks.end(at))
+    }
+
+    fn is_covered<T>(&mut self, marks: &Watermarks<T>, validity: &[Lsn]) -> bool {
+        // First what is not yet known to be covered is looked at again, then the one rule is asked.
+        for (at, lsn) in validity.iter().enumerate() {
+            self.has(marks, at, *lsn);
+        }
+        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
+    }
+
+    /// Whether a record may be run: all that it must follow has been.
+    #[inline]
+    pub fn may_run<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn], validity: &[Lsn]) -> bool {
+        self.is_ordered(marks, order) && self.is_covered(marks, validity)
+    }
+}
+
+/// See the module. The lanes' runners say how far they are, and park what cannot run yet; any thread may take it
+/// when it can.
 pub(super) struct Watermarks<T> {
     lanes: Box<[Padded<Watermark<T>>]>,
-    ready: Ready<Parked<T>>,
-    /// Called when a record has become ready.
+    /// Called when a watermark has come to where somebody waits.
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<T> Watermarks<T> {
-    /// Lanes that begin at these positions.
-    pub fn new(starts: impl Iterator<Item = Lsn>, ring: Box<dyn Fn() + Send + Sync>) -> Self {
-        let watermark = |start| {
-            Padded(Watermark {
-                resolved: AtomicU64::new(start),
-                scanned: AtomicU64::new(start),
-                waiting: AtomicUsize::new(0),
-                parked: Mutex::new(VecDeque::new()),
-                waiters: Mutex::new(BinaryHeap::new()),
-                lowest_waiter: AtomicU64::new(u64::MAX),
-                finished: AtomicBool::new(false),
-                end: AtomicU64::new(u64::MAX),
-            })
-        };
-        Watermarks { lanes: starts.map(watermark).collect(), ready: Ready::new(), ring }
-    }
-
     /// Everything in the lane below this is resolved.
     #[inline]
     pub fn resolved(&self, at: usize) -> Lsn {
@@ -123,10 +122,29 @@ impl<T> Watermarks<T> {
         self.is_finished(at) && self.resolved(at) == self.end(at)
     }
 
-    /// How many of the lane's records wait.
+    /// Whether all below the runner's place is resolved.
+    #[inline]
+    pub fn has_none_parked(&self, at: usize) -> bool {
+        self.lanes[at].parked.load(Ordering::SeqCst) == 0
+    }
+
+    /// How many parked records of the lane nobody has taken.
     #[inline]
     pub fn waiting(&self, at: usize) -> usize {
-        self.lanes[at].waiting.load(Ordering::SeqCst)
+        self.lanes[at].waiting.load(Ordering::Relaxed)
+    }
+
+    /// A number that rises whenever something has happened that may let a record go on.
+    pub fn moved(&self) -> u64 {
+        let moved = |lane: &Padded<Watermark<T>>| {
+            lane.resolved.load(Ordering::Acquire).wrapping_add(lane.events.load(Ordering::Acquire))
+        };
+        self.lanes.iter().map(moved).fold(0, u64::wrapping_add)
+    }
+
+    /// The lane's runner has left it, perhaps with more that could be run.
+    pub fn left(&self, at: usize) {
+        self.lanes[at].events.fetch_add(1, Ordering::Release);
     }
 
     /// Whether the vector reaches beyond the end of a stream.
@@ -134,9 +152,43 @@ impl<T> Watermarks<T> {
         validity.iter().enumerate().any(|(at, lsn)| *lsn > self.end(at))
     }
 
-    /// A record that waited and lacks nothing any more. Who takes it runs it, and then calls `finish`.
-    pub fn next_ready(&self) -> Option<Arc<Parked<T>>> {
-        self.ready.take()
+    /// Whether something is lacking still; then whoever brings it is asked to say so at once.
+    fn is_lacking(&self, seen: &mut Seen, lack: Lack) -> bool {
+        let Lack { lane: at, lsn } = lack;
+        // Beyond the end of a stream there is nothing to wait for.
+        let lacking = !seen.has(self, at, lsn) && lsn <= self.end(at);
+        let wanted = &self.lanes[at].wanted;
+        if lacking && wanted.load(Ordering::Relaxed) > lsn {
+            wanted.fetch_min(lsn, Ordering::Relaxed);
+        }
+        lacking
+    }
+
+    /// One thing that the record lacks.
+    fn lack(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> Lack {
+        let needs = order.iter().zip(validity).map(|(order, validity)| *order.max(validity));
+        let mut lacks =
+            needs.enumerate().map(|(lane, lsn)| Lack { lane, lsn: lsn.min(self.end(lane)) });
+        lacks.find(|lack| self.is_lacking(seen, *lack)).unwrap_or_default()
+    }
+
+    fn standing(&self, seen: &mut Seen, lacks: Lack, record: &Parked<T>) -> Standing {
+        if self.is_lacking(seen, lacks) {
+            return Standing::Lacks(lacks);
+        }
+        if seen.may_run(self, &record.order, &record.validity) {
+            return Standing::Runnable;
+        }
+        if self.is_dead(&record.validity) {
+            return Standing::Dead;
+        }
+        Standing::Lacks(self.lack(seen, &record.order, &record.validity))
+    }
+
+    /// Whether somebody was seen to wait for a place before `to`.
+    #[inline]
+    pub fn is_wanted(&self, at: usize, to: Lsn) -> bool {
+        self.lanes[at].wanted.load(Ordering::Relaxed) <= to
     }
 
     /// The lane's runner has come to `end`.
@@ -147,159 +199,198 @@ impl<T> Watermarks<T> {
         lane.scanned.store(end, Ordering::SeqCst);
         checker_fence();
         let passes = mutation::is(Mutation::PassParked);
-        if lane.waiting.load(Ordering::SeqCst) == 0 || passes {
+        if lane.parked.load(Ordering::SeqCst) == 0 || passes {
             self.raise(at, end);
         }
     }
 
-    /// Raises a lane's watermark and releases the waiters that it has passed.
+    /// Raises a lane's watermark, and tells those who wait for it.
     fn raise(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
         lane.resolved.fetch_max(to, Ordering::SeqCst);
-        checker_fence();
-        if lane.lowest_waiter.load(Ordering::SeqCst) > to {
-            return;
-        }
-        let mut released = Vec::new();
-        {
-            let mut waiters = lane.waiters.lock().expect("no holder panics");
-            while waiters.peek().is_some_and(|w| w.0.position <= to) {
-                released.push(waiters.pop().expect("it was there").0.record);
-            }
-            let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-            lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        }
-        released.iter().for_each(|record| self.meet(record));
-    }
-
-    /// One thing that the record lacked is there.
-    fn meet(&self, record: &Arc<Parked<T>>) {
-        if record.unmet.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready.push(record.clone());
+        let wanted = lane.wanted.load(Ordering::Relaxed);
+        if wanted <= to {
+            // Whoever waits for more says so again.
+            let none = u64::MAX;
+            _ = lane.wanted.compare_exchange(wanted, none, Ordering::Relaxed, Ordering::Relaxed);
             (self.ring)();
         }
     }
 
-    /// Parks a record of a lane, at `start`, until the watermarks have come to these positions. Called by the
-    /// lane's runner, which has passed all before it.
-    pub fn park(&self, at: usize, start: Lsn, what: T, order: &[Lsn], validity: &[Lsn]) {
-        let record = Arc::new(Parked {
-            lane: at,
-            start,
-            what,
-            unmet: AtomicU32::new(1),
-            dead: AtomicBool::new(false),
-            done: AtomicBool::new(false),
-        });
-        {
-            let mut parked = self.lanes[at].parked.lock().expect("no holder panics");
-            parked.push_back(record.clone());
-            self.lanes[at].waiting.fetch_add(1, Ordering::SeqCst);
-        }
-        for dimension in 0..self.lanes.len() {
-            self.wait_for(&record, dimension, order[dimension], validity[dimension]);
-        }
-        self.meet(&record);
-    }
-
-    /// Counts a lane's watermark as lacking, unless it has reached the position.
-    fn wait_for(&self, record: &Arc<Parked<T>>, dimension: usize, order: Lsn, validity: Lsn) {
-        let mut position = order.max(validity);
-        let lane = &self.lanes[dimension];
-        if lane.resolved.load(Ordering::Acquire) >= position {
-            return;
-        }
-        let mut waiters = lane.waiters.lock().expect("no holder panics");
-        let end = lane.end.load(Ordering::SeqCst);
-        if validity > end {
-            record.dead.store(true, Ordering::Release);
-            return;
-        }
-        position = position.min(end);
-        record.unmet.fetch_add(1, Ordering::AcqRel);
-        waiters.push(Reverse(Waiter { position, validity, record: record.clone() }));
-        let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-        lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        drop(waiters);
-        checker_fence();
-        // The watermark may have been raised before the waiter was seen.
-        let resolved = lane.resolved.load(Ordering::SeqCst);
-        if resolved >= position {
-            self.raise(dimension, resolved);
-        }
-    }
-
-    /// The lane's stream was read to its end: who waits for more is dead, or waits for the end.
+    /// The lane's stream was read to its end: who needs more is dead, and who only follows more follows the end.
     pub fn end_lane(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
-        let mut dead = Vec::new();
-        {
-            let mut waiters = lane.waiters.lock().expect("no holder panics");
-            lane.end.store(end, Ordering::SeqCst);
-            let (beyond, mut kept): (Vec<_>, Vec<_>) =
-                waiters.drain().partition(|w| w.0.position > end);
-            for mut waiter in beyond {
-                if waiter.0.validity > end {
-                    waiter.0.record.dead.store(true, Ordering::Release);
-                    dead.push(waiter.0.record);
-                } else {
-                    waiter.0.position = end;
-                    kept.push(waiter);
-                }
-            }
-            *waiters = kept.into();
-            let lowest = waiters.peek().map_or(u64::MAX, |w| w.0.position);
-            lane.lowest_waiter.store(lowest, Ordering::SeqCst);
-        }
+        lane.end.store(end, Ordering::SeqCst);
         lane.finished.store(true, Ordering::Release);
-        dead.iter().for_each(|record| self.meet(record));
+        lane.events.fetch_add(1, Ordering::Release);
         self.passed(at, end);
-        checker_fence();
-        self.raise(at, lane.resolved.load(Ordering::SeqCst));
+    }
+}
+
+impl<T: Default> Watermarks<T> {
+    /// Lanes that begin at these positions.
+    pub fn new(starts: impl Iterator<Item = Lsn>, ring: Box<dyn Fn() + Send + Sync>) -> Self {
+        let watermark = |start| {
+            Padded(Watermark {
+                resolved: AtomicU64::new(start),
+                wanted: AtomicU64::new(u64::MAX),
+                scanned: AtomicU64::new(start),
+                parked: AtomicUsize::new(0),
+                events: AtomicU64::new(0),
+                window: Mutex::new(Window::new()),
+                lacking: Padded(std::array::from_fn(|_| AtomicU64::new(Lack::NONE))),
+                waiting: Padded(AtomicUsize::new(0)),
+                finished: AtomicBool::new(false),
+                end: AtomicU64::new(u64::MAX),
+            })
+        };
+        Watermarks { lanes: starts.map(watermark).collect(), ring }
     }
 
-    /// A record from `next_ready` was run, or is dead: its lane's watermark moves.
-    pub fn finish(&self, record: &Parked<T>) {
-        let lane = &self.lanes[record.lane];
-        let to = {
-            let mut parked = lane.parked.lock().expect("no holder panics");
-            record.done.store(true, Ordering::Release);
-            while parked.front().is_some_and(|first| first.done.load(Ordering::Acquire)) {
-                parked.pop_front();
-                lane.waiting.fetch_sub(1, Ordering::SeqCst);
-            }
-            checker_fence();
-            match parked.front() {
-                Some(first) => first.start,
-                None => lane.scanned.load(Ordering::SeqCst),
-            }
-        };
-        self.raise(record.lane, to);
+    /// Parks a record of a lane, at `start`, until the watermarks have come to these positions: `keep` puts into
+    /// its place what is to be run. False if there is no room. Called by the lane's runner.
+    pub fn park(
+        &self,
+        at: usize,
+        start: Lsn,
+        (order, validity): (&[Lsn], &[Lsn]),
+        keep: impl FnOnce(&mut T),
+    ) -> bool {
+        let lane = &self.lanes[at];
+        let mut window = lane.window.lock().expect("no holder panics");
+        let Some((number, record)) = window.push() else { return false };
+        (record.start, record.done) = (start, false);
+        record.order.clear();
+        record.order.extend_from_slice(order);
+        record.validity.clear();
+        record.validity.extend_from_slice(validity);
+        keep(&mut record.what);
+        // What it lacks is found out by who looks at it first.
+        lane.lacking[Window::<T>::slot(number)].store(Lack::default().pack(), Ordering::Relaxed);
+        lane.parked.fetch_add(1, Ordering::SeqCst);
+        lane.waiting.fetch_add(1, Ordering::Relaxed);
+        lane.events.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Whether there is a parked record that may be taken.
+    pub fn may_take(&self, at: usize, seen: &mut Seen) -> bool {
+        let lane = &self.lanes[at];
+        lane.waiting.load(Ordering::Relaxed) > 0
+            && lane.lacking.iter().any(|lack| {
+                let lack = lack.load(Ordering::Relaxed);
+                lack != Lack::NONE && !self.is_lacking(seen, Lack::unpack(lack))
+            })
+    }
+
+    /// Takes the first of a lane's parked records that lacks nothing any more, or is dead. What is to be run comes
+    /// into `what`, and what was in there is used again.
+    pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<Taken> {
+        let mut window = self.lanes[at].window.lock().expect("no holder panics");
+        self.take_from(&mut window, at, seen, what)
+    }
+
+    fn take_from(
+        &self,
+        window: &mut Window<T>,
+        at: usize,
+        seen: &mut Seen,
+        what: &mut T,
+    ) -> Option<Taken> {
+        let lane = &self.lanes[at];
+        for number in window.first..window.next {
+            let lacking = &lane.lacking[Window::<T>::slot(number)];
+            let lacks = match lacking.load(Ordering::Relaxed) {
+                Lack::NONE => continue,
+                lacks => Lack::unpack(lacks),
+            };
+            let record = window.record(number);
+            let dead = match self.standing(seen, lacks, record) {
+                Standing::Runnable => false,
+                Standing::Dead => true,
+                Standing::Lacks(lacks) => {
+                    lacking.store(lacks.pack(), Ordering::Relaxed);
+                    continue;
+                }
+            };
+            std::mem::swap(&mut record.what, what);
+            lacking.store(Lack::NONE, Ordering::Relaxed);
+            lane.waiting.fetch_sub(1, Ordering::Relaxed);
+            lane.events.fetch_add(1, Ordering::Release);
+            return Some(Taken { lane: at, start: record.start, dead, number });
+        }
+        None
+    }
+
+    /// A record that was taken has been run, or is dead: its lane's watermark moves.
+    pub fn finish(&self, taken: Taken) {
+        let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
+        let to = self.finish_in(&mut window, taken);
+        drop(window);
+        self.raise(taken.lane, to);
+    }
+
+    /// Does as `finish`, and takes the next of the same lane.
+    pub fn finish_and_take(&self, taken: Taken, seen: &mut Seen, what: &mut T) -> Option<Taken> {
+        let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
+        let to = self.finish_in(&mut window, taken);
+        // What comes next may have waited for just this.
+        self.raise(taken.lane, to);
+        self.take_from(&mut window, taken.lane, seen, what)
+    }
+
+    /// Where the watermark is now.
+    fn finish_in(&self, window: &mut Window<T>, taken: Taken) -> Lsn {
+        let lane = &self.lanes[taken.lane];
+        window.record(taken.number).done = true;
+        let (resolved, first) = window.settle();
+        lane.parked.fetch_sub(resolved, Ordering::SeqCst);
+        checker_fence();
+        first.unwrap_or_else(|| lane.scanned.load(Ordering::SeqCst))
     }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
+    use hyades_platform::sync::Arc;
     use loom::thread;
 
-    /// Runs every record that is ready; each must find installed what it comes after.
+    /// Runs every parked record that can be; each must find installed what it comes after. Returns how many were
+    /// run, and how many were dead.
     fn serve(marks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
         let (mut run, mut dead) = (0, 0);
-        while let Some(record) = marks.next_ready() {
-            if record.is_dead() {
-                dead += 1;
-            } else {
-                // Relaxed: it is the watermarks that must make it visible.
-                for (at, one) in installed.iter().enumerate() {
-                    let needed = record.what >> at & 1 == 1;
-                    assert!(!needed || one.load(Ordering::Relaxed) == 1, "it runs too early");
+        let mut seen = Seen::new(marks.lanes.len());
+        let mut what = 0;
+        for at in 0..marks.lanes.len() {
+            while marks.waiting(at) > 0
+                && let Some(taken) = marks.take(at, &mut seen, &mut what)
+            {
+                if taken.dead {
+                    dead += 1;
+                } else {
+                    // Relaxed: it is the watermarks that must make it visible.
+                    for (at, one) in installed.iter().enumerate() {
+                        let needed = what >> at & 1 == 1;
+                        assert!(!needed || one.load(Ordering::Relaxed) == 1, "it runs too early");
+                    }
+                    run += 1;
                 }
-                run += 1;
+                marks.finish(taken);
             }
-            marks.finish(&record);
         }
         (run, dead)
+    }
+
+    fn park(
+        marks: &Watermarks<u64>,
+        (at, start): (usize, Lsn),
+        order: &[Lsn],
+        validity: &[Lsn],
+        what: u64,
+    ) {
+        marks.passed(at, start);
+        assert!(marks.park(at, start, (order, validity), |kept| *kept = what));
     }
 
     fn model(check: impl Fn() + Send + Sync + 'static) {
@@ -312,7 +403,7 @@ mod loom_tests {
         Arc::new(Watermarks::new((0..lanes).map(|_| 0), Box::new(|| ())))
     }
 
-    /// Two lanes are run while a record of a third is parked that comes after both: it becomes ready once, when
+    /// Two lanes are run while a record of a third is parked that comes after both: it is run once, when
     /// both are there, and its lane is resolved when it was run, however far its runner had come.
     #[test]
     fn a_parked_record_is_run_once_and_after_what_it_needs() {
@@ -327,25 +418,44 @@ mod loom_tests {
                 })
             };
             let runners = [runner(0), runner(1)];
-            marks.park(2, 0, 0b11, &[0; 3], &[10, 10, 0]);
+            park(&marks, (2, 0), &[0; 3], &[10, 10, 0], 0b11);
             marks.passed(2, 10);
             let mut run = serve(&marks, &*installed).0;
             runners.into_iter().for_each(|runner| runner.join().unwrap());
             run += serve(&marks, &*installed).0;
             assert_eq!(run, 1);
-            assert_eq!(marks.waiting(2), 0);
+            assert!(marks.has_none_parked(2));
             assert_eq!(marks.resolved(2), 10);
         });
     }
 
-    /// One thread runs what is ready while the lane's runner goes on: between them the watermark comes to
+    /// Two threads look for what they can run: each record is taken by one of them.
+    #[test]
+    fn a_record_is_taken_by_one_thread() {
+        model(|| {
+            let marks = marks(1);
+            let installed = Arc::new([]);
+            park(&marks, (0, 0), &[0], &[0], 0);
+            park(&marks, (0, 5), &[0], &[0], 0);
+            marks.passed(0, 10);
+            let other = {
+                let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+                thread::spawn(move || serve(&marks, &*installed).0)
+            };
+            let mine = serve(&marks, &*installed).0;
+            assert_eq!(mine + other.join().unwrap(), 2);
+            assert_eq!(marks.resolved(0), 10);
+        });
+    }
+
+    /// One thread runs what is parked while the lane's runner goes on: between them the watermark comes to
     /// where the runner is.
     #[test]
     fn a_watermark_follows_its_runner_past_what_was_parked() {
         model(|| {
             let marks = marks(2);
             let installed = Arc::new([AtomicU64::new(1)]);
-            marks.park(1, 0, 1, &[0; 2], &[10, 0]);
+            park(&marks, (1, 0), &[0; 2], &[10, 0], 1);
             marks.passed(0, 10);
             let other = {
                 let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
@@ -372,8 +482,8 @@ mod loom_tests {
                     marks.end_lane(0, 10);
                 })
             };
-            marks.park(1, 0, 1, &[0; 2], &[20, 0]);
-            marks.park(1, 5, 1, &[20, 0], &[0; 2]);
+            park(&marks, (1, 0), &[0; 2], &[20, 0], 1);
+            park(&marks, (1, 5), &[20, 0], &[0; 2], 1);
             marks.end_lane(1, 10);
             let first = serve(&marks, &*installed);
             runner.join().unwrap();

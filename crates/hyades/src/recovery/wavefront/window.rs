@@ -1,0 +1,87 @@
+//! The parked records of a lane.
+
+use hyades_wal::Lsn;
+
+/// Slots of a window: more than records wait in it, since those behind a slow one stay until it is run.
+pub(super) const WINDOW: usize = 32;
+
+/// One thing that a record lacks: a lane's watermark at a position.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lack {
+    pub lane: usize,
+    pub lsn: Lsn,
+}
+
+impl Lack {
+    /// The lack of a slot that nobody need look at.
+    pub const NONE: u64 = u64::MAX;
+
+    /// In one word; a place that does not fit in is as good as nothing lacking: the record will be looked at.
+    pub fn pack(self) -> u64 {
+        debug_assert!(self.lane < 64, "there are no more streams");
+        if self.lsn >> 57 == 0 { self.lsn << 6 | self.lane as u64 } else { 0 }
+    }
+
+    pub fn unpack(packed: u64) -> Lack {
+        Lack { lane: (packed & 63) as usize, lsn: packed >> 6 }
+    }
+}
+
+/// What a parked record needs; `T` is what is run.
+#[derive(Default)]
+pub(super) struct Parked<T> {
+    pub start: Lsn,
+    /// It was run, or is dead.
+    pub done: bool,
+    pub order: Vec<Lsn>,
+    pub validity: Vec<Lsn>,
+    pub what: T,
+}
+
+/// From the first that is not resolved. The slots are used in turn, so that nothing is allocated for a record.
+pub(super) struct Window<T> {
+    records: Box<[Parked<T>]>,
+    pub first: u64,
+    pub next: u64,
+}
+
+impl<T: Default> Window<T> {
+    pub fn new() -> Self {
+        Window { records: (0..WINDOW).map(|_| Parked::default()).collect(), first: 0, next: 0 }
+    }
+}
+
+impl<T> Window<T> {
+    /// The slot of a record.
+    pub fn slot(number: u64) -> usize {
+        number as usize % WINDOW
+    }
+
+    pub fn record(&mut self, number: u64) -> &mut Parked<T> {
+        &mut self.records[Self::slot(number)]
+    }
+
+    /// Puts in another record; none if there is no room. Returns its number and where it is kept.
+    pub fn push(&mut self) -> Option<(u64, &mut Parked<T>)> {
+        let number = self.next;
+        if number - self.first == WINDOW as u64 {
+            return None;
+        }
+        self.next += 1;
+        Some((number, self.record(number)))
+    }
+
+    /// Takes off what is resolved: how many records, and where the first begins that is left.
+    pub fn settle(&mut self) -> (usize, Option<Lsn>) {
+        let before = self.first;
+        let mut left = None;
+        while self.first < self.next && left.is_none() {
+            let first = self.first;
+            match self.record(first) {
+                Parked { done: true, .. } => self.first += 1,
+                Parked { start, .. } => left = Some(*start),
+            }
+        }
+        ((self.first - before) as usize, left)
+    }
+}
