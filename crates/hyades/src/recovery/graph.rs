@@ -19,12 +19,14 @@
 //! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known to
 //!   be lost, and settles as dead.
 
-use super::ready::Ready;
+mod ready;
+
 use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_platform::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
 };
 use hyades_wal::Lsn;
+use ready::Ready;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What becomes of a record that has just been read.

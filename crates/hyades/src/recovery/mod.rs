@@ -22,7 +22,6 @@ pub(crate) mod last_writer_wins;
 pub(crate) mod parts;
 pub(crate) mod pools;
 mod read_ahead;
-mod ready;
 mod seats;
 mod syncing;
 pub(crate) mod threads;

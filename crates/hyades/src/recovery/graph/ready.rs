@@ -4,7 +4,7 @@ use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use std::collections::VecDeque;
 
 /// Each is taken by one thread, first come, first served. Seeing that there is none costs one load.
-pub(crate) struct Ready<R> {
+pub(super) struct Ready<R> {
     records: Mutex<VecDeque<Arc<R>>>,
     /// How many there are; changed under `records`.
     len: AtomicUsize,
