@@ -8,13 +8,22 @@
 #![allow(unsafe_code)]
 
 use crate::failure::Failure;
+use crate::progress::Bar;
+use crate::units;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 /// The allocator takes memory in blocks of this size.
 const BLOCK: usize = 64 << 20;
+
+/// Taken at once: progress is shown between.
+const STEP: usize = 4 * BLOCK;
+
+/// Who waits longer than this is told what for.
+const WORTH_TELLING: Duration = Duration::from_millis(500);
 
 /// `mi_option_purge_delay`: after how many milliseconds unused memory goes back to the system; -1 for never.
 const PURGE_DELAY: i32 = 15;
@@ -40,9 +49,24 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
     // under a log is another than the one that is measured.
     // SAFETY: sets a number.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
+    let began = Instant::now();
+    let bar = Bar::new("taking memory", bytes as u64);
+    let taken = reserve_on(&bar, bytes);
+    let took = began.elapsed();
+    if taken.is_ok() && took >= WORTH_TELLING {
+        let (size, took) = (units::bytes(bytes as f64), units::time(took.as_secs_f64()));
+        bar.finish(&format!("took {size} of memory from the system in {took}"));
+    } else {
+        bar.clear();
+    }
+    taken
+}
+
+fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
     // What the allocator had before it uses up first, and then what it is given.
     let had = heap();
-    populate(had.start as *mut c_void, had.len().min(bytes));
+    let held = had.len().min(bytes);
+    populate(had.start as *mut c_void, held, |done| bar.set(done as u64));
     let bytes = bytes.saturating_sub(had.len());
     if bytes == 0 {
         return Ok(());
@@ -52,7 +76,7 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
     // SAFETY: a fresh anonymous mapping where the system likes, of which nobody knows yet.
     let start = unsafe { mmap_anonymous(null_mut(), bytes + BLOCK, access, flags) }.map_err(out)?;
     let start = start.wrapping_byte_add(start.cast::<u8>().align_offset(BLOCK));
-    populate(start, bytes);
+    populate(start, bytes, |done| bar.set((held + done) as u64));
     let mut arena = null_mut();
     // SAFETY: the range is mapped, writable, all zeros, aligned as the allocator wants it, used by
     // nobody else, and stays mapped as long as the process lives. It is declared as large pages so
@@ -72,13 +96,16 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
     if taken { Ok(()) } else { Err(Failure::Failed("the allocator refused the memory".into())) }
 }
 
-/// Lets a mapping of this process have its pages. Smaller ones will do where there are no huge ones, and later ones
-/// where these cannot be had at once.
-fn populate(start: *mut c_void, bytes: usize) {
-    // SAFETY: both are hints; populating keeps what is written there.
-    unsafe {
-        let _ = madvise(start, bytes, Advice::LinuxHugepage);
-        let _ = madvise(start, bytes, Advice::LinuxPopulateWrite);
+/// Lets a mapping of this process have its pages, and says how many bytes it has. Smaller ones will do where
+/// there are no huge ones, and later ones where these cannot be had at once.
+fn populate(start: *mut c_void, bytes: usize, done: impl Fn(usize)) {
+    // SAFETY: a hint.
+    let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+    for from in (0..bytes).step_by(STEP) {
+        let step = STEP.min(bytes - from);
+        // SAFETY: a hint; populating keeps what is written there.
+        let _ = unsafe { madvise(start.wrapping_byte_add(from), step, Advice::LinuxPopulateWrite) };
+        done(from + step);
     }
 }
 

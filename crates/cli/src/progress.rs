@@ -41,6 +41,11 @@ impl Bar {
         eprintln!("  {line}");
     }
 
+    /// Ends without a word.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Shows how far a recovery is.
     pub fn show(&self, progress: &Progress) {
         self.bar.set_length(progress.bytes_total.max(1));

@@ -328,6 +328,33 @@ fn serial_logging_with_four_streams_is_refused() {
     assert!(!path.exists());
 }
 
+#[test]
+fn a_schema_that_contradicts_itself_is_refused() {
+    let t = || Schema::new("t").column("a", Type::I64).nullable("b", Type::I64);
+    let many =
+        |n: usize| (0..n).fold(Schema::new("t"), |t, at| t.column(&format!("c{at}"), Type::Bool));
+    for (schema, said) in [
+        (t().column("a", Type::Text), "declares column \"a\" twice"),
+        (t().column("c", Type::Fixed(0)), "column \"c\" of table \"t\" has no width"),
+        (many(hyades::MAX_COLUMNS + 1), "has more than"),
+        (t().primary_key(&["c"]), "table \"t\" has no column \"c\""),
+        (t().primary_key(&["b"]), "primary key column \"b\" of table \"t\" is nullable"),
+        (t().primary_key(&["a", "a"]), "a key of table \"t\" names column \"a\" twice"),
+        (t().index("i", &["b", "a", "b"]), "a key of table \"t\" names column \"b\" twice"),
+        (t().unique("i", &[]), "index \"i\" of table \"t\" has no columns"),
+        (t().index("i", &["a"]).unique("i", &["b"]), "declares index \"i\" twice"),
+    ] {
+        let dir = directory();
+        let path = dir.path().join("new");
+        let mut builder = Database::builder();
+        builder.table(schema);
+        let error = refused(builder.open(&path), said);
+        assert!(matches!(error, Error::Misuse(_)), "{error:?}");
+        assert!(error.to_string().contains(said), "{error} does not say: {said}");
+        assert!(!path.exists());
+    }
+}
+
 /// Says how replay stops on a procedure whose body has changed without its version.
 fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, part: &str) {
     for (protocol, threads, replay) in [

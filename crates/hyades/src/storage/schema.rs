@@ -96,7 +96,7 @@ impl Schema {
         self
     }
 
-    /// Names the primary key's columns; they must not be nullable.
+    /// Names the primary key's columns; they must not be nullable. Here and in indexes a column is named once.
     pub fn primary_key(mut self, columns: &[&str]) -> Self {
         self.key = self.resolve(columns);
         if let Some(&c) = self.key.iter().find(|&&c| self.columns[c as usize].nullable) {
@@ -142,6 +142,12 @@ impl Schema {
         let mut out = Vec::new();
         for name in names {
             match self.columns.iter().position(|c| c.name == *name) {
+                Some(at) if out.contains(&(at as u16)) => {
+                    self.fail(format!(
+                        "a key of table {:?} names column {name:?} twice",
+                        self.name
+                    ));
+                }
                 Some(at) => out.push(at as u16),
                 None => self.fail(format!("table {:?} has no column {name:?}", self.name)),
             }
