@@ -7,7 +7,7 @@ use common::{code, hyades, stderr, stdout};
 use serde_json::Value;
 use std::process::Command;
 
-const SHORT: &str = "--seconds 0.3 --warmup 0.05 --json";
+const SHORT: &str = "--seconds 0.3 --warmup 0.05 --reserve-memory 0 --json";
 
 fn bench(words: &str) -> Value {
     let output = hyades(&format!("bench {words} {SHORT}"), &[]);
@@ -132,9 +132,8 @@ fn every_combination_recovers_to_the_same_state() {
 
 #[test]
 fn tpcc_holds_its_conditions_after_a_crash() {
-    for record in ["data", "command"] {
-        let report =
-            bench(&format!("tpcc --warehouses 1 --record {record} --device memory --recover"));
+    for more in ["--record data", "--record command", "--record command --home worker"] {
+        let report = bench(&format!("tpcc --warehouses 2 {more} --device memory --recover"));
         assert_eq!(report["recovery"]["state_matches"], true, "{report}");
         assert_eq!((&report["consistent"], &report["device"]), (&true.into(), &"memory".into()));
     }
@@ -162,6 +161,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("ycsb --rows 4 --accesses 3", "1 to 2"),
         ("tpcc --warehouses 0", "1 to 30000"),
         ("tpcc --mix half", "payment-new-order"),
+        ("tpcc --home here", "any, worker"),
         ("bank --accounts 1", "at least 2"),
         ("bank --streams 65", "1 to 64"),
         ("bank --seconds soon", "us, ms, s or m"),
@@ -193,7 +193,10 @@ fn temporary_directories_go_away() {
     let dir = tempfile::tempdir().unwrap();
     for recover in [&["--recover"][..], &[]] {
         let status = Command::new(env!("CARGO_BIN_EXE_hyades"))
-            .args("bench bank --accounts 100 --seconds 0.1 --warmup 0 --json".split(' '))
+            .args(
+                "bench bank --accounts 100 --seconds 0.1 --warmup 0 --reserve-memory 256MiB --json"
+                    .split(' '),
+            )
             .args(recover)
             .env("TMPDIR", dir.path())
             .output()

@@ -117,7 +117,8 @@ fn cold_reads_are_said_to_be_cold() {
     let report = recovered("bank --accounts 500 --cold");
     assert_eq!(report["recovery"]["cold"], true);
     assert!(recovered("bank --accounts 500")["recovery"].get("cold").is_none());
-    let words = "bench bank --accounts 500 --seconds 0.1 --warmup 0 --recover --cold";
+    let words =
+        "bench bank --accounts 500 --seconds 0.1 --warmup 0 --reserve-memory 0 --recover --cold";
     let output = hyades(words, &[]);
     assert!(stdout(&output).contains("cold reads, "), "{}", stdout(&output));
     assert!(stderr(&output).contains("from the page cache"), "{}", stderr(&output));

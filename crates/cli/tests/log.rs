@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 fn small_log(root: &Path) -> [String; 2] {
     let dirs = ["a", "b"].map(|name| root.join(name).to_str().unwrap().to_string());
     let words = "bench bank --accounts 100 --streams 3 --record adaptive --seconds 0.1 --warmup 0 \
-                 --workers 2";
+                 --reserve-memory 0 --workers 2";
     let output = hyades(words, &["--log-dir", &dirs[0], "--log-dir", &dirs[1]]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     dirs

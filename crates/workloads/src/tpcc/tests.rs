@@ -5,6 +5,7 @@ use super::schema::*;
 use super::*;
 use crate::oracle::Oracle;
 use fastrand::Rng;
+use std::collections::BTreeSet;
 
 const SCALE: Scale = Scale { warehouses: 2, items: 60, customers: 30 };
 const SEED: u64 = 42;
@@ -49,6 +50,25 @@ fn inputs(mix: Mix) -> Inputs {
         clock: Clock::Fixed(7),
         constants: Constants::new(SEED),
     }
+}
+
+#[test]
+fn a_worker_with_a_home_stays_there() {
+    let (mut inputs, mut rng, mut input) =
+        (inputs(Mix::Payment), Rng::with_seed(3), Input::default());
+    inputs.scale.warehouses = 3;
+    let mut warehouses = |home, worker| -> BTreeSet<i32> {
+        inputs.home = home;
+        let draw = |_| {
+            inputs.draw(&mut rng, worker, &mut input);
+            let Input::Payment(payment) = &input else { panic!("{input:?} is no Payment") };
+            payment.w
+        };
+        (0..100).map(draw).collect()
+    };
+    assert_eq!(warehouses(Home::Any, 0), BTreeSet::from([1, 2, 3]));
+    assert_eq!(warehouses(Home::Worker, 1), BTreeSet::from([2]));
+    assert_eq!(warehouses(Home::Worker, 3), BTreeSet::from([1]));
 }
 
 /// Runs a mix and returns how many transactions were rolled back.
