@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::storage::schema::Schema;
 use crate::transaction::procedure::Procedure;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Stored {
@@ -31,8 +30,35 @@ pub(crate) struct Catalogue {
     /// By declaration order.
     pub table_ids: Vec<u32>,
     pub procedure_ids: Vec<u32>,
-    tables: HashMap<u32, u32>,
-    procedures: HashMap<u32, Procedure>,
+    tables: Numbered<u32>,
+    procedures: Numbered<Procedure>,
+}
+
+/// By number, in order. Every record looks one up, and numbers mostly count from 0.
+struct Numbered<T>(Vec<(u32, T)>);
+
+impl<T> FromIterator<(u32, T)> for Numbered<T> {
+    fn from_iter<I: IntoIterator<Item = (u32, T)>>(numbered: I) -> Self {
+        let mut numbered: Vec<_> = numbered.into_iter().collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        Numbered(numbered)
+    }
+}
+
+impl<T> Numbered<T> {
+    #[inline]
+    fn get(&self, number: u32) -> Option<&T> {
+        match self.0.get(number as usize) {
+            Some((there, what)) if *there == number => Some(what),
+            _ => self.search(number),
+        }
+    }
+
+    #[cold]
+    fn search(&self, number: u32) -> Option<&T> {
+        let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(&self.0[at].1)
+    }
 }
 
 impl Stored {
@@ -112,7 +138,7 @@ impl Catalogue {
             )));
         }
         let mut procedure_ids = Vec::new();
-        let mut known = HashMap::new();
+        let mut known = Vec::new();
         for procedure in procedures {
             let same =
                 |p: &&StoredProcedure| p.name == procedure.name && p.version == procedure.version;
@@ -123,10 +149,11 @@ impl Catalogue {
                 id
             });
             procedure_ids.push(id);
-            known.insert(id, procedure.clone());
+            known.push((id, procedure.clone()));
         }
         let tables = table_ids.iter().enumerate().map(|(at, id)| (*id, at as u32)).collect();
-        Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures: known })
+        let procedures = known.into_iter().collect();
+        Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures })
     }
 
     /// The catalogue as the manifest keeps it.
@@ -137,7 +164,7 @@ impl Catalogue {
     /// The declared position of a table in the log.
     #[inline]
     pub fn table(&self, log_id: u64) -> Option<usize> {
-        self.tables.get(&u32::try_from(log_id).ok()?).map(|at| *at as usize)
+        self.tables.get(u32::try_from(log_id).ok()?).map(|at| *at as usize)
     }
 
     /// The procedure with this number in the log.
@@ -146,7 +173,7 @@ impl Catalogue {
     /// A sentence that names what is missing.
     pub fn procedure(&self, log_id: u64) -> Result<&Procedure, String> {
         let id = u32::try_from(log_id).map_err(|_| format!("there is no procedure {log_id}"))?;
-        if let Some(procedure) = self.procedures.get(&id) {
+        if let Some(procedure) = self.procedures.get(id) {
             return Ok(procedure);
         }
         let Some(stored) = self.stored.procedures.iter().find(|p| p.id == id) else {
@@ -155,9 +182,10 @@ impl Catalogue {
         let (name, version) = (&stored.name, stored.version);
         let others: Vec<String> = self
             .procedures
-            .values()
-            .filter(|p| p.name == *name)
-            .map(|p| p.version.to_string())
+            .0
+            .iter()
+            .filter(|(_, p)| p.name == *name)
+            .map(|(_, p)| p.version.to_string())
             .collect();
         Err(if others.is_empty() {
             format!("procedure {name:?} version {version} is not registered: register it")
@@ -191,4 +219,20 @@ fn different(stored: &Schema, declared: &Schema) -> Error {
         "is declared with other secondary indexes".to_string()
     };
     Error::Mismatch(format!("table {:?} of the database {what}: declare it as it was", stored.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_numbered_is_found_with_gaps_and_without() {
+        for numbers in [vec![], vec![0, 1, 2, 3], vec![7, 2, u32::MAX - 1, 0], vec![1, 2, 3]] {
+            let numbered: Numbered<u32> = numbers.iter().map(|n| (*n, n ^ 5)).collect();
+            for n in (0..10).chain([u32::MAX - 1, u32::MAX]) {
+                let expected = numbers.contains(&n).then_some(n ^ 5);
+                assert_eq!(numbered.get(n).copied(), expected, "{n} in {numbers:?}");
+            }
+        }
+    }
 }

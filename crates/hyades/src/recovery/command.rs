@@ -75,8 +75,8 @@ impl CommandRunner {
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
-        let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state)
-            .announced(self.announced);
+        let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
+        running.set_announced(self.announced);
         self.result.clear();
         let run = || (procedure.body)(&Transaction::over(&running), body, &mut self.result);
         match catch_unwind(AssertUnwindSafe(run)) {

@@ -35,9 +35,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
     }
 
-    /// For a transaction whose rows have been announced, or not.
-    pub fn announced(self, announced: bool) -> Self {
-        Running { announced, ..self }
+    /// Whether the transaction's rows have been announced already.
+    pub fn set_announced(&mut self, announced: bool) {
+        self.announced = announced;
     }
 
     pub fn state(&mut self) -> &mut State<'s, P> {
