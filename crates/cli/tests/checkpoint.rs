@@ -9,8 +9,8 @@ use common::{code, hyades, stderr, stdout};
 fn a_closed_database_gets_a_checkpoint_that_is_verified_and_whose_damage_is_named() {
     let root = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| root.path().join(name).to_str().unwrap().to_string());
-    let words = "bench bank --accounts 1000 --streams 3 --record adaptive --seconds 0.1 --warmup \
-                 0 --reserve-memory 0 --workers 2";
+    let words = "bench bank --accounts 1000 --streams 3 --record adaptive --seconds 0.1 \
+                 --warmup 0 --reserve-memory 0 --workers 2";
     let output = hyades(words, &["--log-dir", &a, "--log-dir", &b]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     for number in 1..=2 {
