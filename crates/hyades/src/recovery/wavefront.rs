@@ -6,6 +6,9 @@
 //! covered by the watermarks is *parked* in the lane's window, and while one waits there those behind
 //! it are parked as well, up to a few, runnable or not: they are what other threads find to do when
 //! their own lane cannot go on. Any thread takes from any window the first record that lacks nothing.
+//! And while some thread finds nothing in any lane, runners park a few records that they could have run
+//! themselves, and go on behind them: a lane can hold most of a log's work for a while, or all of it, as
+//! when its log had a single stream, or when only one of those who wrote it had a processor.
 //!
 //! Windows are small on purpose. Vectors name prefixes of lanes, so a record that waits holds up all
 //! that follows anything behind it, and far ahead of it hardly anything could run: of a log of TPC-C's
@@ -34,6 +37,7 @@ use super::threads;
 use crate::error::Error;
 use crate::logging::record::{Head, Tid};
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Padded;
 use hyades_wal::ReaderEnd;
 use lane::Lane;
 use smallvec::SmallVec;
@@ -58,6 +62,9 @@ const SPINS: u32 = 1000;
 /// can be run elsewhere than to read on.
 const LOOKAHEAD: usize = 8;
 
+/// So many records wait in a lane, at most, for threads that have found nothing to do.
+const OFFERED: usize = LOOKAHEAD / 2;
+
 /// Memory kept for bodies of parked records, each, in bytes.
 const MOST_KEPT: usize = 1 << 14;
 
@@ -68,6 +75,8 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
     lookahead: usize,
     bell: Arc<Bell>,
     seats: Seats,
+    /// Threads that no lane has for a runner now: a hint, Relaxed.
+    hungry: Padded<AtomicUsize>,
 }
 
 /// What is kept of a record that waits.
@@ -102,12 +111,14 @@ struct Desk {
     held: Held,
     /// How far everything had come when it last looked at all lanes in vain.
     in_vain: u64,
+    /// It is one of those who are hungry.
+    hungry: bool,
 }
 
 impl Desk {
     fn new(lanes: usize) -> Desk {
         let (hands, seen, held) = (Hands::new(), Seen::new(lanes), Held::default());
-        Desk { hands, seen, held, in_vain: u64::MAX }
+        Desk { hands, seen, held, in_vain: u64::MAX, hungry: false }
     }
 }
 
@@ -149,7 +160,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
     let marks = Watermarks::new(starts, Box::new(move || ring.ring()));
     let lanes: Vec<Lane> = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
-    let front = Front { replay, lanes, marks, lookahead, bell, seats: Seats::new(threads) };
+    let (seats, hungry) = (Seats::new(threads), Padded(AtomicUsize::new(0)));
+    let front = Front { replay, lanes, marks, lookahead, bell, seats, hungry };
     let ended = |seat: usize| {
         front.seats.leave(seat);
         front.bell.ring();
@@ -179,6 +191,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             }
             if idle == 0 {
                 desk.hands.report(self.replay);
+                self.set_hungry(&mut desk, true);
             }
             let unresolved = (0..self.lanes.len()).find(|&at| !self.marks.is_complete(at));
             let Some(at) = unresolved else { break };
@@ -189,6 +202,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             desk.hands.waited();
             self.rest(seat, idle);
         }
+        self.set_hungry(&mut desk, false);
         desk.hands.report(self.replay);
         desk.hands.applier.finish(self.replay);
         self.bell.ring();
@@ -202,6 +216,15 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             std::thread::yield_now();
         } else {
             self.seats.rest(seat, || self.bell.sleep());
+        }
+    }
+
+    /// A thread is hungry from when it finds nothing to do until it has run a lane.
+    fn set_hungry(&self, desk: &mut Desk, hungry: bool) {
+        if desk.hungry != hungry {
+            desk.hungry = hungry;
+            let one = if hungry { 1 } else { usize::MAX };
+            self.hungry.fetch_add(one, Ordering::Relaxed);
         }
     }
 
@@ -233,6 +256,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 && self.run_lane(at, &mut cursor, desk)?
             {
                 drop(cursor);
+                self.set_hungry(desk, false);
                 self.marks.left(at);
                 return Ok(true);
             }
@@ -267,7 +291,10 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 let Decoded { head, body, .. } = decoded;
                 let continued = head.continued;
                 come_to = (Tid(head.tid).epoch(), cursor.decoder.builds_on());
-                let in_turn = !stopped && self.marks.waiting(at) == 0;
+                let waiting = self.marks.waiting(at);
+                let offers = self.lookahead > 0 && self.hungry.load(Ordering::Relaxed) > 0;
+                let is_offered = offers && waiting < OFFERED && self.marks.has_room(at);
+                let in_turn = !stopped && !is_offered && (waiting == 0 || offers);
                 if in_turn && desk.seen.may_run(&self.marks, order, validity) {
                     let from = (lane.stream, &cursor.decoder);
                     desk.hands.look_ahead(self.replay, from, chunk, frame.start, &guard);
@@ -284,6 +311,9 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     {
                         // The frame will be decoded again.
                         break;
+                    }
+                    if is_offered {
+                        self.bell.ring();
                     }
                 }
                 cursor.decoder.forget_parts(continued);

@@ -128,6 +128,12 @@ impl<T> Watermarks<T> {
         self.lanes[at].parked.load(Ordering::SeqCst) == 0
     }
 
+    /// Whether there is room in the lane's window. Asked by the lane's runner, who alone fills it.
+    #[inline]
+    pub fn has_room(&self, at: usize) -> bool {
+        self.lanes[at].parked.load(Ordering::SeqCst) < WINDOW
+    }
+
     /// How many parked records of the lane nobody has taken.
     #[inline]
     pub fn waiting(&self, at: usize) -> usize {
