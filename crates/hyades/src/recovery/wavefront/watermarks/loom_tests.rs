@@ -134,6 +134,35 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
     });
 }
 
+/// A runner goes on behind a record that it parked for others: what needs that one waits until it was run.
+#[test]
+fn a_runner_goes_on_only_after_what_its_record_needs() {
+    model(|| {
+        let marks = marks(1);
+        let installed = Arc::new(AtomicU64::new(0));
+        park(&marks, (0, 0), &[0], &[0], 0);
+        let other = {
+            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+            thread::spawn(move || {
+                let (mut seen, mut what) = (Seen::new(1), 0);
+                let taken = marks.take(0, &mut seen, &mut what).unwrap();
+                installed.store(1, Ordering::Relaxed);
+                marks.finish(taken);
+            })
+        };
+        marks.passed(0, 5);
+        let mut seen = Seen::new(1);
+        assert!(seen.may_run(&marks, &[0], &[0]), "it needs nothing");
+        if seen.may_run(&marks, &[5], &[0]) {
+            // Relaxed: it is the watermark that must make it visible.
+            assert_eq!(installed.load(Ordering::Relaxed), 1, "it runs too early");
+        }
+        marks.passed(0, 10);
+        other.join().unwrap();
+        assert_eq!(marks.resolved(0), 10);
+    });
+}
+
 /// One thread runs what is parked while the lane's runner goes on: between them the watermark comes to
 /// where the runner is.
 #[test]
