@@ -66,7 +66,7 @@ pub struct Accesses {
     /// Columns and values follow from this.
     pub seed: u32,
     /// The rows.
-    pub rows: SmallVec<[RowAccess; 16]>,
+    pub rows: SmallVec<[RowAccess; 2]>,
 }
 
 /// The same with the written values passed whole, one after the other; if there are ten for each
