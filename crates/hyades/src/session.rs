@@ -134,7 +134,58 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         })
     }
 
-    /// One attempt. `Err(Conflict)` asks for another.
+    /// One attempt, and what comes after each. `Err(Conflict)` asks for another.
+    #[inline(always)]
+    fn try_once(
+        &mut self,
+        call: Option<(Call<'_>, Record)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<Result<(), Abort>, Error> {
+        self.prepare()?;
+        debug_assert!(
+            answer.needs.is_empty(),
+            "its ticket has taken what the last transaction needs"
+        );
+        let result = self.attempt(call, body, answer);
+        self.arena.reset();
+        self.counters.attempts += 1;
+        if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
+            self.keep_house();
+        }
+        if !self.garbage.is_empty() {
+            self.sweep();
+        }
+        Ok(result)
+    }
+
+    /// Tries again until there is no conflict. Apart from the first attempt, which nearly always is the only one:
+    /// in a loop all that attempts have in common would be put on the stack before the first.
+    #[cold]
+    fn try_again(
+        &mut self,
+        call: Option<(Call<'_>, Record)>,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
+        let mut attempts = 0;
+        loop {
+            self.counters.conflicts += 1;
+            attempts += 1;
+            self.back_off(attempts);
+            if self.try_once(call, body, answer)?.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        let under_way = UnderWay(self.log.as_ref());
+        self.garbage.sweep::<C, P>(&self.engine, stamp);
+        under_way.over();
+    }
+
     #[inline(always)]
     fn attempt(
         &mut self,
@@ -209,6 +260,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     }
 
     /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
+    #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
         if self.streak_bytes >= self.longest_streak {
@@ -253,30 +305,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let mut attempts = 0;
-        loop {
-            self.prepare()?;
-            answer.needs.clear();
-            let result = self.attempt(call, body, answer);
-            self.arena.reset();
-            self.counters.attempts += 1;
-            if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
-                self.keep_house();
-            }
-            if !self.garbage.is_empty() {
-                let stamp = self.stamp.as_mut().expect("as above");
-                let under_way = UnderWay(self.log.as_ref());
-                self.garbage.sweep::<C, P>(&self.engine, stamp);
-                under_way.over();
-            }
-            match result {
-                Ok(()) => return Ok(()),
-                Err(_) => {
-                    self.counters.conflicts += 1;
-                    attempts += 1;
-                    self.back_off(attempts);
-                }
-            }
+        match self.try_once(call, body, answer)? {
+            Ok(()) => Ok(()),
+            Err(_) => self.try_again(call, body, answer),
         }
     }
 

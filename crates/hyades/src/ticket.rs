@@ -44,7 +44,7 @@ pub struct Ticket {
 }
 
 fn reached(log: &Log, needs: &Needs) -> bool {
-    let needs = needs.iter().map(|&(lane, lsn)| (usize::from(lane), lsn));
+    let needs = needs.iter().map(|(lane, lsn)| (usize::from(lane), lsn));
     admits(|lane| log.frontier().at(lane), needs)
 }
 
@@ -140,7 +140,7 @@ impl Ticket {
             return Err(Error::OutcomeUnknown);
         }
         // Streams state their marks when somebody looks for them.
-        for &(lane, number) in &self.needs {
+        for (lane, number) in self.needs.iter() {
             log.ask(lane.into(), number);
         }
         Ok(false)
@@ -152,7 +152,7 @@ impl Ticket {
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn wait(self) -> Result<(), Error> {
         if let Some(log) = &self.log {
-            for &(lane, lsn) in &self.needs {
+            for (lane, lsn) in self.needs.iter() {
                 log.wait(lane.into(), lsn).map_err(|_| Error::OutcomeUnknown)?;
             }
         }
@@ -170,7 +170,7 @@ impl Future for Ticket {
                 let lacking = self.needs.iter().find(|n| n.1 > log.frontier().at(n.0.into()));
                 match lacking {
                     // Woken when this stream is far enough, to look at the next.
-                    Some(&(lane, lsn)) => {
+                    Some((lane, lsn)) => {
                         log.register(lane.into(), lsn, context.waker().clone());
                     }
                     None => context.waker().wake_by_ref(),
@@ -212,6 +212,8 @@ impl<T> Ord for Parked<T> {
 struct Lane<T> {
     /// Who lacks nothing else, and came in the order of positions: nearly all, since a session's own records do.
     last: VecDeque<(Lsn, T)>,
+    /// The highest position in `last`, or one that was there.
+    highest: Lsn,
     /// Who lacks others besides, and came in the order of positions: under the stream of its own record, mostly.
     first: VecDeque<Parked<T>>,
     others: BinaryHeap<Parked<T>>,
@@ -219,12 +221,18 @@ struct Lane<T> {
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Lane { last: VecDeque::new(), first: VecDeque::new(), others: BinaryHeap::new() }
+        Lane {
+            last: VecDeque::new(),
+            highest: 0,
+            first: VecDeque::new(),
+            others: BinaryHeap::new(),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn park(&mut self, lsn: Lsn, needs: &mut Needs, item: T) {
-        if needs.is_empty() && self.last.back().is_none_or(|back| back.0 <= lsn) {
+        if needs.is_empty() && lsn >= self.highest {
+            self.highest = lsn;
             self.last.push_back((lsn, item));
         } else {
             let parked = Parked { lsn, needs: std::mem::take(needs), item };
@@ -320,12 +328,13 @@ impl<T> CommitQueue<T> {
             }
         }
         self.len += 1;
-        let free = self.park(&mut ticket.needs, item);
-        self.free.extend(free);
+        if let Some(item) = self.park(&mut ticket.needs, item) {
+            self.free.push(item);
+        }
     }
 
     /// Parks it under a lane that it lacks; gives it back if it lacks none.
-    #[inline]
+    #[inline(always)]
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(references) = &self.references {
             while let Some((lane, lsn)) = needs.pop() {

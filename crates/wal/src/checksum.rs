@@ -59,22 +59,16 @@ fn go_on(sum: u32, run: &[u8]) -> u32 {
     sum
 }
 
-/// Goes on with the checksum `crc` over a position, the low `head_len` bytes of `head`, from two to four, and a
-/// payload: what [`append`] says of them, in fewer steps.
-#[inline]
-pub(crate) fn append_frame(
-    crc: u32,
-    start: u64,
-    head: u32,
-    head_len: usize,
-    payload: &[u8],
-) -> u32 {
+/// Goes on with the checksum `crc` over a position, the low `head_len` bytes of `head`, at most eight, and what
+/// comes behind them: what [`append`] says of these, in fewer steps.
+#[inline(always)]
+pub(crate) fn append_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if payload.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
+    if rest.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has SSE 4.2.
-        return unsafe { short_frame(crc, start, head, head_len, payload) };
+        return unsafe { short_frame(crc, start, head, head_len, rest) };
     }
-    append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], payload])
+    append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], rest])
 }
 
 /// The same, with the instruction for it.
@@ -83,15 +77,25 @@ pub(crate) fn append_frame(
 /// The processor has SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn short_frame(crc: u32, start: u64, head: u32, head_len: usize, payload: &[u8]) -> u32 {
+fn short_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
-    let sum = _mm_crc32_u64(u64::from(!crc), start) as u32;
-    let sum = match head_len {
-        2 => _mm_crc32_u16(sum, head as u16),
-        3 => _mm_crc32_u8(_mm_crc32_u16(sum, head as u16), (head >> 16) as u8),
-        _ => _mm_crc32_u32(sum, head),
-    };
-    !go_on(sum, payload)
+    let sum = _mm_crc32_u64(u64::from(!crc), start);
+    if head_len == 8 {
+        return !go_on(_mm_crc32_u64(sum, head) as u32, rest);
+    }
+    let (mut sum, mut left) = (sum as u32, head);
+    if head_len & 4 != 0 {
+        sum = _mm_crc32_u32(sum, left as u32);
+        left >>= 32;
+    }
+    if head_len & 2 != 0 {
+        sum = _mm_crc32_u16(sum, left as u16);
+        left >>= 16;
+    }
+    if head_len & 1 != 0 {
+        sum = _mm_crc32_u8(sum, left as u8);
+    }
+    !go_on(sum, rest)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -103,8 +107,9 @@ mod tests {
         let bytes: Vec<u8> =
             (0..1500u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for length in (0..80).chain([511, 512, 513, 1024, 1500]) {
-            for head_len in 2..=4 {
-                let (start, head) = (0x0123_4567_89AB_CDEFu64 ^ length as u64, 0xA1B2_C3D4u32);
+            for head_len in 0..=8 {
+                let start = 0x0123_4567_89AB_CDEFu64 ^ length as u64;
+                let head = 0xA1B2_C3D4_E5F6_0718u64;
                 let head_bytes = &head.to_le_bytes()[..head_len];
                 let all = [&start.to_le_bytes(), head_bytes, &bytes[..length]].concat();
                 let sum = append_frame(77, start, head, head_len, &bytes[..length]);

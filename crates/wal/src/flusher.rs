@@ -261,7 +261,7 @@ impl Flusher {
         let limit = durable + stream.ring.size();
         let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
         // SAFETY: just reserved in the flusher's slot, and it ends within one ring size of durable.
-        unsafe { stream.put(start, kind, payload) };
+        unsafe { stream.put(start, kind, payload.into()) };
         stream.order.publish(FLUSHER_SLOT, start + length);
         Some(start + length)
     }

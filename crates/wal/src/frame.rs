@@ -8,6 +8,12 @@ use crate::varint;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The most bytes before a payload: checksum, length, kind.
 pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
+/// The most bytes that a payload has in a word, see [`Payload::led_by`].
+const MAX_LEAD: usize = 6;
+/// A payload shorter than this has its length in one byte.
+const SHORT: usize = 0x80;
+/// The most bytes that [`head`] puts together.
+const HEAD_AND_LEAD: usize = 4 + 2 + MAX_LEAD;
 const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
 
 /// What a frame is. The log itself writes and reads only the last three.
@@ -66,25 +72,68 @@ pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
     checksum::append(0, [uuid, &stream.to_le_bytes(), &incarnation.to_le_bytes()])
 }
 
-/// The bytes before a payload of at most [`MAX_PAYLOAD`], and how many of them count. (They are put together in
-/// a register: what is written byte by byte and then read as a word waits for the writes.)
-#[inline]
-pub(crate) fn head(
+/// What a frame is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    lead: u64,
+    lead_len: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Payload<'a> {
+    /// The low `len` bytes of a word, lowest first, and `rest` behind them: what a short record begins with is most
+    /// cheaply put together in a register, and need not be copied together with what follows.
+    ///
+    /// Panics if `len` is more than six, or all of it more than 127. The word's other bytes are zero.
+    #[inline(always)]
+    pub fn led_by(lead: u64, len: usize, rest: &'a [u8]) -> Self {
+        assert!(len <= MAX_LEAD && rest.len() < SHORT - MAX_LEAD, "it is not short");
+        debug_assert!(lead >> (8 * len) == 0);
+        Payload { lead, lead_len: len, rest }
+    }
+
+    /// In bytes.
+    #[inline(always)]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.lead_len + self.rest.len()
+    }
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Payload<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a T) -> Self {
+        Payload { lead: 0, lead_len: 0, rest: bytes.as_ref() }
+    }
+}
+
+/// The first bytes of a frame, how many of them count, and what follows them. (They are put together in
+/// registers: what is written byte by byte and then read as a word waits for the writes.)
+#[inline(always)]
+pub(crate) fn head<'a>(
     seed: u32,
     start: Lsn,
     kind: FrameKind,
-    payload: &[u8],
-) -> ([u8; MAX_HEAD], usize) {
+    payload: Payload<'a>,
+) -> ([u8; HEAD_AND_LEAD], usize, &'a [u8]) {
     debug_assert!(payload.len() <= MAX_PAYLOAD);
     let length = payload.len() as u64;
-    let (length, bytes) = match length {
-        0..0x80 => (length, 1),
-        0x80..0x4000 => (length & 0x7f | 0x80 | length >> 7 << 8, 2),
-        _ => (length & 0x7f | 0x80 | (length >> 7 & 0x7f | 0x80) << 8 | length >> 14 << 16, 3),
+    let Payload { lead, lead_len, rest } = payload;
+    let (head, len) = if length < SHORT as u64 {
+        (length | (kind as u64) << 8 | lead << 16, 2 + lead_len)
+    } else {
+        debug_assert_eq!(lead_len, 0, "it is short");
+        let (length, bytes) = match length {
+            0..0x4000 => (length & 0x7f | 0x80 | length >> 7 << 8, 2),
+            _ => (length & 0x7f | 0x80 | (length >> 7 & 0x7f | 0x80) << 8 | length >> 14 << 16, 3),
+        };
+        (length | (kind as u64) << (8 * bytes), bytes + 1)
     };
-    let summed = length | (kind as u64) << (8 * bytes);
-    let crc = checksum::append_frame(seed, start, summed as u32, bytes + 1, payload);
-    ((u64::from(crc) | summed << 32).to_le_bytes(), 4 + bytes + 1)
+    let crc = checksum::append_frame(seed, start, head, len, rest);
+    let mut bytes = [0; HEAD_AND_LEAD];
+    bytes[..8].copy_from_slice(&(u64::from(crc) | head << 32).to_le_bytes());
+    bytes[8..].copy_from_slice(&((head >> 32) as u32).to_le_bytes());
+    (bytes, 4 + len, rest)
 }
 
 #[inline]
@@ -160,13 +209,28 @@ pub fn read_heartbeat(payload: &[u8]) -> Option<(u64, Lsn)> {
 mod tests {
     use super::*;
 
+    fn put_together(start: Lsn, payload: Payload<'_>) -> Vec<u8> {
+        let (bytes, used, rest) = head(7, start, FrameKind::Record, payload);
+        [&bytes[..used], rest].concat()
+    }
+
     fn built(start: Lsn, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = {
-            let (bytes, used) = head(7, start, FrameKind::Record, payload);
-            bytes[..used].to_vec()
-        };
-        bytes.extend(payload);
-        bytes
+        put_together(start, payload.into())
+    }
+
+    #[test]
+    fn a_frame_is_the_same_however_its_payload_is_given() {
+        for length in 0..SHORT {
+            let payload: Vec<u8> = (1..=length).map(|i| (i % 251) as u8).collect();
+            let longest_rest = SHORT - MAX_LEAD - 1;
+            for led in length.saturating_sub(longest_rest)..=MAX_LEAD.min(length) {
+                let mut word = [0; 8];
+                word[..led].copy_from_slice(&payload[..led]);
+                let lead = u64::from_le_bytes(word);
+                let bytes = put_together(100, Payload::led_by(lead, led, &payload[led..]));
+                assert_eq!(bytes, built(100, &payload), "{led} of {length}");
+            }
+        }
     }
 
     #[test]

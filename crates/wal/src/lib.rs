@@ -73,7 +73,7 @@ mod writer;
 pub use backup::Copied;
 pub use chunk::{Chunk, Frames};
 pub use error::{Error, Poisoned};
-pub use frame::{Frame, FrameKind, MAX_PAYLOAD, read_anchor, read_heartbeat};
+pub use frame::{Frame, FrameKind, MAX_PAYLOAD, Payload, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};

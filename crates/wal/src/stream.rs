@@ -1,7 +1,7 @@
 //! A log stream while it is written: what its writers and its flusher share.
 
 use crate::Lsn;
-use crate::frame::{self, FrameKind};
+use crate::frame::{self, FrameKind, Payload};
 use crate::frontier::Frontier;
 use crate::order::Order;
 use crate::ring::Ring;
@@ -93,10 +93,10 @@ impl Stream {
     /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it,
     /// and everything one ring size before its end is durable.
     #[inline]
-    pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: &[u8]) {
-        let (head, used) = frame::head(self.seed, start, kind, payload);
-        // SAFETY: head and payload together are the reservation (contract).
-        unsafe { self.ring.write_behind(start, &head, used, payload) };
+    pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
+        let (head, used, rest) = frame::head(self.seed, start, kind, payload);
+        // SAFETY: both together are the reservation (contract).
+        unsafe { self.ring.write_behind(start, &head, used, rest) };
     }
 
     /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.

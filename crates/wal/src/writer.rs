@@ -1,7 +1,7 @@
 //! Appending: reserve a place, then fill it.
 
 use crate::Lsn;
-use crate::frame::{self, FrameKind};
+use crate::frame::{self, FrameKind, Payload};
 use crate::log::Shared;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Writer {
     ///
     /// Panics if the payload is longer than [`max_payload`](Self::max_payload) or there is no such
     /// stream.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, stream: usize, payload_len: usize) -> Reservation<'_> {
         self.reserve_in(stream, payload_len)
     }
@@ -89,7 +89,7 @@ impl Writer {
     }
 
     /// The slot must have no open reservation in the stream.
-    #[inline]
+    #[inline(always)]
     fn reserve_in(&self, stream: usize, payload_len: usize) -> Reservation<'_> {
         assert!(
             payload_len <= self.shared.max_payload,
@@ -144,7 +144,8 @@ impl Reservation<'_> {
     ///
     /// Panics if the payload has not the length that was reserved (the place is voided then).
     #[inline(always)]
-    pub fn fill(self, kind: FrameKind, payload: &[u8]) {
+    pub fn fill<'p>(self, kind: FrameKind, payload: impl Into<Payload<'p>>) {
+        let payload = payload.into();
         assert_eq!(payload.len(), self.payload_len, "the payload has not the reserved length");
         ManuallyDrop::new(self).put(kind, payload);
     }
@@ -155,7 +156,7 @@ impl Reservation<'_> {
     }
 
     #[inline(always)]
-    fn put(&self, kind: FrameKind, payload: &[u8]) {
+    fn put(&self, kind: FrameKind, payload: Payload<'_>) {
         let shared = &self.writer.shared;
         let stream = &shared.streams[self.stream];
         let needed = self.end.saturating_sub(stream.ring.size());
@@ -174,6 +175,6 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let zeros = vec![0; self.payload_len];
-        self.put(FrameKind::Void, &zeros);
+        self.put(FrameKind::Void, Payload::from(&zeros));
     }
 }

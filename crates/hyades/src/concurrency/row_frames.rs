@@ -80,7 +80,7 @@ fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Opti
         let ends = if done + n == bytes { flag::END } else { 0 };
         payload[..8].copy_from_slice(&name.to_le_bytes());
         payload[8] = begins | ends;
-        reservation.fill(FrameKind::Part, payload);
+        reservation.fill(FrameKind::Part, &*payload);
         done += n;
     }
 }

@@ -4,7 +4,7 @@ use super::partitioned::{self, Many};
 use super::row_frames;
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::record::{Head, Tid, push_change, push_plain_head};
+use crate::logging::record::{Head, Tid, command_in_a_word, push_change, push_plain_head};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
@@ -13,7 +13,7 @@ use crate::transaction::procedure::Record as Kind;
 use crate::transaction::state::{Pending, State, Write};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
-use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
+use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 
 /// The call of a procedure, as a command record repeats it.
 #[derive(Clone, Copy)]
@@ -75,6 +75,9 @@ pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_,
     }
 }
 
+/// Arguments of at most so many bytes are copied straight to their place in the log's buffer.
+const SHORT_ARGUMENTS: usize = 120;
+
 /// The longest that a row id is in a record.
 const MOST_ID_BYTES: usize = 10;
 
@@ -87,7 +90,8 @@ pub(crate) fn as_command<P: LoggingProtocol>(
 ) -> bool {
     let (Some(call), Some(writer)) = (appender.call, &appender.writer) else { return false };
     // The row ids that it was given stand in a command's head, which is never divided among frames.
-    if state.row_ids_used.len() * MOST_ID_BYTES > writer.max_payload() / 2 {
+    let given = state.row_ids_used.len();
+    if given > 0 && given * MOST_ID_BYTES > writer.max_payload() / 2 {
         return false;
     }
     match appender.kind {
@@ -133,11 +137,46 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     if P::PARTITIONED {
         return partitioned::reserve(engine, state, appender, tid);
     }
+    if appender.writer.is_none() {
+        return Reserved::nothing();
+    }
+    let epoch = Tid(tid).epoch();
+    let states_epoch = epoch != appender.stated_epoch;
+    appender.stated_epoch = epoch;
+    if command && !states_epoch && !state.has_drawn() {
+        // Nearly every command: nothing but its arguments has to be copied.
+        let Call { log_id, arguments } = appender.call.expect("a command is a call");
+        let stream = appender.stream;
+        if arguments.len() <= SHORT_ARGUMENTS
+            && let Some(stamp) = engine.protocol.encode_in_a_byte(state.stamp, stream)
+            && let Some((lead, len)) = command_in_a_word(Tid(tid), stamp, log_id)
+        {
+            let record = Payload::led_by(lead, len, arguments);
+            let writer = appender.writer.as_deref_mut().expect("looked at above");
+            let reservation = writer.reserve(stream, record.len());
+            engine.protocol.place(state.stamp, stream, reservation.end());
+            appender.appended = reservation.end() - reservation.start();
+            *appender.placed = Some((epoch, stream, reservation.end()));
+            return Reserved(Places::One(reservation, record));
+        }
+    }
+    reserve_composed(engine, state, appender, tid, command, states_epoch)
+}
+
+/// As [`reserve`], where the record is put together in memory.
+#[inline(never)]
+fn reserve_composed<'w, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut State<'_, P>,
+    appender: &'w mut Appender<'_>,
+    tid: u64,
+    command: bool,
+    states_epoch: bool,
+) -> Reserved<'w> {
     let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let epoch = Tid(tid).epoch();
-    let epoch_us = if epoch != appender.stated_epoch { engine.epoch.began_us(epoch) } else { None };
-    appender.stated_epoch = epoch;
+    let epoch_us = if states_epoch { engine.epoch.began_us(epoch) } else { None };
     payload.clear();
     let by_rows = !command && engine.protocol.row_frames() != RowFrames::None;
     let mut continued =
@@ -173,7 +212,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine.protocol.patch(state.stamp, &mut payload[stamp_at..body_at]);
     appender.appended = reservation.end() - continued.unwrap_or(reservation.start());
     *appender.placed = Some((epoch, stream, reservation.end()));
-    Reserved(Places::One(reservation, payload))
+    Reserved(Places::One(reservation, Payload::from(&*payload)))
 }
 
 /// The head of a record that says more than what it is and its TID.
@@ -226,7 +265,7 @@ pub(crate) struct Reserved<'w>(Places<'w>);
 
 enum Places<'w> {
     None,
-    One(Reservation<'w>, &'w [u8]),
+    One(Reservation<'w>, Payload<'w>),
     Many(Box<Many<'w>>),
 }
 

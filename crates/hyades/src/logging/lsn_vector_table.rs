@@ -407,6 +407,15 @@ impl LsnVectorTable {
         }
     }
 
+    /// Puts the cold vector into `out`, which is zero. Whether a stream's anchor covers it.
+    #[inline]
+    pub fn put_cold(&self, out: &mut [u64], anchor: &[std::sync::atomic::AtomicU64]) -> bool {
+        zip_lanes_mut(out, &self.cold, |lane, cold| *lane = cold.load(Ordering::Acquire));
+        let mut above = false;
+        zip_lanes(out, anchor, |lane, anchor| above |= *lane > anchor.load(Ordering::Acquire));
+        !above
+    }
+
     /// Joins the cold vector into `out`.
     #[inline]
     pub fn join_cold(&self, out: &mut [u64]) {

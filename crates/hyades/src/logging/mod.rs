@@ -11,6 +11,7 @@ pub(crate) mod counters;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
 pub(crate) mod lsn_vector_table;
+pub(crate) mod needs;
 pub(crate) mod none;
 pub(crate) mod physiological;
 pub(crate) mod plover;
@@ -33,15 +34,11 @@ use crate::engine::EPOCH;
 use crate::transaction::procedure::Record;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
+pub(crate) use needs::Needs;
 use row_frame::RowFrames;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use versions::{Versions, View};
-
-/// What the frontier has to reach before a transaction may be answered: positions, or marks, by lane,
-/// each lane at most once.
-pub(crate) type Needs = SmallVec<[(u16, Lsn); 4]>;
 
 /// **The rule.** A transaction that needs these positions is acknowledged by a running database,
 /// and is part of the recovered state of a crashed one, iff the frontier has reached them all.
@@ -129,6 +126,13 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// as a command, or as data.
     fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
         let _ = (txn, stream, command, out);
+    }
+    /// As `encode` of a command, where its stamp is a single byte: this one. If it is not, or the byte is not used,
+    /// `encode` follows.
+    #[inline(always)]
+    fn encode_in_a_byte(&self, txn: &mut Self::TxnStamp, stream: usize) -> Option<u8> {
+        let _ = (txn, stream);
+        None
     }
     /// Where records are partitioned: the stream that this row's changes go to.
     fn partition(&self, table: u32, key: &[u8]) -> usize {

@@ -132,21 +132,42 @@ pub(crate) fn push_plain_head(out: &mut Vec<u8>, command: bool, tid: Tid) {
 /// Appends what every head begins with.
 #[inline(always)]
 fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
-    let (epoch, sequence) = (tid.epoch(), tid.sequence());
-    if epoch >= 1 << 14 || sequence >= 1 << 7 {
+    let Some((start, bytes)) = start_in_a_word(flags, tid) else {
         out.push(flags);
         push_tid(out, tid);
         return;
-    }
+    };
     // In one piece.
+    let end = out.len() + bytes;
+    out.extend_from_slice(&(start as u32).to_le_bytes());
+    out.truncate(end);
+}
+
+/// What every head begins with, if it is short, as it nearly always is: at most four bytes in a word, the lowest
+/// first, and how many.
+#[inline(always)]
+fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
+    let (epoch, sequence) = (tid.epoch(), tid.sequence());
+    if epoch >= 1 << 14 || sequence >= 1 << 7 {
+        return None;
+    }
     let (epoch, bytes) = match epoch {
         0..0x80 => (epoch, 1),
         _ => (epoch & 0x7f | 0x80 | epoch >> 7 << 8, 2),
     };
-    let all = u64::from(flags) | epoch << 8 | sequence << (8 + 8 * bytes);
-    let end = out.len() + 2 + bytes;
-    out.extend_from_slice(&(all as u32).to_le_bytes());
-    out.truncate(end);
+    Some((u64::from(flags) | epoch << 8 | sequence << (8 + 8 * bytes), 2 + bytes))
+}
+
+/// All of a command's record that precedes its arguments, if its head is plain and its stamp is a byte: at most
+/// six bytes in a word, the lowest first, and how many. None if they are more.
+#[inline(always)]
+pub(crate) fn command_in_a_word(tid: Tid, stamp: u8, procedure: u32) -> Option<(u64, usize)> {
+    if procedure >= 1 << 7 {
+        return None;
+    }
+    let (start, bytes) = start_in_a_word(flag::COMMAND, tid)?;
+    let rest = u64::from(stamp) | u64::from(procedure) << 8;
+    Some((start | rest << (8 * bytes), bytes + 2))
 }
 
 /// Takes a TID off; `None` if it is not one.
@@ -294,6 +315,25 @@ mod tests {
                     push_plain_head(&mut plain, command, tid);
                     Head { command, tid: tid.0, ..Head::default() }.encode(&mut whole);
                     assert_eq!(plain, whole, "{epoch}.{sequence}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_in_a_word_is_what_a_record_begins_with() {
+        for epoch in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000] {
+            for sequence in [0, 1, 0x7f, 0x80] {
+                for procedure in [0, 1, 0x7f, 0x80] {
+                    let tid = Tid::new(epoch, sequence);
+                    let mut expected = Vec::new();
+                    push_plain_head(&mut expected, true, tid);
+                    expected.push(5);
+                    push_varint(&mut expected, procedure.into());
+                    match command_in_a_word(tid, 5, procedure) {
+                        Some((word, len)) => assert_eq!(word.to_le_bytes()[..len], expected),
+                        None => assert!(epoch > 0x3fff || sequence > 0x7f || procedure > 0x7f),
+                    }
                 }
             }
         }

@@ -98,7 +98,7 @@ impl CommandRunner {
             stream: 0,
             kind: Record::Command,
             call: None,
-            needs: &mut Needs::new(),
+            needs: &mut Needs::default(),
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: 0,

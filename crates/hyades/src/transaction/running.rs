@@ -31,6 +31,7 @@ pub(crate) struct Running<'s, C, P: LoggingProtocol> {
 }
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+    #[inline(always)]
     pub fn new(engine: &'s Engine<P>, state: State<'s, P>) -> Self {
         Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
     }

@@ -163,6 +163,7 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
 }
 
 impl<'s, P: LoggingProtocol> State<'s, P> {
+    #[inline(always)]
     pub fn new(
         arena: &'s Bump,
         guard: &'s Guard,

@@ -27,7 +27,7 @@ impl LsnVectorTable {
 
     /// The transaction has its place, at `lsn` in `lane`, and all other lanes of its vector are at or below the
     /// cold vector: its rows need no slot.
-    #[inline]
+    #[inline(always)]
     pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) {
         // See `position`: what is not cold is not far above it.
         if lsn.wrapping_sub(self.cold[lane].load(Ordering::Acquire)) <= LOW / 4 {
