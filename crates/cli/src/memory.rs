@@ -1,4 +1,4 @@
-//! Memory for the rows of a benchmark, taken from the system before it is needed.
+//! Memory for the rows of a benchmark, and for a log that is in memory, taken from the system before it is needed.
 //!
 //! A fresh process gets its pages one fault at a time, and on a virtual machine a page that no one
 //! has touched for a while has to come from the host: measured here, 0.5 GB/s where memory in hand
@@ -12,7 +12,10 @@ use crate::progress::Bar;
 use crate::units;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
+use std::path::Path;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
@@ -31,17 +34,47 @@ const PURGE_DELAY: i32 = 15;
 /// Reserved unless told otherwise, but never more than a quarter of what is free.
 const DEFAULT: u64 = 4 << 30;
 
+/// For a log in memory there is so much less than for the rows.
+const ROWS_TO_LOG: u64 = 4;
+
+/// What is asked for, or a default.
+fn wanted(bytes: Option<u64>) -> u64 {
+    bytes.unwrap_or_else(|| {
+        let system = rustix::system::sysinfo();
+        DEFAULT.min(system.freeram * u64::from(system.mem_unit) / 4)
+    })
+}
+
+/// Memory that a log under `root`, a file system in memory, will get its pages from: a quarter of what
+/// [`reserve`] takes for the rows. They are in the file that comes back, which has no name; once it is dropped
+/// the system has them in hand.
+///
+/// # Errors
+/// There is not so much memory.
+pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<File, Failure> {
+    let bytes = wanted(bytes) / ROWS_TO_LOG;
+    let failed = || format!("no {bytes} bytes of memory to reserve in {}", root.display());
+    let mut file = tempfile::tempfile_in(root).map_err(Failure::doing(failed()))?;
+    let bar = Bar::new("taking memory for the log", bytes);
+    let zeros = vec![0; BLOCK];
+    let mut taken = 0;
+    while taken < bytes {
+        let some = zeros.len().min((bytes - taken) as usize);
+        file.write_all(&zeros[..some]).map_err(Failure::doing(failed()))?;
+        taken += some as u64;
+        bar.set(taken);
+    }
+    bar.clear();
+    Ok(file)
+}
+
 /// Hands the allocator at least `bytes` of memory that is in hand, or a default. No effect where the
 /// system does not know how to populate memory.
 ///
 /// # Errors
 /// There is not so much memory.
 pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
-    let bytes = bytes.unwrap_or_else(|| {
-        let system = rustix::system::sysinfo();
-        DEFAULT.min(system.freeram * u64::from(system.mem_unit) / 4)
-    });
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).next_multiple_of(BLOCK);
+    let bytes = usize::try_from(wanted(bytes)).unwrap_or(usize::MAX).next_multiple_of(BLOCK);
     if bytes == 0 {
         return Ok(());
     }

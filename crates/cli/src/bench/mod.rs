@@ -11,11 +11,12 @@ pub mod ycsb;
 use crate::children;
 use crate::failure::Failure;
 use crate::memory;
-use crate::place::Place;
+use crate::place::{DeviceKind, Place};
 use crate::progress::Bar;
 use crate::units;
 use driver::{Drive, Measured};
 use hyades::{Database, Record};
+use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{Workload, bank::Bank, populate, tpcc::Tpcc, ycsb::Ycsb};
 use options::{Bench, Protocol, Settings, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
@@ -160,6 +161,10 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
         workload = make();
         let record = settings.record.record();
         database = open(settings, &mut workload, record, "opening what was loaded")?;
+    }
+    if settings.device.lowest() == DeviceKind::Memory && settings.protocol != Protocol::None {
+        let root = std::path::Path::new(MemoryDevice::ROOT);
+        drop(memory::reserve_for_log(root, settings.reserve_memory)?);
     }
     let checkpoints = settings.max_recovery.is_some() || settings.checkpoint_interval.is_some();
     let over_time = checkpoints || settings.timeline.is_some();

@@ -130,8 +130,8 @@ pub struct Common {
     /// How long to run before measuring
     #[arg(long, default_value = "1", value_parser = units::seconds)]
     warmup: f64,
-    /// Memory to take from the system before the run, so that its page faults are not measured
-    /// [default: 4GiB, or a quarter of what is free]
+    /// Memory to take from the system before the run, so that its page faults are not measured, and a quarter
+    /// as much for a log in memory [default: 4GiB, or a quarter of what is free]
     #[arg(long, value_parser = units::size, value_name = "SIZE")]
     reserve_memory: Option<u64>,
     /// Seed of everything random
