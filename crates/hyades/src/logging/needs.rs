@@ -11,7 +11,8 @@ pub(crate) struct Needs {
     /// 0 if there is none, for that is reached.
     last: Lsn,
     lane: u16,
-    others: SmallVec<[(u16, Lsn); 1]>,
+    /// As many as a transaction of four streams can have, in place.
+    others: SmallVec<[(u16, Lsn); 3]>,
 }
 
 impl Needs {
