@@ -12,7 +12,6 @@ use crate::progress::Bar;
 use crate::units;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ffi::c_void;
-use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -45,13 +44,12 @@ fn wanted(bytes: Option<u64>) -> u64 {
     })
 }
 
-/// Memory that a log under `root`, a file system in memory, will get its pages from: a quarter of what
-/// [`reserve`] takes for the rows. They are in the file that comes back, which has no name; once it is dropped
-/// the system has them in hand.
+/// Takes memory that a log under `root`, a file system in memory, will get its pages from: a quarter of what
+/// [`reserve`] takes for the rows. A file without a name has it for a moment; after that the system has it in hand.
 ///
 /// # Errors
 /// No file can be made there.
-pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<File, Failure> {
+pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<(), Failure> {
     let bytes = wanted(bytes) / ROWS_TO_LOG;
     let what = format!("cannot make a temporary file in {}", root.display());
     let mut file = tempfile::tempfile_in(root).map_err(Failure::doing(what))?;
@@ -68,7 +66,7 @@ pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<File, Failure>
         bar.set(taken);
     }
     bar.clear();
-    Ok(file)
+    Ok(())
 }
 
 /// Hands the allocator at least `bytes` of memory that is in hand, or a default. No effect where the

@@ -12,8 +12,7 @@ pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
 const MAX_LEAD: usize = 6;
 /// A payload shorter than this has its length in one byte.
 const SHORT: usize = 0x80;
-/// The most bytes that [`head`] puts together.
-const HEAD_AND_LEAD: usize = 4 + 2 + MAX_LEAD;
+const _: () = assert!(2 + MAX_LEAD <= size_of::<u64>(), "length, kind and lead are a word");
 const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
 
 /// What a frame is. The log itself writes and reads only the last three.
@@ -81,13 +80,17 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
+    /// The most bytes that stand behind a word, see [`Payload::led_by`].
+    pub const MAX_REST: usize = SHORT - 1 - MAX_LEAD;
+
     /// The low `len` bytes of a word, lowest first, and `rest` behind them: what a short record begins with is most
     /// cheaply put together in a register, and need not be copied together with what follows.
     ///
-    /// Panics if `len` is more than six, or all of it more than 127. The word's other bytes are zero.
+    /// Panics if `len` is more than six, or `rest` longer than [`MAX_REST`](Self::MAX_REST). The word's other bytes
+    /// are zero.
     #[inline(always)]
     pub fn led_by(lead: u64, len: usize, rest: &'a [u8]) -> Self {
-        assert!(len <= MAX_LEAD && rest.len() < SHORT - MAX_LEAD, "it is not short");
+        assert!(len <= MAX_LEAD && rest.len() <= Self::MAX_REST, "it is not short");
         debug_assert!(lead >> (8 * len) == 0);
         Payload { lead, lead_len: len, rest }
     }
@@ -107,15 +110,15 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Payload<'a> {
     }
 }
 
-/// The first bytes of a frame, how many of them count, and what follows them. (They are put together in
-/// registers: what is written byte by byte and then read as a word waits for the writes.)
+/// The first four bytes of a frame and those behind them, as words with the lowest byte first; how many of the
+/// latter count; and what follows.
 #[inline(always)]
 pub(crate) fn head<'a>(
     seed: u32,
     start: Lsn,
     kind: FrameKind,
     payload: Payload<'a>,
-) -> ([u8; HEAD_AND_LEAD], usize, &'a [u8]) {
+) -> ((u32, u64), usize, &'a [u8]) {
     debug_assert!(payload.len() <= MAX_PAYLOAD);
     let length = payload.len() as u64;
     let Payload { lead, lead_len, rest } = payload;
@@ -129,11 +132,7 @@ pub(crate) fn head<'a>(
         };
         (length | (kind as u64) << (8 * bytes), bytes + 1)
     };
-    let crc = checksum::append_frame(seed, start, head, len, rest);
-    let mut bytes = [0; HEAD_AND_LEAD];
-    bytes[..8].copy_from_slice(&(u64::from(crc) | head << 32).to_le_bytes());
-    bytes[8..].copy_from_slice(&((head >> 32) as u32).to_le_bytes());
-    (bytes, 4 + len, rest)
+    ((checksum::append_frame(seed, start, head, len, rest), head), len, rest)
 }
 
 #[inline]
@@ -210,8 +209,8 @@ mod tests {
     use super::*;
 
     fn put_together(start: Lsn, payload: Payload<'_>) -> Vec<u8> {
-        let (bytes, used, rest) = head(7, start, FrameKind::Record, payload);
-        [&bytes[..used], rest].concat()
+        let ((crc, word), len, rest) = head(7, start, FrameKind::Record, payload);
+        [&crc.to_le_bytes(), &word.to_le_bytes()[..len], rest].concat()
     }
 
     fn built(start: Lsn, payload: &[u8]) -> Vec<u8> {
@@ -222,8 +221,7 @@ mod tests {
     fn a_frame_is_the_same_however_its_payload_is_given() {
         for length in 0..SHORT {
             let payload: Vec<u8> = (1..=length).map(|i| (i % 251) as u8).collect();
-            let longest_rest = SHORT - MAX_LEAD - 1;
-            for led in length.saturating_sub(longest_rest)..=MAX_LEAD.min(length) {
+            for led in length.saturating_sub(Payload::MAX_REST)..=MAX_LEAD.min(length) {
                 let mut word = [0; 8];
                 word[..led].copy_from_slice(&payload[..led]);
                 let lead = u64::from_le_bytes(word);

@@ -57,37 +57,50 @@ impl Ring {
         }
     }
 
-    /// Copies `head`, of which the first `head_len` bytes count, to position `at`, and `rest` behind it.
+    /// Writes `head`, four bytes and the low `head_len` bytes of a word, lowest first, to position `at`, and `rest`
+    /// behind it. (It stays in registers: what is put together in memory would be read before it is written.)
     ///
     /// # Safety
-    /// As for [`Ring::write`], for all `head_len + rest.len()` bytes.
-    #[inline]
-    pub(crate) unsafe fn write_behind<const N: usize>(
+    /// As for [`Ring::write`], for all `4 + head_len + rest.len()` bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn write_behind(
         &self,
         at: u64,
-        head: &[u8; N],
+        head: (u32, u64),
         head_len: usize,
         rest: &[u8],
     ) {
-        assert!(head_len <= N);
+        assert!(head_len <= 8);
         let size = self.bytes.len();
         let offset = at as usize & (size - 1);
-        let length = head_len + rest.len();
+        let length = 4 + head_len + rest.len();
         self.fetch_ahead(at, length);
-        if length >= N && length <= size - offset {
+        let (first, second) = (head.0.to_le_bytes(), head.1.to_le_bytes());
+        if length >= 12 && length <= size - offset {
             // SAFETY: [offset, offset + length) lies inside, in one piece, and is the caller's
             // (contract); the whole head fits in it, and `rest` overwrites what does not count.
             unsafe {
                 let to = self.base().add(offset);
-                to.cast::<[u8; N]>().write_unaligned(*head);
-                std::ptr::copy_nonoverlapping(rest.as_ptr(), to.add(head_len), rest.len());
+                to.cast::<[u8; 4]>().write_unaligned(first);
+                to.add(4).cast::<[u8; 8]>().write_unaligned(second);
+                copy(rest, to.add(4 + head_len));
             }
         } else {
-            // SAFETY: both are parts of the caller's range (contract).
-            unsafe {
-                self.write(at, &head[..head_len]);
-                self.write(at + head_len as u64, rest);
-            }
+            // SAFETY: as for this function.
+            unsafe { self.write_in_pieces(at, [&first, &second[..head_len], rest]) };
+        }
+    }
+
+    /// Writes pieces one behind the other: for what goes on at the buffer's beginning, or is very short.
+    ///
+    /// # Safety
+    /// As for [`Ring::write`], for the bytes of all.
+    #[cold]
+    unsafe fn write_in_pieces(&self, mut at: u64, pieces: [&[u8]; 3]) {
+        for piece in pieces {
+            // SAFETY: a part of the caller's range (contract).
+            unsafe { self.write(at, piece) };
+            at += piece.len() as u64;
         }
     }
 
@@ -136,6 +149,27 @@ impl Ring {
     }
 }
 
+/// Copies bytes, most often so few that a call of the library's function for it would take longer.
+///
+/// # Safety
+/// `to` is valid for writes of as many, which overlap nothing of `from`.
+#[inline(always)]
+unsafe fn copy(from: &[u8], to: *mut u8) {
+    const WORD: usize = size_of::<u64>();
+    // SAFETY: the bytes [0, len) of `to` may be written (contract), and words are written inside these.
+    unsafe {
+        if let (WORD..=16, Some(first), Some(last)) =
+            (from.len(), from.first_chunk::<WORD>(), from.last_chunk::<WORD>())
+        {
+            // They overlap where there are fewer than sixteen.
+            to.cast::<[u8; WORD]>().write_unaligned(*first);
+            to.add(from.len() - WORD).cast::<[u8; WORD]>().write_unaligned(*last);
+        } else {
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,15 +189,20 @@ mod tests {
 
     #[test]
     fn a_head_and_what_follows_it_stand_together_at_every_place() {
-        for size in [8, 16] {
-            for at in 0..16 {
-                for (head_len, rest) in [(1, &b""[..]), (2, b"xyz"), (3, b"vwxyz"), (0, b"")] {
+        let long: Vec<u8> = (0..40).collect();
+        for size in [8, 16, 64] {
+            for at in 0..2 * size as u64 {
+                let rests = (0..=long.len()).map(|len| &long[..len]);
+                let all = rests.flat_map(|rest| (0..=8).map(move |head_len| (head_len, rest)));
+                for (head_len, rest) in all.filter(|(len, rest)| 4 + len + rest.len() <= size) {
                     let ring = Ring::new(size);
-                    let expected = [&b"abc"[..head_len], rest].concat();
+                    let head = (0x0403_0201, 0x1817_1615_1413_1211);
+                    let second: Vec<u8> = (0x11..=0x18).collect();
+                    let expected = [&[1, 2, 3, 4], &second[..head_len], rest].concat();
                     let end = at + expected.len() as u64;
                     // SAFETY: one thread; the ranges are its own.
                     let (a, b) = unsafe {
-                        ring.write_behind(at, b"abc", head_len, rest);
+                        ring.write_behind(at, head, head_len, rest);
                         ring.slices(at, end)
                     };
                     assert_eq!([a, b].concat(), expected);

@@ -92,11 +92,11 @@ impl Stream {
     /// # Safety
     /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it,
     /// and everything one ring size before its end is durable.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
-        let (head, used, rest) = frame::head(self.seed, start, kind, payload);
-        // SAFETY: both together are the reservation (contract).
-        unsafe { self.ring.write_behind(start, &head, used, rest) };
+        let (head, len, rest) = frame::head(self.seed, start, kind, payload);
+        // SAFETY: all together is the reservation (contract).
+        unsafe { self.ring.write_behind(start, head, len, rest) };
     }
 
     /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.

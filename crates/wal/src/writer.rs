@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
 use crate::log::Shared;
+use crate::stream::Stream;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -97,7 +98,8 @@ impl Writer {
             self.shared.max_payload
         );
         let length = frame::len(payload_len) as u64;
-        let start = self.shared.streams[stream].order.reserve(self.slot, length);
+        let stream = &self.shared.streams[stream];
+        let start = stream.order.reserve(self.slot, length);
         Reservation { writer: self, stream, start, end: start + length, payload_len }
     }
 }
@@ -114,7 +116,7 @@ impl Drop for Writer {
 #[must_use = "dropping a reservation voids it"]
 pub struct Reservation<'a> {
     writer: &'a Writer,
-    stream: usize,
+    stream: &'a Stream,
     start: Lsn,
     end: Lsn,
     payload_len: usize,
@@ -124,7 +126,7 @@ impl Reservation<'_> {
     /// The stream that it is in.
     #[inline]
     pub fn stream(&self) -> usize {
-        self.stream
+        self.stream.lane
     }
 
     /// Where the frame begins.
@@ -157,10 +159,9 @@ impl Reservation<'_> {
 
     #[inline(always)]
     fn put(&self, kind: FrameKind, payload: Payload<'_>) {
-        let shared = &self.writer.shared;
-        let stream = &shared.streams[self.stream];
+        let (shared, stream) = (&self.writer.shared, self.stream);
         let needed = self.end.saturating_sub(stream.ring.size());
-        if shared.frontier.durable(self.stream) < needed && !shared.reached(self.stream, needed) {
+        if shared.frontier.durable(stream.lane) < needed && !shared.reached(stream.lane, needed) {
             // Stopped. The frame is not there, so it must not be published.
             return;
         }
@@ -173,6 +174,7 @@ impl Reservation<'_> {
 }
 
 impl Drop for Reservation<'_> {
+    #[cold]
     fn drop(&mut self) {
         let zeros = vec![0; self.payload_len];
         self.put(FrameKind::Void, Payload::from(&zeros));

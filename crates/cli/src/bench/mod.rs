@@ -164,7 +164,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     }
     if settings.device.lowest() == DeviceKind::Memory && settings.protocol != Protocol::None {
         let root = std::path::Path::new(MemoryDevice::ROOT);
-        drop(memory::reserve_for_log(root, settings.reserve_memory)?);
+        memory::reserve_for_log(root, settings.reserve_memory)?;
     }
     let checkpoints = settings.max_recovery.is_some() || settings.checkpoint_interval.is_some();
     let over_time = checkpoints || settings.timeline.is_some();

@@ -75,9 +75,6 @@ pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_,
     }
 }
 
-/// Arguments of at most so many bytes are copied straight to their place in the log's buffer.
-const SHORT_ARGUMENTS: usize = 120;
-
 /// The longest that a row id is in a record.
 const MOST_ID_BYTES: usize = 10;
 
@@ -147,7 +144,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
         // Nearly every command: nothing but its arguments has to be copied.
         let Call { log_id, arguments } = appender.call.expect("a command is a call");
         let stream = appender.stream;
-        if arguments.len() <= SHORT_ARGUMENTS
+        if arguments.len() <= Payload::MAX_REST
             && let Some(stamp) = engine.protocol.encode_in_a_byte(state.stamp, stream)
             && let Some((lead, len)) = command_in_a_word(Tid(tid), stamp, log_id)
         {
@@ -155,8 +152,8 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
             let writer = appender.writer.as_deref_mut().expect("looked at above");
             let reservation = writer.reserve(stream, record.len());
             engine.protocol.place(state.stamp, stream, reservation.end());
-            appender.appended = reservation.end() - reservation.start();
             *appender.placed = Some((epoch, stream, reservation.end()));
+            appender.appended = reservation.end() - reservation.start();
             return Reserved(Places::One(reservation, record));
         }
     }
@@ -173,7 +170,8 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     command: bool,
     states_epoch: bool,
 ) -> Reserved<'w> {
-    let Some(writer) = appender.writer.as_deref_mut() else { return Reserved::nothing() };
+    let writer =
+        appender.writer.as_deref_mut().expect("there is a log, or nothing to put together");
     let (stream, payload) = (appender.stream, &mut *appender.payload);
     let epoch = Tid(tid).epoch();
     let epoch_us = if states_epoch { engine.epoch.began_us(epoch) } else { None };

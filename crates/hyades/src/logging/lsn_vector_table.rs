@@ -184,7 +184,8 @@ impl LsnVectorTable {
     #[inline]
     pub fn prefetch(&self, row: &Reference) {
         let packed = row.load(Ordering::Relaxed);
-        if !self.is_known_cold(packed) {
+        // Most rows have no slot.
+        if reference::has_slot(packed) && !self.ticks.is_cold(packed) {
             self.prefetch_hot(packed);
         }
     }
@@ -405,15 +406,6 @@ impl LsnVectorTable {
         for (lane, cold) in out.iter_mut().zip(&self.cold) {
             *lane = cold.load(Ordering::Acquire);
         }
-    }
-
-    /// Puts the cold vector into `out`, which is zero. Whether a stream's anchor covers it.
-    #[inline]
-    pub fn put_cold(&self, out: &mut [u64], anchor: &[std::sync::atomic::AtomicU64]) -> bool {
-        zip_lanes_mut(out, &self.cold, |lane, cold| *lane = cold.load(Ordering::Acquire));
-        let mut above = false;
-        zip_lanes(out, anchor, |lane, anchor| above |= *lane > anchor.load(Ordering::Acquire));
-        !above
     }
 
     /// Joins the cold vector into `out`.

@@ -271,11 +271,10 @@ impl LoggingProtocol for Taurus {
         if !(txn.together && txn.untouched) {
             return None;
         }
-        // What it has put there is joined again by `encode`.
-        if txn.cold && !self.table.put_cold(&mut txn.validity, self.log.anchors(stream)) {
+        if txn.cold && !self.anchoring.covers_cold(stream) {
             return None;
         }
-        (txn.command, txn.cold, txn.untouched, txn.single) = (true, false, false, true);
+        (txn.command, txn.single) = (true, true);
         Some(0)
     }
 
@@ -288,8 +287,9 @@ impl LoggingProtocol for Taurus {
         txn.untouched = false;
         let in_chain = txn.pace.kept && txn.pace.place(txn.command);
         // In a chain that replay waits for, rows have to say when it is through.
-        if txn.single && !in_chain {
-            self.table.take_single(&mut txn.ring, stream, end);
+        let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
+        if !single && txn.cold {
+            self.table.join_cold(&mut txn.validity);
         }
     }
 

@@ -75,6 +75,12 @@ pub(super) fn kind(packed: Packed) -> Kind {
     }
 }
 
+/// Whether there is a slot, cold or not.
+#[inline]
+pub(super) fn has_slot(packed: Packed) -> bool {
+    packed != 0 && kind(packed) != Kind::Single
+}
+
 #[inline]
 pub(super) fn tick(packed: Packed) -> u64 {
     packed >> TICK_AT & TICKS

@@ -26,14 +26,16 @@ impl LsnVectorTable {
     }
 
     /// The transaction has its place, at `lsn` in `lane`, and all other lanes of its vector are at or below the
-    /// cold vector: its rows need no slot.
+    /// cold vector: its rows need no slot. False if it is too far from what is cold to be told by its low bits.
     #[inline(always)]
-    pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) {
+    pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) -> bool {
         // See `position`: what is not cold is not far above it.
-        if lsn.wrapping_sub(self.cold[lane].load(Ordering::Acquire)) <= LOW / 4 {
+        let near = lsn.wrapping_sub(self.cold[lane].load(Ordering::Acquire)) <= LOW / 4;
+        if near {
             ring.single = Some((lane, lsn));
             ring.taken = reference::pack_single(lane, lsn, self.ticks.now());
         }
+        near
     }
 
     /// The position that a reference has the low bits of. If the reference is not that of a cold row whose tick
