@@ -48,7 +48,8 @@ pub(crate) struct Gathered {
     order: Vec<u64>,
     /// It is to be a command, of which only the join of both is wanted: `validity` has it all.
     together: bool,
-    /// Some row was cold, in part at least: both vectors are at least the cold vector, which is joined late.
+    /// Some row was cold, in part at least: both vectors are at least the cold vector, which is joined late, or
+    /// not at all where nobody needs to know (see `encode_in_a_byte`).
     cold: bool,
     /// The vectors are all zero, but for what `cold` says.
     untouched: bool,
@@ -265,7 +266,9 @@ impl LoggingProtocol for Taurus {
         }
     }
 
-    /// What depends on nothing but cold rows is covered by the anchor: its vector is an empty mask.
+    /// What depends on nothing but cold rows is covered by the anchor: its vector is an empty mask. The cold vector
+    /// is not joined in memory either: it is durable, and who follows this command's own position is replayed after
+    /// it, and so after all that it follows.
     #[inline(always)]
     fn encode_in_a_byte(&self, txn: &mut Gathered, stream: usize) -> Option<u8> {
         if !(txn.together && txn.untouched) {
