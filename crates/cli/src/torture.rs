@@ -135,8 +135,8 @@ fn again(place: &std::path::Path) -> Result<bool, Failure> {
 #[cfg(feature = "mutations")]
 fn break_rule(name: &str) -> Result<(), Failure> {
     use hyades_platform::mutation::{self, Mutation};
-    let rule = Mutation::ALL.into_iter().find(|rule| rule.name() == name);
-    let names = Mutation::ALL.map(Mutation::name).join(", ");
+    let rule = Mutation::ALL.iter().copied().find(|rule| rule.name() == name);
+    let names = Mutation::ALL.iter().map(|rule| rule.name()).collect::<Vec<_>>().join(", ");
     let unknown =
         || Failure::Usage(format!("{name:?} is no rule to break: choose {names}, {LYING_FSYNC}"));
     mutation::set(Some(rule.ok_or_else(unknown)?));

@@ -104,6 +104,16 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// A checkpoint was written that could not have been loaded. It does not count: the one before it and the whole
+    /// log stay.
+    CheckpointRefused {
+        /// The file that was written.
+        path: std::path::PathBuf,
+        /// The byte in the file at which it shows.
+        offset: u64,
+        /// What is wrong.
+        message: String,
+    },
     /// Replay of the log cannot go on; names the record and the procedure. Nothing was changed.
     Recovery(String),
     /// The log failed before this transaction was known to be durable: it may or may not survive.
@@ -122,6 +132,11 @@ impl fmt::Display for Error {
             Error::Checkpoint { path, offset, message } => write!(
                 f,
                 "{} cannot be used at byte {offset}: {message}; restore the checkpoint's files from a copy",
+                path.display()
+            ),
+            Error::CheckpointRefused { path, offset, message } => write!(
+                f,
+                "no checkpoint was taken, and the log stays whole: byte {offset} of {}: {message}",
                 path.display()
             ),
             Error::OutcomeUnknown => write!(

@@ -5,8 +5,11 @@
 mod common;
 use common::checkpointing::*;
 use common::held::HeldDevice;
-use common::{ACCOUNTS, Combination, How, combinations, directory, populate, power_cut, try_open};
+use common::{
+    ACCOUNTS, Combination, How, ITEMS, combinations, directory, populate, power_cut, try_open,
+};
 use hyades::{Abort, Column};
+use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use hyades_platform::mutation::{self, Mutation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,13 +20,18 @@ type Guard = fn(Combination, u64);
 
 /// Runs the test without and with the rule broken, over all combinations, until it notices.
 fn is_caught(name: &str, rule: Mutation, rounds: u64, guard: Guard) {
+    is_caught_among(&combinations(), name, rule, rounds, guard);
+}
+
+/// As [`is_caught`], over these combinations.
+fn is_caught_among(among: &[Combination], name: &str, rule: Mutation, rounds: u64, guard: Guard) {
     mutation::set(None);
-    for (seed, c) in combinations().into_iter().enumerate() {
+    for (seed, &c) in among.iter().enumerate() {
         guard(c, seed as u64);
     }
     mutation::set(Some(rule));
     for seed in 0..rounds {
-        for c in combinations() {
+        for &c in among {
             if catch_unwind(AssertUnwindSafe(|| guard(c, seed))).is_err() {
                 mutation::set(None);
                 eprintln!("{name}: noticed in round {seed}, {c:?}");
@@ -73,8 +81,46 @@ fn nobody_waits(c: Combination, seed: u64) {
     assert_eq!(again.db.digest(), digest);
 }
 
+/// A table of 40 MB in rows of 40 kB, as the process that wrote its checkpoint leaves it when it ends.
+fn large_rows_in_a_checkpoint(dir: &std::path::Path, c: Combination) -> u64 {
+    let opened = open(dir, c, None, How::default());
+    for id in 0..1000i32 {
+        let text = format!("{id:040000}");
+        let row = [id.into(), 0i32.into(), text[..].into(), hyades::Value::Null];
+        opened.db.transact(|tx| tx.insert(ITEMS, &row)).unwrap().unwrap();
+    }
+    opened.db.checkpoint().unwrap();
+    opened.db.digest()
+}
+
+/// Rows that are larger than a block survive.
+fn large_rows(c: Combination, _: u64) {
+    let dir = directory();
+    let digest = large_rows_in_a_checkpoint(dir.path(), c);
+    assert_eq!(open(dir.path(), c, None, How::default()).db.digest(), digest, "{c:?}");
+}
+
+/// A device stores one write of a checkpoint wrong: the state is there all the same.
+fn a_write_is_stored_wrong(c: Combination, seed: u64) {
+    let dir = directory();
+    let device = FaultyDevice::new(FileDevice::shared());
+    let how = How { device: Some(Arc::new(device.clone())), ..How::default() };
+    let opened = try_open(dir.path(), c, how).unwrap();
+    populate(&opened);
+    ballast(&opened, 3000);
+    let digest = opened.db.digest();
+    device.arm(Fault::Flip(seed % 2));
+    drop(opened.db.checkpoint());
+    drop(opened);
+    let again = open(dir.path(), c, None, How::default());
+    assert_eq!(again.db.digest(), digest, "{c:?}");
+}
+
 #[test]
 fn every_broken_rule_is_noticed() {
+    let few = combinations().into_iter().step_by(5).collect::<Vec<_>>();
+    is_caught_among(&few, "long blocks", Mutation::LongBlocks, 1, large_rows);
+    is_caught_among(&few, "adopted unread", Mutation::AdoptedUnread, 2, a_write_is_stored_wrong);
     is_caught("no copy on write", Mutation::NoCopyOnWrite, 5, the_state_is_the_state_that_was);
     let rule = Mutation::NoWaitForCommits;
     is_caught("no wait for commits", rule, 20, the_state_is_the_state_that_was);
@@ -83,4 +129,16 @@ fn every_broken_rule_is_noticed() {
     is_caught("valid before the frontier", Mutation::ValidBeforeFrontier, 20, nobody_waits);
     let rule = Mutation::TruncateBeforeManifest;
     is_caught("truncate before the manifest", rule, 5, manifest_stays);
+    what_long_blocks_left_is_read();
+}
+
+/// Not a test of its own: rules are broken in the whole process.
+fn what_long_blocks_left_is_read() {
+    for c in combinations().into_iter().step_by(5) {
+        let dir = directory();
+        mutation::set(Some(Mutation::LongBlocks));
+        let digest = large_rows_in_a_checkpoint(dir.path(), c);
+        mutation::set(None);
+        assert_eq!(open(dir.path(), c, None, How::default()).db.digest(), digest, "{c:?}");
+    }
 }

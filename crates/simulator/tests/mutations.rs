@@ -40,7 +40,7 @@ fn each_broken_rule_is_found_within_a_minute() {
     let keep = tempfile::tempdir().unwrap();
     // Where other work has the processors, a minute is little.
     let seconds = std::env::var("HYADES_MUTATION_SECONDS").map_or(60.0, |s| s.parse().unwrap());
-    for rule in Mutation::ALL {
+    for &rule in Mutation::ALL {
         let wanted = only.as_ref().map_or(!is_broken_elsewhere(rule), |only| only == rule.name());
         if !wanted {
             continue;

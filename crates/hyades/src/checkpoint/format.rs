@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::storage::row::take;
+use hyades_platform::mutation::{self, Mutation};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"HYADCKPT";
@@ -10,8 +11,11 @@ const VERSION: u32 = 1;
 pub(crate) const HEADER: usize = 64;
 /// The length of a block's head in bytes.
 pub(crate) const BLOCK_HEAD: usize = 16;
-/// The longest content of a block, in bytes: a little more than a block and the longest row.
-const MAX_CONTENT: usize = 32 << 20;
+/// The longest content of a block that is written, in bytes: a little more than a block and the longest row.
+/// A reader takes any length that the file has room for.
+pub(crate) const MAX_CONTENT: usize = 32 << 20;
+/// A compressed byte stands for at most so many: each byte that continues a length in LZ4's format adds 255.
+const MAX_EXPANSION: u64 = 255;
 
 /// Which part of which checkpoint.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +85,9 @@ impl PartId {
     }
 
     /// Puts a block together in `out`, for this offset. Returns whether compressing it paid.
+    ///
+    /// # Errors
+    /// The content is longer than a block may be.
     pub fn block(
         &self,
         offset: u64,
@@ -88,8 +95,25 @@ impl PartId {
         rows: u32,
         compress: bool,
         out: &mut Vec<u8>,
+    ) -> Result<bool, String> {
+        if content.len() > MAX_CONTENT && !mutation::is(Mutation::LongBlocks) {
+            return Err(format!(
+                "a block of {} bytes is longer than the {MAX_CONTENT} that it may have",
+                content.len()
+            ));
+        }
+        Ok(self.compose(offset, content, rows, compress, out))
+    }
+
+    /// As [`PartId::block`], whatever the length.
+    fn compose(
+        &self,
+        offset: u64,
+        content: &[u8],
+        rows: u32,
+        compress: bool,
+        out: &mut Vec<u8>,
     ) -> bool {
-        debug_assert!(content.len() <= MAX_CONTENT);
         out.clear();
         out.resize(BLOCK_HEAD, 0);
         let mut stored = 0;
@@ -129,7 +153,9 @@ impl PartId {
         };
         let (stored, content) = (stored as usize, content as usize);
         let fits = stored as u64 + BLOCK_HEAD as u64 <= end.saturating_sub(offset);
-        if !fits || content > MAX_CONTENT || stored > content {
+        let too_long = mutation::is(Mutation::LongBlocks) && content > MAX_CONTENT;
+        let expands = content as u64 <= stored as u64 * MAX_EXPANSION;
+        if !fits || stored > content || !expands || too_long {
             return Err(damaged(path, offset, "the lengths of a block cannot be right"));
         }
         Ok(BlockHead { crc, stored, content, rows })
@@ -186,7 +212,7 @@ mod tests {
             content in proptest::collection::vec(0u8..4, 0..300), compress: bool, at: usize,
         ) {
             let mut block = Vec::new();
-            ID.block(64, &content, 5, compress, &mut block);
+            ID.block(64, &content, 5, compress, &mut block).unwrap();
             prop_assert_eq!(read(&ID, 64, &block).unwrap(), content);
             // At another place, or in another part, it is not valid.
             prop_assert!(read(&ID, 72, &block).is_err());
@@ -201,6 +227,25 @@ mod tests {
         fn random_bytes_are_an_error_and_no_panic(bytes: Vec<u8>) {
             prop_assert!(read(&ID, 64, &bytes).is_err());
             prop_assert!(ID.check_header(Path::new("p"), &bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_block_of_the_longest_content_reads_back_and_a_longer_one_is_not_written() {
+        let mut content = vec![0; MAX_CONTENT];
+        (0..content.len()).step_by(4096).for_each(|at| content[at] = (at >> 12) as u8);
+        let mut block = Vec::new();
+        for compress in [false, true] {
+            assert_eq!(ID.block(64, &content, 1, compress, &mut block), Ok(compress));
+            assert!(read(&ID, 64, &block).unwrap() == content);
+        }
+        content.push(0);
+        let error = ID.block(64, &content, 1, true, &mut block).unwrap_err();
+        assert!(error.contains("33554433 bytes is longer than the 33554432"), "{error}");
+        // As versions wrote it that had no such limit.
+        for compress in [false, true] {
+            ID.compose(64, &content, 1, compress, &mut block);
+            assert!(read(&ID, 64, &block).unwrap() == content);
         }
     }
 

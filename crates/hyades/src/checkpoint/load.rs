@@ -1,69 +1,16 @@
 //! Loading a checkpoint: blocks of all parts by all threads, in any order. Indexes are made as rows arrive.
 
-use super::format::{BLOCK_HEAD, HEADER, PartId, damaged};
+use super::format::{PartId, damaged};
+use super::read::{Block, Extent, PartReader};
 use crate::error::Error;
 use crate::logging::record::take_tid;
 use crate::recovery::Replay;
 use crate::recovery::apply::Applier;
 use crate::recovery::threads;
-use hyades_platform::device::DeviceFile;
 use hyades_wal::{Checkpoint, Recovering};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-
-/// A part that is being read.
-struct PartReader {
-    id: PartId,
-    path: PathBuf,
-    file: Arc<dyn DeviceFile>,
-    /// The next block.
-    at: u64,
-    end: u64,
-    rows: u64,
-    expected: u64,
-}
-
-/// A block as it stands in its part.
-#[derive(Default)]
-struct Block {
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
-impl PartReader {
-    /// Reads the next block; false at the end. What is in it is not yet checked.
-    fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
-        if self.at >= self.end {
-            if self.rows != self.expected {
-                let what =
-                    format!("it has {} rows and not {}, as it should", self.rows, self.expected);
-                return Err(damaged(&self.path, self.end, &what));
-            }
-            return Ok(false);
-        }
-        let read = |bytes: &mut Vec<u8>, from: usize, length: usize| {
-            bytes.resize(from + length, 0);
-            let offset = self.at + from as u64;
-            let n = self
-                .file
-                .read_at(&mut bytes[from..], offset)
-                .map_err(|e| damaged(&self.path, offset, &format!("it cannot be read ({e})")))?;
-            if n < length {
-                return Err(damaged(&self.path, offset + n as u64, "it is cut off"));
-            }
-            Ok(())
-        };
-        block.bytes.clear();
-        block.offset = self.at;
-        read(&mut block.bytes, 0, BLOCK_HEAD)?;
-        let head = PartId::block_head(&self.path, self.at, self.end, &block.bytes)?;
-        read(&mut block.bytes, BLOCK_HEAD, head.stored)?;
-        self.at += block.bytes.len() as u64;
-        self.rows += u64::from(head.rows);
-        Ok(true)
-    }
-}
 
 fn open(
     recovering: &Recovering,
@@ -78,17 +25,8 @@ fn open(
         part: part as u32,
         cut: checkpoint.cut,
     };
-    let file = recovering
-        .device()
-        .open(&path)
-        .map_err(|e| damaged(&path, 0, &format!("it cannot be opened ({e})")))?;
-    let mut header = [0; HEADER];
-    let n = file
-        .read_at(&mut header, 0)
-        .map_err(|e| damaged(&path, 0, &format!("it cannot be read ({e})")))?;
-    id.check_header(&path, &header[..n])?;
-    let (end, expected) = (described.bytes, described.rows);
-    Ok(PartReader { id, path, file, at: HEADER as u64, end, rows: 0, expected })
+    let expected = Extent { bytes: described.bytes, rows: described.rows };
+    PartReader::open(&**recovering.device(), &path, id, expected)
 }
 
 /// Opens every part of the checkpoint.
@@ -110,12 +48,10 @@ pub(crate) fn verify(
     for part in parts(recovering, checkpoint)? {
         let mut part = part.into_inner().expect("no holder panics");
         while part.next(&mut block)? {
-            let end = block.offset + block.bytes.len() as u64;
-            let head = PartId::block_head(&part.path, block.offset, end, &block.bytes)?;
-            part.id.content(&part.path, block.offset, &head, &block.bytes, &mut content)?;
+            block.content(part.id, &part.path, &mut content)?;
         }
-        rows += part.rows;
-        bytes += part.end;
+        rows += part.rows();
+        bytes += part.bytes();
     }
     Ok((rows, bytes))
 }
@@ -143,15 +79,8 @@ pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64,
                     break;
                 }
             }
-            let end = block.offset + block.bytes.len() as u64;
-            let checked = PartId::block_head(&part.path, block.offset, end, &block.bytes);
-            let checked = checked.and_then(|head| {
-                let id = part.id;
-                id.content(&part.path, block.offset, &head, &block.bytes, &mut content)?;
-                Ok(head.rows)
-            });
-            match checked {
-                Ok(of) => {
+            match block.content(part.id, &part.path, &mut content) {
+                Ok((_, of)) => {
                     rows += u64::from(of);
                     bytes += block.bytes.len() as u64;
                 }
@@ -197,11 +126,9 @@ fn load_some<S: Default + Send + Sync + 'static>(
                 }
                 (reader.id, reader.path.clone())
             };
-            let end = block.offset + block.bytes.len() as u64;
-            let head = PartId::block_head(&path, block.offset, end, &block.bytes)?;
-            let mut rest = id.content(&path, block.offset, &head, &block.bytes, &mut content)?;
+            let (mut rest, rows) = block.content(id, &path, &mut content)?;
             let guard = crossbeam_epoch::pin();
-            for _ in 0..head.rows {
+            for _ in 0..rows {
                 let fits = take_tid(&mut rest)
                     .is_some_and(|tid| applier.apply_next(replay, tid.0, &mut rest, &guard));
                 if !fits {

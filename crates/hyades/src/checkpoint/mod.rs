@@ -2,8 +2,8 @@
 //! beginning.
 //!
 //! A checkpoint never stops the world. It makes a cut ([`cut`]), writes rows while transactions run
-//! ([`write`]), waits until the log is durable up to the cut, and then has the manifest name it; only after
-//! that the log below the cut is given up. Taken at a cut, it serves every protocol and every kind of
+//! ([`write`]), reads them back, waits until the log is durable up to the cut, and then has the manifest name it;
+//! only after that the log below the cut is truncated. Taken at a cut, it serves every protocol and every kind of
 //! record: a command replayed on it finds what it found when it ran. A log of data records alone needs less, see
 //! [`CheckpointSettings::fuzzy`].
 
@@ -12,6 +12,7 @@ pub(crate) mod format;
 pub(crate) mod keeper;
 pub(crate) mod load;
 mod pace;
+mod read;
 mod write;
 
 use crate::engine::Engine;
@@ -21,6 +22,7 @@ use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log};
 use pace::Pace;
+use read::Extent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use write::Writing;
@@ -132,13 +134,16 @@ pub(crate) fn write<P: LoggingProtocol>(
             highest = log.highest_number();
             next_row_id = engine.row_ids.load(Ordering::Relaxed);
         }
+        if !mutation::is(Mutation::AdoptedUnread) && !mutation::is(Mutation::LongBlocks) {
+            writing.read_back(&written)?;
+        }
         if !mutation::is(Mutation::ValidBeforeFrontier) {
             wait_for_frontier(log, &up_to, highest, stop)?;
         }
         pace.begin()?;
         Ok(written)
     });
-    let (written, changed_rows) = match written {
+    let written = match written {
         Ok(written) => written,
         Err(error) => {
             // No manifest names them. What cannot be removed goes when the database is opened.
@@ -148,14 +153,14 @@ pub(crate) fn write<P: LoggingProtocol>(
             return Err(error);
         }
     };
-    let rows = written.iter().map(|(_, rows)| rows).sum();
+    let rows = written.extents().map(|part| part.rows).sum();
     let lanes = manifest.newest().map(|i| &i.dims[..]).unwrap_or_default();
     let streams = lanes.iter().zip(&from);
-    let sizes = parts.iter().zip(&written);
-    let part = |(place, written): (&(usize, _), &(u64, u64))| CheckpointPart {
+    let sizes = parts.iter().zip(written.extents());
+    let part = |(place, written): (&(usize, _), Extent)| CheckpointPart {
         dir: place.0,
-        bytes: written.0,
-        rows: written.1,
+        bytes: written.bytes,
+        rows: written.rows,
     };
     let checkpoint = Checkpoint {
         number,
@@ -168,12 +173,12 @@ pub(crate) fn write<P: LoggingProtocol>(
         parts: sizes.map(part).collect(),
         streams: streams.map(|(dim, &from)| Covered { stream: dim.stream, from }).collect(),
     };
-    let bytes = written.iter().map(|(bytes, _)| bytes).sum();
+    let bytes = written.extents().map(|part| part.bytes).sum();
     let report = CheckpointReport {
         number,
         cut_epoch: epoch,
         rows,
-        changed_rows,
+        changed_rows: written.changed_rows,
         bytes,
         parts: parts.len(),
         seconds: (clock::monotonic_ns() - began) as f64 / 1e9,

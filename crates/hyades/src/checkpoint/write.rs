@@ -1,16 +1,19 @@
 //! Writing a checkpoint: rows are gathered from the tables and from the side buffer, and written to all
-//! parts at the same time.
+//! parts at the same time. Then all of it is read back.
 
 use super::cut::{BLOCK_BYTES, Cut, Rows};
 use super::format::PartId;
 use super::pace::Pace;
+use super::read::{Block, Extent, PartReader};
 use crate::error::Error;
-use crate::logging::record::Tid;
+use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
 use crate::storage::record::{Record, word};
 use crate::storage::table::{Table, Walk};
 use hyades_platform::device::{Device, DeviceFile};
-use std::collections::VecDeque;
+use hyades_platform::mutation::{self, Mutation};
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -33,7 +36,8 @@ struct Source<'s, S: Default + Send + Sync + 'static> {
     at: Walk,
     block_bytes: usize,
     row: Vec<u8>,
-    saved: VecDeque<Rows>,
+    /// Blocks that are ready: what was saved, and what was scanned beyond a block that was full.
+    ready: VecDeque<Rows>,
     /// The cut of the checkpoint before, or 0.
     before: u64,
     /// Rows of later versions than that, and what was saved: it is being overwritten.
@@ -48,14 +52,13 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
         out.bytes.clear();
         out.rows = 0;
         loop {
-            if let Some(saved) = self.saved.pop_front() {
-                self.changed += u64::from(saved.rows);
-                *out = saved;
+            if let Some(ready) = self.ready.pop_front() {
+                *out = ready;
                 return true;
             }
             // First what takes room that sessions may wait for.
             if self.cut.held() as usize >= 4 * BLOCK_BYTES {
-                self.saved.extend(self.cut.take(self.epoch));
+                self.take_saved();
                 continue;
             }
             while out.bytes.len() < self.block_bytes && self.table < self.tables.len() {
@@ -69,19 +72,35 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
             }
             self.over = true;
             // A row that the scan passed over for its later version was saved before it got that.
-            self.saved.extend(self.cut.take(self.epoch));
+            self.take_saved();
         }
     }
 
+    fn take_saved(&mut self) {
+        let saved = self.cut.take(self.epoch);
+        self.changed += saved.iter().map(|block| u64::from(block.rows)).sum::<u64>();
+        self.ready.extend(saved);
+    }
+
+    /// Adds rows to `out` until it is full, or for a while.
     fn scan(&mut self, out: &mut Rows) {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
-        let row = &mut self.row;
+        let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
         let last = if self.fuzzy { u64::MAX } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
+            // The walk goes on to the end of a bucket, and its rows may be of any length.
+            if out.bytes.len() >= block_bytes && !mutation::is(Mutation::LongBlocks) {
+                ready.push_back(std::mem::take(out));
+            }
             let taken = take_row(table, record, last, pace, row, out);
             *changed += u64::from(taken.is_some_and(|tid| tid.epoch() > before));
+            if out.bytes.len() >= block_bytes && !mutation::is(Mutation::LongBlocks) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         if matches!(self.at, Walk::End) {
             self.table += 1;
@@ -133,16 +152,41 @@ struct PartFile<'p> {
     id: PartId,
     path: &'p Path,
     file: Arc<dyn DeviceFile>,
-    bytes: u64,
-    rows: u64,
+    extent: Extent,
+    /// Of the content of all blocks, before it was compressed.
+    checksum: u32,
     synced: u64,
     /// Blocks that did not compress, one after the other.
     stubborn: u32,
     block: Vec<u8>,
 }
 
+/// A part that was written.
+struct Written {
+    file: Arc<dyn DeviceFile>,
+    extent: Extent,
+    checksum: u32,
+}
+
+/// All parts as they were written, and how many rows had changed since the checkpoint before.
+pub(super) struct WrittenParts {
+    parts: Vec<Written>,
+    pub changed_rows: u64,
+}
+
+impl WrittenParts {
+    /// What each part holds.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> {
+        self.parts.iter().map(|part| part.extent)
+    }
+}
+
 fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Log(hyades_wal::Error::Io { path: path.to_owned(), action, source })
+}
+
+fn refused(path: &Path, offset: u64, message: &str) -> Error {
+    Error::CheckpointRefused { path: path.to_owned(), offset, message: message.to_string() }
 }
 
 impl<'p> PartFile<'p> {
@@ -150,20 +194,24 @@ impl<'p> PartFile<'p> {
         let file = device.create(path, 0).map_err(io(path, "create"))?;
         let header = id.header();
         file.write_at(&[IoSlice::new(&header)], 0).map_err(io(path, "write to"))?;
-        let bytes = header.len() as u64;
-        Ok(PartFile { id, path, file, bytes, rows: 0, synced: 0, stubborn: 0, block: Vec::new() })
+        let extent = Extent { bytes: header.len() as u64, rows: 0 };
+        let block = Vec::new();
+        Ok(PartFile { id, path, file, extent, checksum: 0, synced: 0, stubborn: 0, block })
     }
 
     fn write(&mut self, rows: &Rows) -> Result<(), Error> {
         let compress = self.stubborn < GIVE_UP || self.stubborn.is_multiple_of(GIVE_UP);
-        let paid = self.id.block(self.bytes, &rows.bytes, rows.rows, compress, &mut self.block);
+        let at = self.extent.bytes;
+        let paid = self
+            .id
+            .block(at, &rows.bytes, rows.rows, compress, &mut self.block)
+            .map_err(|what| refused(self.path, at, &what))?;
         self.stubborn = if paid { 0 } else { self.stubborn + 1 };
-        self.file
-            .write_at(&[IoSlice::new(&self.block)], self.bytes)
-            .map_err(io(self.path, "write to"))?;
-        self.bytes += self.block.len() as u64;
-        self.rows += u64::from(rows.rows);
-        if self.bytes - self.synced >= SYNC_BYTES {
+        self.checksum = crc32c::crc32c_append(self.checksum, &rows.bytes);
+        self.file.write_at(&[IoSlice::new(&self.block)], at).map_err(io(self.path, "write to"))?;
+        self.extent.bytes += self.block.len() as u64;
+        self.extent.rows += u64::from(rows.rows);
+        if self.extent.bytes - self.synced >= SYNC_BYTES {
             self.sync()?;
         }
         Ok(())
@@ -171,8 +219,13 @@ impl<'p> PartFile<'p> {
 
     fn sync(&mut self) -> Result<(), Error> {
         self.file.sync_data().map_err(io(self.path, "sync"))?;
-        self.synced = self.bytes;
+        self.synced = self.extent.bytes;
         Ok(())
+    }
+
+    fn finish(mut self) -> Result<Written, Error> {
+        self.sync()?;
+        Ok(Written { file: self.file, extent: self.extent, checksum: self.checksum })
     }
 }
 
@@ -193,9 +246,8 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
 }
 
 impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
-    /// Writes all parts and makes them durable, names included. Returns the bytes and rows of each, and how many
-    /// rows had changed since the checkpoint before.
-    pub fn run(&self) -> Result<(Vec<(u64, u64)>, u64), Error> {
+    /// Writes all parts and makes them durable, names included.
+    pub fn run(&self) -> Result<WrittenParts, Error> {
         let source = Mutex::new(Source {
             tables: self.tables,
             cut: self.cut,
@@ -206,45 +258,73 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             at: Walk::Start,
             block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),
             row: Vec::new(),
-            saved: VecDeque::new(),
+            ready: VecDeque::new(),
             before: self.before,
             changed: 0,
             over: false,
         });
-        let failed = AtomicBool::new(false);
-        let write = |part: usize| {
-            let result = self.part(part, &source, &failed);
-            // The others need not go on; Relaxed: it only says that early.
-            failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            result
-        };
-        let write = &write;
-        let written: Vec<Result<(u64, u64), Error>> = std::thread::scope(|scope| {
-            let others: Vec<_> =
-                (1..self.parts.len()).map(|part| scope.spawn(move || write(part))).collect();
-            let first = write(0);
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            std::iter::once(first).chain(others.into_iter().map(join)).collect()
-        });
-        let written = written.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let parts = self.on_all_parts(|part, failed| self.write_part(part, &source, failed))?;
         for (_, path) in self.parts {
             let dir = path.parent().unwrap_or(Path::new("."));
             self.device.sync_dir(dir).map_err(io(dir, "sync the directory"))?;
         }
-        Ok((written, source.into_inner().expect("no holder panics").changed))
+        let changed_rows = source.into_inner().expect("no holder panics").changed;
+        Ok(WrittenParts { parts, changed_rows })
     }
 
-    fn part(
+    /// Reads all parts back from the device, and sees that every row is in them as it was written: only then may
+    /// what they replace be removed.
+    pub fn read_back(&self, written: &WrittenParts) -> Result<(), Error> {
+        let places = self.tables.iter().enumerate().map(|(at, table)| (table.log_id, at)).collect();
+        let read = |part: usize, failed: &AtomicBool| {
+            self.read_part(part, &written.parts[part], &places, failed).map_err(|error| match error
+            {
+                // The words of who opens a database do not fit: nothing depends on it yet.
+                Error::Checkpoint { path, offset, message } => {
+                    Error::CheckpointRefused { path, offset, message }
+                }
+                error => error,
+            })
+        };
+        self.on_all_parts(read).map(|_| ())
+    }
+
+    /// Does something to every part, at the same time, each in a thread; what it is given says whether it failed
+    /// for another.
+    fn on_all_parts<T: Send>(
+        &self,
+        work: impl Fn(usize, &AtomicBool) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let failed = AtomicBool::new(false);
+        let work = |part: usize| {
+            let result = work(part, &failed);
+            // The others need not go on; Relaxed: it only says that early.
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..self.parts.len()).map(|part| scope.spawn(move || work(part))).collect();
+            let first = work(0);
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            std::iter::once(first).chain(others.into_iter().map(join)).collect()
+        })
+    }
+
+    fn id(&self, part: usize) -> PartId {
+        PartId { uuid: self.uuid, number: self.number, part: part as u32, cut: self.epoch }
+    }
+
+    fn write_part(
         &self,
         part: usize,
         source: &Mutex<Source<'_, S>>,
         failed: &AtomicBool,
-    ) -> Result<(u64, u64), Error> {
-        let id =
-            PartId { uuid: self.uuid, number: self.number, part: part as u32, cut: self.epoch };
-        let mut file = PartFile::create(self.device, &self.parts[part].1, id)?;
+    ) -> Result<Written, Error> {
+        let mut file = PartFile::create(self.device, &self.parts[part].1, self.id(part))?;
         let mut rows = Rows::default();
         while !failed.load(Ordering::Relaxed) {
             let began = self.pace.begin()?;
@@ -256,7 +336,57 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             // Sessions that wait for room must not wait for this pace.
             self.pace.rest(began, || self.cut.held() as usize >= 8 * BLOCK_BYTES);
         }
-        file.sync()?;
-        Ok((file.bytes, file.rows))
+        file.finish()
+    }
+
+    fn read_part(
+        &self,
+        part: usize,
+        written: &Written,
+        places: &HashMap<u32, usize>,
+        failed: &AtomicBool,
+    ) -> Result<(), Error> {
+        let path = &self.parts[part].1;
+        // What the system has in memory is not what the device has.
+        written.file.drop_cached();
+        let (id, extent) = (self.id(part), written.extent);
+        let mut reader = PartReader::over(written.file.clone(), path, id, extent)?;
+        let (mut block, mut content) = (Block::default(), Vec::new());
+        let (mut checksum, mut since) = (0, 0);
+        let mut began = self.pace.begin()?;
+        while !failed.load(Ordering::Relaxed) {
+            if !reader.next(&mut block)? {
+                if checksum != written.checksum {
+                    let what = "its rows are not the ones that were written";
+                    return Err(refused(path, extent.bytes, what));
+                }
+                break;
+            }
+            let (rows, count) = block.content(id, path, &mut content)?;
+            checksum = crc32c::crc32c_append(checksum, rows);
+            self.read_rows(rows, count, places).ok_or_else(|| {
+                refused(path, block.offset, "a row that was written cannot be read")
+            })?;
+            since += rows.len();
+            if since >= BLOCK_BYTES {
+                self.pace.rest(began, || false);
+                (began, since) = (self.pace.begin()?, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the rows of a block; `None` if they are not so many rows of the tables.
+    fn read_rows(&self, mut rest: &[u8], rows: u32, places: &HashMap<u32, usize>) -> Option<()> {
+        let shape = |id: u64| {
+            let table = &self.tables[*places.get(&u32::try_from(id).ok()?)?];
+            let (layout, keyless) = (&table.layout, table.keyless);
+            Some(TableShape { layout, keyless, key_bytes: table.key_bytes })
+        };
+        for _ in 0..rows {
+            take_tid(&mut rest)?;
+            let (_, _, Change::Put(_)) = take_change(&mut rest, shape)? else { return None };
+        }
+        rest.is_empty().then_some(())
     }
 }

@@ -1,7 +1,7 @@
 //! A table: its rows' layout, its primary index and its secondary indexes, and the gaps in both.
 
 use super::gap::{Bucket, Gap, GapChange, MISS_BUCKETS, leaf_change};
-use super::hash_index::{HashIndex, hash_key};
+use super::hash_index::{HashIndex, HashPosition, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
 use super::ordered_index::{
@@ -75,14 +75,14 @@ pub(crate) type VisitGap<'v, 'g, S> =
 pub(crate) enum Walk {
     #[default]
     Start,
-    /// A place in the hash space that comes next.
-    Hash(u64),
+    /// Where a hash index goes on.
+    Hash(HashPosition),
     /// The last key visited.
     Key(KeyBytes),
     End,
 }
 
-/// A walk over an ordered index rests after so many rows.
+/// A walk rests after so many records.
 const STRETCH: usize = 1024;
 
 impl<S: Default + Send + Sync + 'static> Table<S> {
@@ -362,17 +362,24 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         Ok(())
     }
 
-    /// Visits the next stretch of a walk over all records, absent ones included. A record that is there
-    /// from the walk's beginning to its end is visited. Between stretches the caller need not be pinned.
+    /// Visits the next records of a walk over all of them, absent ones included, until `visit` breaks off (a hash
+    /// index then goes on to the end of the bucket) or there were many. A record that is there from the walk's
+    /// beginning to its end is visited. Between two calls the caller need not be pinned.
     pub fn walk<'g>(
         &'g self,
         at: &mut Walk,
         guard: &'g Guard,
-        mut visit: impl FnMut(&'g Record<S>),
+        mut visit: impl FnMut(&'g Record<S>) -> ControlFlow<()>,
     ) {
+        let mut visited = 0;
+        let mut visit = |record| {
+            visited += 1;
+            let flow = visit(record);
+            if visited >= STRETCH { ControlFlow::Break(()) } else { flow }
+        };
         match &self.primary {
             Primary::Hash { index, .. } => {
-                let from = if let Walk::Hash(from) = at { *from } else { 0 };
+                let from = if let Walk::Hash(from) = at { *from } else { HashPosition::default() };
                 *at = index.for_each_from(from, guard, visit).map_or(Walk::End, Walk::Hash);
             }
             Primary::Ordered(tree) => {
@@ -381,16 +388,14 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                     Walk::Key(key) => Bound::Excluded(&key[..]),
                     _ => Bound::Unbounded,
                 };
-                let mut visited = 0;
                 tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
-                    entries.iter().for_each(|record| visit(record));
-                    visited += entries.len();
-                    match entries.last() {
-                        Some(record) if visited >= STRETCH => {
+                    let mut entries = entries.iter();
+                    match entries.find(|record| visit(record).is_break()) {
+                        Some(record) => {
                             *at = Walk::Key(KeyBytes::from_slice(record.key()));
                             ControlFlow::Break(())
                         }
-                        _ => ControlFlow::Continue(()),
+                        None => ControlFlow::Continue(()),
                     }
                 });
             }

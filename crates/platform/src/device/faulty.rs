@@ -1,5 +1,5 @@
-//! A device whose k-th write or sync fails, which is what a dying or full disk does, or whose k-th read
-//! panics, which is what a defect in whoever reads does.
+//! A device whose k-th write or sync fails, which is what a dying or full disk does, whose k-th write is stored
+//! wrong, or whose k-th read panics, which is what a defect in the reader does.
 
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
@@ -16,6 +16,8 @@ pub enum Fault {
     Write(u64),
     /// The k-th read from now panics, once.
     Panic(u64),
+    /// The k-th write from now succeeds, once, and one bit of what it stored is not as it was given.
+    Flip(u64),
 }
 
 #[derive(Debug)]
@@ -25,6 +27,7 @@ struct Plan {
     syncs: AtomicU64,
     writes: AtomicU64,
     reads: AtomicU64,
+    flips: AtomicU64,
 }
 
 /// Wraps a device and fails on demand.
@@ -38,7 +41,7 @@ impl FaultyDevice {
     /// A device without a fault so far.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         let never = || AtomicU64::new(u64::MAX);
-        let plan = Plan { syncs: never(), writes: never(), reads: never() };
+        let plan = Plan { syncs: never(), writes: never(), reads: never(), flips: never() };
         Self { inner, plan: Arc::new(plan) }
     }
 
@@ -48,6 +51,7 @@ impl FaultyDevice {
             Fault::Sync(k) => self.plan.syncs.store(k, Ordering::Relaxed),
             Fault::Write(k) => self.plan.writes.store(k, Ordering::Relaxed),
             Fault::Panic(k) => self.plan.reads.store(k, Ordering::Relaxed),
+            Fault::Flip(k) => self.plan.flips.store(k, Ordering::Relaxed),
         }
     }
 
@@ -80,6 +84,13 @@ impl DeviceFile for FaultyFile {
         if strikes(&self.plan.writes, true) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
+        if strikes(&self.plan.flips, false) {
+            let mut bytes: Vec<u8> =
+                slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            return self.inner.write_at(&[IoSlice::new(&bytes)], offset);
+        }
         self.inner.write_at(slices, offset)
     }
 
@@ -93,6 +104,10 @@ impl DeviceFile for FaultyFile {
             return Err(rustix::io::Errno::IO.into());
         }
         self.inner.sync_data()
+    }
+
+    fn drop_cached(&self) {
+        self.inner.drop_cached();
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -64,6 +64,13 @@ impl DeviceFile for PlainFile {
         if self.sync { self.file.sync_data() } else { Ok(()) }
     }
 
+    fn drop_cached(&self) {
+        if self.sync {
+            // What cannot be dropped is read from the cache.
+            let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+        }
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

@@ -127,6 +127,9 @@ pub trait DeviceFile: Send + Sync + Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Makes everything written so far durable.
     fn sync_data(&self) -> io::Result<()>;
+    /// Has the system drop what it caches of what was synced, so that it is read from the device. A hint: where
+    /// there is no such cache nothing happens.
+    fn drop_cached(&self) {}
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether the file is empty.

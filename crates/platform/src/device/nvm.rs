@@ -79,6 +79,10 @@ impl DeviceFile for NvmFile {
         self.inner.sync_data()
     }
 
+    fn drop_cached(&self) {
+        self.inner.drop_cached();
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
     }

@@ -166,6 +166,10 @@ impl DeviceFile for StripedFile {
         self.set.workers.run(tasks.collect()).into_iter().collect()
     }
 
+    fn drop_cached(&self) {
+        self.parts.iter().for_each(|part| part.drop_cached());
+    }
+
     /// The end of the last byte that any part has.
     fn len(&self) -> io::Result<u64> {
         let (unit, n) = (self.set.unit, self.parts.len() as u64);

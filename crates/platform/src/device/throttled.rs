@@ -184,6 +184,10 @@ impl DeviceFile for ThrottledFile {
         }
     }
 
+    fn drop_cached(&self) {
+        self.inner.drop_cached();
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
     }

@@ -108,6 +108,34 @@ fn nothing_is_lost_while_it_grows() {
     }
 }
 
+/// Walks on, a few entries at a time, while other entries come and segments are split: what was there from
+/// beginning to end is seen, and nothing twice.
+#[test]
+fn a_walk_in_stretches_sees_what_stays_once() {
+    let index = Index::new(0);
+    let guard = epoch::pin();
+    let stays = MANY / 10;
+    (0..stays).for_each(|i| assert!(insert(&index, &i.to_be_bytes(), &guard)));
+    let (mut seen, mut next) = (HashSet::new(), stays);
+    let mut at = Some(HashPosition::default());
+    while let Some(from) = at {
+        let mut taken = 0;
+        at = index.for_each_from(from, &guard, |entry| {
+            assert!(seen.insert(entry.key.clone()), "each entry once");
+            taken += 1;
+            if taken >= 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(taken < 200, "{taken} entries at a time");
+        for _ in 0..300 {
+            assert!(insert(&index, &next.to_be_bytes(), &guard));
+            next += 1;
+        }
+    }
+    assert!(next > 2 * stays, "it has grown meanwhile");
+    assert!((0..stays).all(|i| seen.contains(&i.to_be_bytes()[..])));
+    drain(&index);
+}
+
 #[test]
 fn another_entry_of_the_same_key_is_not_removed() {
     let index = Index::new(0);

@@ -1,0 +1,166 @@
+//! Rows of every size that is allowed, in the log and in checkpoints: nothing that was acknowledged is lost.
+#![allow(missing_docs)]
+
+mod common;
+use common::{directory, files};
+use hyades::{
+    Abort, Builder, Database, Error, MAX_ROW_BYTES, Protocol, Record, Schema, Table, Type,
+};
+use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
+use std::path::Path;
+use std::sync::Arc;
+
+const ROWS: Table = Table::nth(0);
+/// What a row has beside the bytes of its one column that varies: a key and where those bytes end.
+const FIXED_BYTES: usize = 12;
+
+const PROTOCOLS: [Protocol; 8] = [
+    Protocol::Serial,
+    Protocol::Taurus,
+    Protocol::Taurus2016,
+    Protocol::Poplar,
+    Protocol::SiloR,
+    Protocol::Plover,
+    Protocol::Gsn,
+    Protocol::Physiological,
+];
+
+fn builder(protocol: Protocol, hash: bool) -> Builder {
+    let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .record(Record::Data)
+        .streams(if one_stream { 1 } else { 2 })
+        .checkpoint_settings(|settings| settings.share = 1.0)
+        .log_settings(|log| log.segment_bytes = 4 << 20);
+    let schema = Schema::new("rows").column("id", Type::I64).column("bytes", Type::Bytes);
+    let schema = schema.primary_key(&["id"]);
+    builder.table(if hash { schema.hash() } else { schema });
+    builder
+}
+
+/// Inserts so many rows, each of so many bytes: every other one compresses, the others do not.
+fn fill(db: &Database, rows: i64, bytes: usize) {
+    let mut random = fastrand::Rng::with_seed(bytes as u64);
+    let mut content = vec![0; bytes - FIXED_BYTES];
+    for id in 0..rows {
+        if id % 2 == 0 {
+            random.fill(&mut content);
+        } else {
+            content.fill(id as u8);
+        }
+        db.transact(|tx| tx.insert(ROWS, &[id.into(), content[..].into()])).unwrap().unwrap();
+    }
+}
+
+/// The rows are in a checkpoint, the process ends without closing the database, and they are there again.
+fn survives(protocol: Protocol, hash: bool, rows: i64, bytes: usize) {
+    let what = format!("{protocol:?}, hash {hash}, {rows} rows of {bytes} bytes");
+    let dir = directory();
+    let db = builder(protocol, hash).open(dir.path()).unwrap();
+    fill(&db, rows, bytes);
+    let digest = db.digest();
+    let report = db.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(report.rows, rows as u64, "{what}");
+    // Rewritten after it: replay goes on above the image.
+    fill_again(&db, bytes);
+    let after = db.digest();
+    drop(db);
+    let again = builder(protocol, hash).open(dir.path());
+    let again = again.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(again.digest(), after, "{what}");
+    assert_ne!(digest, after, "{what}");
+    let taken = again.checkpoint().unwrap();
+    assert_eq!(taken.rows, rows as u64, "{what}");
+    again.close().unwrap();
+}
+
+fn fill_again(db: &Database, bytes: usize) {
+    let content = vec![b'x'; bytes - FIXED_BYTES];
+    let again = |tx: &hyades::Transaction<'_>| {
+        tx.delete(ROWS, 0i64)?;
+        tx.insert(ROWS, &[0i64.into(), content[..].into()])
+    };
+    db.transact(again).unwrap().unwrap();
+}
+
+#[test]
+fn rows_of_any_size_survive_a_checkpoint() {
+    for hash in [false, true] {
+        for (rows, bytes) in [(1000, 40_000), (700, 50_000), (40, 1 << 20), (5, 8 << 20)] {
+            survives(Protocol::Taurus, hash, rows, bytes);
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_largest_size_survive_a_checkpoint() {
+    for hash in [false, true] {
+        survives(Protocol::Taurus, hash, 4, MAX_ROW_BYTES);
+        survives(Protocol::Taurus, hash, 4, MAX_ROW_BYTES - 1);
+    }
+}
+
+#[test]
+fn large_rows_survive_a_checkpoint_under_every_protocol() {
+    for protocol in PROTOCOLS {
+        survives(protocol, (protocol as usize).is_multiple_of(2), 40, 1 << 20);
+    }
+}
+
+#[test]
+fn one_byte_more_than_the_largest_row_is_refused() {
+    let dir = directory();
+    let db = builder(Protocol::Taurus, false).open(dir.path()).unwrap();
+    let content = vec![0; MAX_ROW_BYTES - FIXED_BYTES + 1];
+    let inserted = db.transact(|tx| tx.insert(ROWS, &[1i64.into(), content[..].into()])).unwrap();
+    assert_eq!(inserted, Err(Abort::RowTooLarge { table: 0 }));
+    assert_eq!(db.rows(), 0);
+}
+
+fn checkpoints_on_disk(dir: &Path) -> usize {
+    let is_part = |path: &&std::path::PathBuf| {
+        path.file_name().unwrap().to_string_lossy().starts_with("checkpoint-")
+    };
+    files(dir).iter().filter(is_part).count()
+}
+
+#[test]
+fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated() {
+    let mut refusals = 0;
+    for write in 0.. {
+        let dir = directory();
+        let device = FaultyDevice::new(FileDevice::shared());
+        let open = || builder(Protocol::Taurus, write % 2 == 0);
+        let with = device.clone();
+        let on_it = open().log_settings(|log| log.device = Some(Arc::new(with)));
+        let db = on_it.open(dir.path()).unwrap();
+        fill(&db, 60, 40_000);
+        let digest = db.digest();
+        device.arm(Fault::Flip(write));
+        match db.checkpoint() {
+            Err(error @ Error::CheckpointRefused { .. }) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("no checkpoint was taken, and the log stays whole"),
+                    "{text}"
+                );
+                assert!(text.contains("checkpoint-00000001-000"), "{text}");
+                assert_eq!(checkpoints_on_disk(dir.path()), 0);
+                assert_eq!(db.checkpoints().failed, 1);
+                refusals += 1;
+            }
+            Err(error) => panic!("write {write}: {error}"),
+            // It has fewer writes than that.
+            Ok(_) => break,
+        }
+        drop(db);
+        let db = open().open(dir.path()).unwrap();
+        assert_eq!(db.digest(), digest, "write {write}");
+        db.checkpoint().unwrap();
+        drop(db);
+        assert_eq!(open().open(dir.path()).unwrap().digest(), digest, "write {write}");
+    }
+    // A header, and blocks of 256 KiB.
+    assert!(refusals > 3, "only {refusals} writes");
+}
