@@ -5,6 +5,7 @@ use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::recovery::Progress;
 use crate::restore::{self, Restore, RestoreReport};
+use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId, Record};
@@ -185,6 +186,7 @@ pub struct Builder {
     pub(crate) replay: Replay,
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
+    pub(crate) retries: RetrySettings,
 }
 
 impl Default for Builder {
@@ -214,6 +216,7 @@ impl Default for Builder {
             replay: Replay::default(),
             progress: None,
             checkpoints: CheckpointSettings::default(),
+            retries: RetrySettings::default(),
         }
     }
 }
@@ -299,6 +302,12 @@ impl Builder {
     /// Sets everything about checkpoints at once.
     pub fn checkpoint_settings(mut self, change: impl FnOnce(&mut CheckpointSettings)) -> Self {
         change(&mut self.checkpoints);
+        self
+    }
+
+    /// Sets how often, and how long, a transaction that conflicts with others is run again.
+    pub fn retries(mut self, change: impl FnOnce(&mut RetrySettings)) -> Self {
+        change(&mut self.retries);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::cut::Cut;
 use crate::logging::LoggingProtocol;
+use crate::retry::{Gate, RetrySettings};
 use crate::storage::table::Table;
 use crate::transaction::state::RowIdBlock;
 use hyades_platform::clock;
@@ -28,6 +29,11 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub epoch_interval: Duration,
     /// Updates are written, and logged, as whole rows instead of changed columns.
     pub whole_rows: bool,
+    /// Closed while a transaction that starved runs alone.
+    pub gate: Gate,
+    pub retries: RetrySettings,
+    /// One thread runs several sessions' transactions inside each other, in simulations.
+    pub nests: bool,
     /// Mixed into the seeds of transactions.
     seed: AtomicU64,
 }
@@ -48,6 +54,9 @@ impl<P: LoggingProtocol> Engine<P> {
             cut: Cut::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
+            gate: Gate::default(),
+            retries: RetrySettings::default(),
+            nests: false,
             seed,
         }
     }

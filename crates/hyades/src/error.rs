@@ -118,6 +118,14 @@ pub enum Error {
     Recovery(String),
     /// The log failed before this transaction was known to be durable: it may or may not survive.
     OutcomeUnknown,
+    /// A transaction conflicted with others until its attempts or its time were used up, see
+    /// [`RetrySettings`](crate::RetrySettings). Nothing of it was done.
+    Starved {
+        /// Attempts, each of which met a conflict.
+        attempts: u64,
+        /// For how long, in seconds.
+        seconds: f64,
+    },
     /// The database was poisoned by an I/O failure and refuses work until it is opened again.
     Poisoned(String),
 }
@@ -142,6 +150,11 @@ impl fmt::Display for Error {
             Error::OutcomeUnknown => write!(
                 f,
                 "the log failed before the transaction was durable: whether it survives is unknown until the database is opened again"
+            ),
+            Error::Starved { attempts, seconds } => write!(
+                f,
+                "the transaction met a conflict in all of its {attempts} attempts in {seconds:.1} s, and nothing of \
+                 it was done: make it shorter, or give it more time with Builder::retries"
             ),
             Error::Poisoned(cause) => {
                 write!(

@@ -119,6 +119,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
             )));
         }
     }
+    builder.retries.check()?;
     let share = builder.checkpoints.share;
     if !(share > 0.0 && share <= 1.0) {
         return Err(Error::Misuse(format!(
@@ -150,7 +151,9 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let epoch = Arc::new(Epoch::new(1));
         let row_ids = Arc::new(AtomicU64::new(1));
-        let engine = Arc::new(Engine::new(tables, protocol, epoch, row_ids));
+        let mut engine = Engine::new(tables, protocol, epoch, row_ids);
+        engine.retries = self.builder.retries;
+        let engine = Arc::new(engine);
         let host = Host::<C, P> { engine, log: None, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
@@ -246,6 +249,8 @@ impl Opening<'_> {
         engine.cut = Cut::over(seats);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = builder.log.whole_rows;
+        engine.retries = builder.retries;
+        engine.nests = builder.log.stepped;
         let engine = Arc::new(engine);
         let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))

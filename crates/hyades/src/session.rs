@@ -7,15 +7,19 @@ use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::{LoggingProtocol, Needs};
+use crate::retry::OnThisThread;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
+use hyades_platform::clock;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Writer};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a transaction's body wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +107,9 @@ impl Drop for UnderWay<'_> {
 /// are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
+/// A starving transaction waits this long for another one that runs alone, before it tries beside it.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
+
 /// Housekeeping after this many transactions.
 const HOUSEKEEPING: u64 = 64;
 
@@ -168,14 +175,33 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let mut attempts = 0;
+        let engine = Arc::clone(&self.engine);
+        let (retries, began) = (engine.retries, clock::monotonic_ns());
+        let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
         loop {
             self.counters.conflicts += 1;
-            attempts += 1;
-            self.back_off(attempts);
+            let attempt_began = clock::monotonic_ns();
+            let starved_for = Duration::from_nanos(attempt_began - began);
+            if retries.attempts.is_some_and(|most| attempts >= most)
+                || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
+            {
+                return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
+            }
+            let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
+            if is_starving && !engine.nests && !mutation::is(Mutation::NeverAlone) {
+                if alone.is_none() {
+                    alone = engine.gate.close(PATIENCE_WITH_OTHERS);
+                }
+                alone.iter().for_each(|alone| alone.attempt_took(longest_ns));
+            } else {
+                engine.gate.pass();
+            }
+            self.back_off(attempts.min(u64::from(u32::MAX)) as u32);
             if self.try_once(call, body, answer)?.is_ok() {
                 return Ok(());
             }
+            longest_ns = longest_ns.max(clock::monotonic_ns() - attempt_began);
+            attempts += 1;
         }
     }
 
@@ -210,13 +236,11 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         // A body that panics must not leave its locks behind.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
         let state = running.state();
-        let verdict = match verdict {
-            Ok(verdict) => verdict,
-            Err(panic) => {
-                C::abort(state);
-                self.garbage.collect_from(&engine.tables, state, false);
-                resume_unwind(panic);
-            }
+        let (verdict, panic) = match verdict {
+            Ok(verdict) => (verdict, None),
+            // It may have seen rows that never were there together: then it runs again, and only a panic on a
+            // view that is valid is the caller's.
+            Err(panic) => (Verdict::Abandon, Some(panic)),
         };
         let under_way = UnderWay(self.log.as_ref());
         answer.placed = None;
@@ -256,7 +280,14 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
         self.garbage.collect_from(&engine.tables, state, committed);
         under_way.over();
-        result
+        match panic {
+            Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
+                // There is no ticket to take it.
+                answer.needs = Needs::default();
+                resume_unwind(panic)
+            }
+            _ => result,
+        }
     }
 
     /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
@@ -305,6 +336,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
+        let database = Arc::as_ptr(&self.engine).addr();
+        let _here = (!self.engine.nests).then(|| OnThisThread::begin(database)).transpose()?;
+        self.engine.gate.pass();
         match self.try_once(call, body, answer)? {
             Ok(()) => Ok(()),
             Err(_) => self.try_again(call, body, answer),

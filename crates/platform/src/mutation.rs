@@ -88,6 +88,10 @@ mutations! {
     RestartEpochs "restart-epochs",
     /// Who first writes to a table does not follow those who read it and left no mark.
     ForgetUnmarkedReaders "forget-unmarked-readers",
+    /// A panic of a transaction's body is passed on without a look whether what the body saw was valid.
+    RethrowUnvalidated "rethrow-unvalidated",
+    /// A transaction that starves is run again beside all others, for ever.
+    NeverAlone "never-alone",
 }
 
 impl Mutation {

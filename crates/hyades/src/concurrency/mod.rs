@@ -69,6 +69,11 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         record: &'s Record<P::RowStamp>,
     );
 
+    /// Whether what the transaction has seen so far was there at one time, as far as that can be told now.
+    fn is_current<P: LoggingProtocol>(_: &State<'_, P>) -> bool {
+        true
+    }
+
     /// Commits, and says in the appender's `needs` what the frontier has to reach before the caller is
     /// answered.
     fn commit<'s, P: LoggingProtocol>(

@@ -116,6 +116,10 @@ impl ConcurrencyControl for NoWait {
         state.push_lock(table, record, true);
     }
 
+    fn is_current<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+        state.gaps_are_current()
+    }
+
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,

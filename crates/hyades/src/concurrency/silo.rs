@@ -148,6 +148,10 @@ impl ConcurrencyControl for Silo {
         state.reads.push(Read { record, table, seen: word::ABSENT, overwritten: false });
     }
 
+    fn is_current<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+        Silo::validate(state)
+    }
+
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut State<'s, P>,

@@ -2,7 +2,7 @@
 
 use super::access::{Access, Index, Range, Savepoint, Table};
 use super::descents::Places;
-use super::state::{Pending, RowIds, State, merge_deltas};
+use super::state::{CHECK_INTERVAL, Pending, RowIds, State, merge_deltas};
 use super::wanted::Wanted;
 use super::window::{Window, window};
 use crate::concurrency::ConcurrencyControl;
@@ -18,6 +18,10 @@ use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::panic::resume_unwind;
+
+/// A body that goes on after a conflict is ended after so many operations.
+const MOST_IGNORED: u32 = 10_000;
 
 pub(super) type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
 pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
@@ -66,14 +70,50 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         run: impl FnOnce(&mut State<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         let state = &mut *self.state.borrow_mut();
+        state.operations += 1;
+        if state.operations >= state.check_at {
+            self.check(state)?;
+        }
         let result = run(state);
         match &result {
-            Err(Abort::Conflict) => state.conflict = true,
+            Err(Abort::Conflict) => Self::conflicts(state),
             // A failed operation may have put a record or an entry in place that no write will fill.
             Err(_) => state.rolled_back = true,
             Ok(_) => {}
         }
         result
+    }
+
+    #[cold]
+    fn conflicts(state: &mut State<'s, P>) {
+        state.conflict = true;
+        // The next operation is told.
+        state.check_at = 0;
+    }
+
+    /// Now and then: a body that goes on for long on rows that never were there together must not go on for ever.
+    ///
+    /// # Errors
+    /// There is a conflict.
+    #[cold]
+    fn check(&self, state: &mut State<'s, P>) -> Result<(), Abort> {
+        if state.conflict {
+            state.ignored += 1;
+            if state.ignored >= MOST_IGNORED {
+                // The body does not pass conflicts on. It is left as by a panic, and the transaction runs again.
+                resume_unwind(Box::new(Abort::Conflict));
+            }
+            return Err(Abort::Conflict);
+        }
+        if !C::is_current(state) {
+            Self::conflicts(state);
+            return Err(Abort::Conflict);
+        }
+        // Each operation pays for about one look at what was seen.
+        let seen = state.reads.len().max(state.gaps.len()).min(u32::MAX as usize / 4) as u32;
+        state.operations = 0;
+        state.check_at = seen.max(CHECK_INTERVAL);
+        Ok(())
     }
 
     /// Looks a primary key up; what was announced is on its way then.

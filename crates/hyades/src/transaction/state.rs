@@ -110,6 +110,9 @@ impl Workspace {
     }
 }
 
+/// A transaction looks after at least so many operations whether what it has seen is still current.
+pub(crate) const CHECK_INTERVAL: u32 = 1024;
+
 /// A row that was read.
 pub(crate) struct Read<'s, S> {
     pub record: &'s Record<S>,
@@ -158,6 +161,11 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
     pub conflict: bool,
     pub rolled_back: bool,
+    /// Operations so far, and after how many of them the transaction looks whether what it saw is still current.
+    pub operations: u32,
+    pub check_at: u32,
+    /// Operations after the first conflict.
+    pub ignored: u32,
     /// Working memory, kept by the session.
     pub scratch: &'s mut Vec<u8>,
 }
@@ -195,6 +203,9 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             known,
             conflict: false,
             rolled_back: false,
+            operations: 0,
+            check_at: CHECK_INTERVAL,
+            ignored: 0,
             scratch,
         }
     }

@@ -1,0 +1,188 @@
+//! A long transaction beside many short ones that make it fail again and again: it gets through, or ends with an error
+//! in the time that it was given.
+#![allow(missing_docs)]
+
+mod common;
+use common::directory;
+use hyades::{
+    Abort, Column, Concurrency, Database, Error, Protocol, Schema, Table, Transaction, Type,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const ROWS: Table = Table::nth(0);
+const VALUE: Column<i64> = Column::at(1);
+const COUNT: i64 = 20_000;
+
+fn builder(concurrency: Concurrency) -> hyades::Builder {
+    let mut builder = Database::builder().protocol(Protocol::Taurus).concurrency(concurrency);
+    let schema = Schema::new("rows").column("id", Type::I64).column("value", Type::I64);
+    builder.table(schema.primary_key(&["id"]));
+    builder
+}
+
+fn fill(db: &Database) {
+    for from in (0..COUNT).step_by(1000) {
+        let insert = |tx: &Transaction<'_>| {
+            (from..from + 1000)
+                .try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
+        };
+        db.transact(insert).unwrap().unwrap();
+    }
+}
+
+/// Reads all rows, slowly enough that a writer always comes in between.
+fn slow_sum(tx: &Transaction<'_>) -> Result<i64, Abort> {
+    let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
+    std::thread::sleep(Duration::from_millis(3));
+    let rows = tx.scan(ROWS).rows()?;
+    Ok(rows.iter().map(|row| row.get(VALUE)).sum::<i64>() - first)
+}
+
+/// Runs `body` while another thread changes some row every so often.
+fn beside_a_writer<T>(db: &Database, body: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let (over, db) = (&over, &db);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut session = db.session().unwrap();
+            let mut n = 0i64;
+            while !over.load(Ordering::Relaxed) {
+                n += 1;
+                let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(n)]);
+                // What runs out of time is the writer's own affair.
+                let _ = session.submit(touch).map(|(touched, _)| touched.unwrap());
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let result = catch_unwind(AssertUnwindSafe(body));
+        over.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+#[test]
+fn a_long_reader_beside_a_quick_writer_gets_through() {
+    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        let dir = directory();
+        let db = builder(concurrency).open(dir.path()).unwrap();
+        fill(&db);
+        let began = Instant::now();
+        beside_a_writer(&db, || {
+            for _ in 0..3 {
+                db.transact(slow_sum).unwrap().unwrap();
+            }
+        });
+        // Each is alone after 100 ms; the rest is for a machine that does much else.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_long_writer_beside_a_quick_writer_gets_through() {
+    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        let dir = directory();
+        let db = builder(concurrency).open(dir.path()).unwrap();
+        fill(&db);
+        let sum_up = |tx: &Transaction<'_>| {
+            let sum = slow_sum(tx)?;
+            tx.update(ROWS, 1i64, &[VALUE.set(sum)])
+        };
+        beside_a_writer(&db, || db.transact(sum_up).unwrap().unwrap());
+    }
+}
+
+#[test]
+fn attempts_and_time_are_limited_if_that_is_wanted() {
+    let dir = directory();
+    let limited = builder(Concurrency::Silo).retries(|retries| {
+        retries.alone_after = None;
+        retries.deadline = Some(Duration::from_millis(150));
+    });
+    let db = limited.open(dir.path()).unwrap();
+    fill(&db);
+    let began = Instant::now();
+    let error = beside_a_writer(&db, || db.transact(slow_sum).unwrap_err());
+    assert!(matches!(error, Error::Starved { attempts, .. } if attempts > 1), "{error}");
+    assert!(began.elapsed() >= Duration::from_millis(150));
+    assert!(error.to_string().contains("Builder::retries"), "{error}");
+    db.close().unwrap();
+
+    for most in [1, 5] {
+        let limited = builder(Concurrency::Silo).retries(|retries| {
+            retries.alone_after = None;
+            retries.attempts = Some(most);
+        });
+        let db = limited.open(dir.path()).unwrap();
+        let mut runs = 0;
+        let counted = |tx: &Transaction<'_>| {
+            runs += 1;
+            slow_sum(tx)
+        };
+        let error = beside_a_writer(&db, || db.transact(counted).unwrap_err());
+        assert!(matches!(error, Error::Starved { attempts, .. } if attempts == most), "{error}");
+        assert_eq!(runs, most);
+        // It goes on as if nothing had been.
+        db.transact(slow_sum).unwrap().unwrap();
+        db.close().unwrap();
+    }
+
+    let none = builder(Concurrency::Silo).retries(|retries| retries.attempts = Some(0));
+    let error = none.open(directory().path()).err().expect("it is refused");
+    assert!(error.to_string().contains("RetrySettings::attempts is 0"), "{error}");
+}
+
+#[test]
+fn a_transaction_inside_another_is_an_error() {
+    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        let (dir, other_dir) = (directory(), directory());
+        let db = builder(concurrency).open(dir.path()).unwrap();
+        let other = builder(concurrency).open(other_dir.path()).unwrap();
+        fill(&db);
+        fill(&other);
+        let mut inner = None;
+        let outer = |tx: &Transaction<'_>| {
+            tx.update(ROWS, 3i64, &[VALUE.set(1i64)])?;
+            let touch = |tx: &Transaction<'_>| tx.update(ROWS, 3i64, &[VALUE.set(2i64)]);
+            inner = Some(db.transact(touch));
+            // Another database's is none of its business.
+            other.transact(touch).unwrap().unwrap();
+            let again = db.session().unwrap().submit(touch).map(drop);
+            assert!(matches!(again, Err(Error::Misuse(_))));
+            Ok::<_, Abort>(())
+        };
+        db.transact(outer).unwrap().unwrap();
+        let error = inner.expect("it ran").unwrap_err();
+        assert!(error.to_string().contains("inside another one of the same database"), "{error}");
+        let value = |tx: &Transaction<'_>| Ok::<_, Abort>(tx.get(ROWS, 3i64)?.unwrap().get(VALUE));
+        assert_eq!(db.transact(value).unwrap(), Ok(1));
+    }
+}
+
+#[test]
+fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
+    let dir = directory();
+    let alone_at_once =
+        builder(Concurrency::Silo).retries(|retries| retries.alone_after = Some(Duration::ZERO));
+    let db = alone_at_once.open(dir.path()).unwrap();
+    fill(&db);
+    let mut attempts = 0i64;
+    let waits = |tx: &Transaction<'_>| {
+        attempts += 1;
+        tx.get(ROWS, 0i64)?;
+        let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(attempts)]);
+        let db = &db;
+        if attempts < 3 {
+            // It makes itself fail, and from the second attempt on it runs alone.
+            std::thread::scope(|scope| {
+                scope.spawn(move || db.transact(touch).unwrap().unwrap());
+            });
+        }
+        Ok::<_, Abort>(())
+    };
+    let began = Instant::now();
+    db.transact(waits).unwrap().unwrap();
+    assert_eq!(attempts, 3);
+    assert!(began.elapsed() < Duration::from_secs(10));
+}

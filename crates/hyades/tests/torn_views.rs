@@ -1,0 +1,170 @@
+//! A transaction's body may see rows that never were there together: it is validated only when it ends. No panic,
+//! result or error that reaches the caller comes from such a view, and a body that loops on one is ended.
+#![allow(missing_docs)]
+
+mod common;
+use common::directory;
+use hyades::{Abort, Column, Concurrency, Database, Protocol, Schema, Table, Transaction, Type};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const ROWS: Table = Table::nth(0);
+const VALUE: Column<i64> = Column::at(1);
+const LEFT: i64 = 0;
+/// Far from the left row, so that much happens between the two reads.
+const RIGHT: i64 = 1;
+
+fn open(dir: &std::path::Path, protocol: Protocol, concurrency: Concurrency) -> Database {
+    let mut builder = Database::builder().protocol(protocol).concurrency(concurrency);
+    let schema = Schema::new("rows").column("id", Type::I64).column("value", Type::I64);
+    builder.table(schema.primary_key(&["id"]));
+    let db = builder.open(dir).unwrap();
+    let fill = |tx: &Transaction<'_>| {
+        for id in [LEFT, RIGHT] {
+            tx.insert(ROWS, &[id.into(), 0i64.into()])?;
+        }
+        Ok::<_, Abort>(())
+    };
+    db.transact(fill).unwrap().unwrap();
+    db
+}
+
+fn value(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
+    Ok(tx.get(ROWS, id)?.expect("it is never deleted").get(VALUE))
+}
+
+/// Runs `reader` while other threads move both rows together: their values are equal, always.
+fn beside_writers(db: &Database, reader: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    let (over, db) = (&over, &db);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut session = db.session().unwrap();
+                while !over.load(Ordering::Relaxed) {
+                    let step = |tx: &Transaction<'_>| {
+                        let next = value(tx, LEFT)? + 1;
+                        tx.update(ROWS, LEFT, &[VALUE.set(next)])?;
+                        tx.update(ROWS, RIGHT, &[VALUE.set(next)])?;
+                        Ok::<_, Abort>(())
+                    };
+                    session.submit(step).unwrap().0.unwrap();
+                }
+            });
+        }
+        let read = catch_unwind(AssertUnwindSafe(reader));
+        over.store(true, Ordering::Relaxed);
+        if let Err(panic) = read {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+const PAIRS: [(Protocol, Concurrency); 4] = [
+    (Protocol::Taurus, Concurrency::Silo),
+    (Protocol::Taurus, Concurrency::NoWait),
+    (Protocol::None, Concurrency::Silo),
+    (Protocol::Poplar, Concurrency::Silo),
+];
+
+/// Reads both rows, with a pause between them in which the writers come to their turn.
+fn both(tx: &Transaction<'_>) -> Result<(i64, i64), Abort> {
+    let left = value(tx, LEFT)?;
+    std::thread::yield_now();
+    Ok((left, value(tx, RIGHT)?))
+}
+
+#[test]
+fn no_panic_result_or_error_comes_from_a_view_that_never_was() {
+    for (protocol, concurrency) in PAIRS {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let mut torn = 0u64;
+        beside_writers(&db, || {
+            let mut session = db.session().unwrap();
+            let until = Instant::now() + Duration::from_millis(400);
+            let mut rounds = 0;
+            while Instant::now() < until || (rounds < 30 && protocol == Protocol::None) {
+                rounds += 1;
+                let asserts = |tx: &Transaction<'_>| {
+                    let (left, right) = both(tx)?;
+                    torn += u64::from(left != right);
+                    assert_eq!(left, right, "a view that never was");
+                    Ok::<_, Abort>(())
+                };
+                session.submit(asserts).unwrap().0.unwrap();
+                let returns = |tx: &Transaction<'_>| both(tx);
+                let (left, right) = session.submit(returns).unwrap().0.unwrap();
+                assert_eq!(left, right, "a result");
+                let fails = |tx: &Transaction<'_>| {
+                    let (left, right) = both(tx)?;
+                    Err::<(), _>(Abort::User(left - right))
+                };
+                assert_eq!(session.submit(fails).unwrap().0, Err(Abort::User(0)), "an error");
+            }
+        });
+        // Otherwise it was no test.
+        assert!(torn > 0 || concurrency == Concurrency::NoWait, "{protocol:?}: no view was torn");
+    }
+}
+
+#[test]
+fn a_panic_on_a_view_that_is_valid_reaches_the_caller() {
+    for (protocol, concurrency) in PAIRS {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let mut runs = 0;
+        let panics = |tx: &Transaction<'_>| {
+            runs += 1;
+            tx.update(ROWS, LEFT, &[VALUE.set(5i64)])?;
+            assert_eq!(value(tx, LEFT)?, 6, "the caller's own");
+            Ok::<_, Abort>(())
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| db.transact(panics)));
+        let panic = result.unwrap_err();
+        let text = panic.downcast_ref::<String>().expect("a message");
+        assert!(text.contains("the caller's own"), "{text}");
+        assert_eq!(runs, 1);
+        // Nothing of it stays, no lock either, and the session that it ran in goes on.
+        assert_eq!(db.transact(|tx| value(tx, LEFT)).unwrap(), Ok(0));
+        db.transact(|tx| tx.update(ROWS, LEFT, &[VALUE.set(7i64)])).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
+    for (protocol, concurrency) in PAIRS {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let mut loops = 0u64;
+        beside_writers(&db, || {
+            let mut session = db.session().unwrap();
+            for _ in 0..300 {
+                let mut passes_on = true;
+                let waits = |tx: &Transaction<'_>| {
+                    let (mut left, right) = both(tx)?;
+                    // It takes for granted what holds in every view that ever was.
+                    while left != right {
+                        loops += 1;
+                        match value_or_conflict(tx) {
+                            Ok(value) => left = value,
+                            // One that does not pass conflicts on goes on for ever, were it not ended.
+                            Err(abort) if passes_on => return Err(abort),
+                            Err(_) => {}
+                        }
+                    }
+                    passes_on = !passes_on;
+                    Ok::<_, Abort>(())
+                };
+                session.submit(waits).unwrap().0.unwrap();
+            }
+        });
+        assert!(loops > 0 || concurrency == Concurrency::NoWait, "{protocol:?}: no view was torn");
+    }
+}
+
+/// The left row as the transaction saw it first: it reads the same for ever, and never what is on the right.
+fn value_or_conflict(tx: &Transaction<'_>) -> Result<i64, Abort> {
+    value(tx, RIGHT).map(|_| i64::MIN)
+}
