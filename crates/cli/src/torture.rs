@@ -110,6 +110,7 @@ fn print(options: &Options, found: &Torture) -> Result<(), Failure> {
     println!("resurrected        {}", report.resurrected);
     println!("diverged           {}", report.diverged);
     println!("refused wrongly    {}", report.refused_wrongly);
+    println!("late               {}", report.late);
     println!("hung               {}", report.hung);
     println!("seconds            {:.1}", report.seconds);
     if let Some(kept) = &found.kept {

@@ -8,7 +8,7 @@ use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Schema, Table, Transaction, Type,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const ROWS: Table = Table::nth(0);
@@ -32,18 +32,29 @@ fn fill(db: &Database) {
     }
 }
 
-/// Reads all rows, slowly enough that a writer always comes in between.
-fn slow_sum(tx: &Transaction<'_>) -> Result<i64, Abort> {
+/// The writer needs less if it can come in between at all.
+const A_WHILE: Duration = Duration::from_millis(20);
+/// It comes in between for certain.
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+/// How often the writer has committed.
+type Commits = AtomicU64;
+
+/// Reads all rows after the writer has come in between, if it does so in time: one at the gate does not.
+fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i64, Abort> {
     let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
-    std::thread::sleep(Duration::from_millis(3));
+    let (began, before) = (Instant::now(), commits.load(Ordering::Acquire));
+    while commits.load(Ordering::Acquire) == before && began.elapsed() < patience {
+        std::thread::sleep(Duration::from_micros(100));
+    }
     let rows = tx.scan(ROWS).rows()?;
     Ok(rows.iter().map(|row| row.get(VALUE)).sum::<i64>() - first)
 }
 
 /// Runs `body` while another thread changes some row every so often.
-fn beside_a_writer<T>(db: &Database, body: impl FnOnce() -> T) -> T {
-    let over = AtomicBool::new(false);
-    let (over, db) = (&over, &db);
+fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
+    let (over, commits) = (AtomicBool::new(false), Commits::new(0));
+    let (over, commits, db) = (&over, &commits, &db);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut session = db.session().unwrap();
@@ -52,11 +63,14 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce() -> T) -> T {
                 n += 1;
                 let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(n)]);
                 // What runs out of time is the writer's own affair.
-                let _ = session.submit(touch).map(|(touched, _)| touched.unwrap());
+                if let Ok((touched, _)) = session.submit(touch) {
+                    touched.unwrap();
+                    commits.fetch_add(1, Ordering::Release);
+                }
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        let result = catch_unwind(AssertUnwindSafe(body));
+        let result = catch_unwind(AssertUnwindSafe(|| body(commits)));
         over.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     })
@@ -69,9 +83,9 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
         let began = Instant::now();
-        beside_a_writer(&db, || {
+        beside_a_writer(&db, |commits| {
             for _ in 0..3 {
-                db.transact(slow_sum).unwrap().unwrap();
+                db.transact(|tx| sum(tx, commits, A_WHILE)).unwrap().unwrap();
             }
         });
         // Each is alone after 100 ms; the rest is for a machine that does much else.
@@ -85,11 +99,13 @@ fn a_long_writer_beside_a_quick_writer_gets_through() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
-        let sum_up = |tx: &Transaction<'_>| {
-            let sum = slow_sum(tx)?;
-            tx.update(ROWS, 1i64, &[VALUE.set(sum)])
-        };
-        beside_a_writer(&db, || db.transact(sum_up).unwrap().unwrap());
+        beside_a_writer(&db, |commits| {
+            let sum_up = |tx: &Transaction<'_>| {
+                let sum = sum(tx, commits, A_WHILE)?;
+                tx.update(ROWS, 1i64, &[VALUE.set(sum)])
+            };
+            db.transact(sum_up).unwrap().unwrap()
+        });
     }
 }
 
@@ -103,7 +119,8 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
     let db = limited.open(dir.path()).unwrap();
     fill(&db);
     let began = Instant::now();
-    let error = beside_a_writer(&db, || db.transact(slow_sum).unwrap_err());
+    let error =
+        beside_a_writer(&db, |commits| db.transact(|tx| sum(tx, commits, FOR_EVER)).unwrap_err());
     assert!(matches!(error, Error::Starved { attempts, .. } if attempts > 1), "{error}");
     assert!(began.elapsed() >= Duration::from_millis(150));
     assert!(error.to_string().contains("Builder::retries"), "{error}");
@@ -116,15 +133,17 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
         });
         let db = limited.open(dir.path()).unwrap();
         let mut runs = 0;
-        let counted = |tx: &Transaction<'_>| {
-            runs += 1;
-            slow_sum(tx)
-        };
-        let error = beside_a_writer(&db, || db.transact(counted).unwrap_err());
+        let error = beside_a_writer(&db, |commits| {
+            let counted = |tx: &Transaction<'_>| {
+                runs += 1;
+                sum(tx, commits, FOR_EVER)
+            };
+            db.transact(counted).unwrap_err()
+        });
         assert!(matches!(error, Error::Starved { attempts, .. } if attempts == most), "{error}");
         assert_eq!(runs, most);
         // It goes on as if nothing had been.
-        db.transact(slow_sum).unwrap().unwrap();
+        db.transact(|tx| sum(tx, &Commits::new(0), Duration::ZERO)).unwrap().unwrap();
         db.close().unwrap();
     }
 

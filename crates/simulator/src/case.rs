@@ -1,17 +1,17 @@
 //! One history: a database that lives several times, and what is checked between its lives.
 
 use crate::checkpoints::Taken;
-use crate::history::{History, Ran, Verdict};
+use crate::history::{History, Verdict};
 use crate::isolation::workload::{self, Load};
 use crate::kept::Kept;
-use crate::life::{Counters, Runner, Work};
+use crate::life::{Counters, Ended, Runner, Work};
 use crate::plan::{Combination, Plan};
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
 use hyades::{Database, ProcedureId, Record, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Openings that were refused though nothing was damaged.
     pub refused_wrongly: Vec<String>,
+    /// Transactions that did not end, or were not answered, in time.
+    pub late: Vec<String>,
     /// The history did not end, and how it stood then.
     pub hung: Option<String>,
     /// The disk as it was before the opening that showed the failure, or before the last.
@@ -41,14 +43,16 @@ pub struct Outcome {
 impl Outcome {
     /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
-        self.verdict.is_sound() && self.refused_wrongly.is_empty() && self.hung.is_none()
+        let in_time = self.late.is_empty() && self.hung.is_none();
+        self.verdict.is_sound() && self.refused_wrongly.is_empty() && in_time
     }
 
     /// Everything that is wrong.
     pub fn sentences(&self) -> Vec<String> {
         let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
+        let late = self.late.iter().map(|s| format!("late: {s}"));
         let hung = self.hung.iter().map(|how| format!("hung: {how}"));
-        self.verdict.sentences().chain(refused).chain(hung).collect()
+        self.verdict.sentences().chain(refused).chain(late).chain(hung).collect()
     }
 }
 
@@ -125,6 +129,8 @@ impl Opened {
             counters,
             data_only: self.combination.record == Record::Data,
             transactions: plan.transactions,
+            shape: plan.shape,
+            readers: AtomicUsize::new(usize::from(plan.shape.reader && !plan.stepped)),
         }
     }
 }
@@ -169,6 +175,9 @@ fn run_lives(plan: &Plan) -> Outcome {
         counters: Counters::default(),
         outcome: Outcome::default(),
     };
+    for feature in plan.shape.features(&plan.tables, plan.sessions) {
+        *case.outcome.faults.entry(feature).or_default() += 1;
+    }
     for life in 0..plan.lives {
         let Some(opened) = case.open(life) else { break };
         if !case.outcome.is_sound() {
@@ -360,13 +369,16 @@ impl Case {
         let disk = &self.disk;
         let (over, seed) = (AtomicBool::new(false), self.rng.u64(..));
         let takes = self.takes_checkpoints();
-        let (ran, taken): (Vec<Ran>, Taken) = std::thread::scope(|scope| {
+        let (ended, taken): (Vec<Ended>, Taken) = std::thread::scope(|scope| {
             let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
-            let start = |seed| {
-                let work = &work;
-                scope.spawn(move || Runner::new(work, seed).map(Runner::run).unwrap_or_default())
+            let start = |(at, seed)| {
+                let (work, reads) = (&work, work.shape.reader && at == 0);
+                scope.spawn(move || {
+                    let runner = Runner::new(work, seed, reads);
+                    runner.map(Runner::run).unwrap_or_default()
+                })
             };
-            let threads: Vec<_> = seeds.into_iter().map(start).collect();
+            let threads: Vec<_> = seeds.into_iter().enumerate().map(start).collect();
             let began = std::time::Instant::now();
             while !ending.is_quiet()
                 && began.elapsed() < time
@@ -379,11 +391,20 @@ impl Case {
                 Ending::PowerCut => disk.power_cut(power_seed),
                 _ => disk.kill(),
             }
-            let ran = threads.into_iter().flat_map(joined).collect();
+            let ended = threads.into_iter().map(joined).collect();
             over.store(true, Ordering::Release);
-            (ran, taker.map(joined).unwrap_or_default())
+            (ended, taker.map(joined).unwrap_or_default())
         });
+        let (mut ran, mut starved) = (Vec::new(), Vec::new());
+        for ended in ended {
+            ran.extend(ended.ran);
+            starved.extend(ended.starved);
+        }
         self.history.life = ran;
+        if !starved.is_empty() {
+            let image = self.disk.fork();
+            self.fail(image, |outcome| outcome.late.extend(starved));
+        }
         self.note_checkpoints(taken, ending.is_quiet() && !opened.faulty);
         if ending == Ending::Quiet {
             if opened.db.log().is_some_and(|log| log.flush().is_err()) {

@@ -34,10 +34,16 @@ pub(crate) fn builder(
             log.flush_interval =
                 (rng.u32(0..4) == 0 && !plan.stepped).then(|| Duration::from_micros(interval));
             log.stepped = plan.stepped;
+            plan.shape.log_settings(&mut rng, &plan.tables, log);
             log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
         })
         .checkpoint_settings(|checkpoints| {
-            checkpoints::settings(plan, &mut Rng::with_seed(settings ^ 0xC4EC), checkpoints);
+            let mut rng = Rng::with_seed(settings ^ 0xC4EC);
+            checkpoints::settings(plan, &mut rng, checkpoints);
+            plan.shape.checkpoint_settings(&mut rng, checkpoints);
+        })
+        .retries(|retries| {
+            plan.shape.retry_settings(&mut Rng::with_seed(settings ^ 0x4E74), retries);
         });
     let tables = plan.tables;
     schema::declare(&mut builder, tables);

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod program;
 pub mod report;
 pub mod schema;
+pub mod shape;
 mod stepped;
 pub mod torture;
 

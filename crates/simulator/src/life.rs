@@ -3,9 +3,11 @@
 use crate::history::Ran;
 use crate::program::{self, Program};
 use crate::schema::Tables;
+use crate::shape::Shape;
 use fastrand::Rng;
 use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, Record, Session, Ticket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The history's clock and its numbers; shared by all sessions. SeqCst: what one thread did before it
 /// took a moment has to be over for another that takes a later one.
@@ -45,6 +47,29 @@ pub struct Work<'d> {
     pub data_only: bool,
     /// At most so many transactions.
     pub transactions: usize,
+    /// What is not plain.
+    pub shape: Shape,
+    /// Sessions that read everything and are not done: writers go on beside them.
+    pub readers: AtomicUsize,
+}
+
+/// What a session has done when it is over.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// What ran.
+    pub ran: Vec<Ran>,
+    /// A transaction did not get through beside others.
+    pub starved: Option<String>,
+}
+
+/// A session that reads everything does so this often.
+const READS: usize = 4;
+
+/// Writers go on beside it for so many transactions.
+const MOST_BESIDE_READERS: usize = 4000;
+
+fn starved(error: &Error) -> Option<String> {
+    matches!(error, Error::Starved { .. }).then(|| error.to_string())
 }
 
 /// A session at work.
@@ -54,6 +79,8 @@ pub struct Runner<'d> {
     session: Session,
     queue: CommitQueue<usize>,
     ran: Vec<Ran>,
+    /// It does nothing but read everything.
+    reads: bool,
 }
 
 impl<'d> Runner<'d> {
@@ -61,31 +88,59 @@ impl<'d> Runner<'d> {
     ///
     /// # Errors
     /// The database's.
-    pub fn new(work: &'d Work<'d>, seed: u64) -> Result<Self, Error> {
+    pub fn new(work: &'d Work<'d>, seed: u64, reads: bool) -> Result<Self, Error> {
         Ok(Runner {
             work,
             rng: Rng::with_seed(seed),
             session: work.db.session()?,
             queue: work.db.commit_queue(),
             ran: Vec::new(),
+            reads,
         })
     }
 
     /// Runs transactions until there were enough or the database fails, and waits for what can be
     /// answered. Returns what ran.
-    pub fn run(mut self) -> Vec<Ran> {
-        for _ in 0..self.work.transactions {
-            if self.step(true, &mut || {}).is_err() {
-                break;
-            }
-        }
+    pub fn run(mut self) -> Ended {
+        let starved = if self.reads { self.read() } else { self.write() };
         while !self.queue.is_empty() {
             let failed = self.queue.wait_for_one().is_err();
             if self.drain().is_err() || failed {
                 break;
             }
         }
-        self.ran
+        Ended { ran: self.ran, starved }
+    }
+
+    /// Runs transactions. Says so if one starved.
+    fn write(&mut self) -> Option<String> {
+        for n in 0.. {
+            if n >= self.work.transactions {
+                // A few more, as long as a reader has to get through beside them.
+                if self.work.readers.load(Ordering::Relaxed) == 0 || n >= MOST_BESIDE_READERS {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if let Err(error) = self.step(true, &mut || {}) {
+                return starved(&error);
+            }
+        }
+        None
+    }
+
+    /// Reads everything a few times, slowly enough that writers always come in between.
+    fn read(&mut self) -> Option<String> {
+        let mut failed = None;
+        for _ in 0..self.work.transactions.min(READS) {
+            let mut pause = || std::thread::sleep(Duration::from_millis(2));
+            if let Err(error) = self.step(true, &mut pause) {
+                failed = starved(&error);
+                break;
+            }
+        }
+        self.work.readers.fetch_sub(1, Ordering::Relaxed);
+        failed
     }
 
     /// Looks for answers.
@@ -109,7 +164,14 @@ impl<'d> Runner<'d> {
     /// The database has failed.
     pub fn step(&mut self, may_wait: bool, between: &mut dyn FnMut()) -> Result<(), Error> {
         let id = self.work.counters.program();
-        let program = program::random(&mut self.rng, self.work.tables, id);
+        let (tables, shape) = (self.work.tables, self.work.shape);
+        let program = match self.reads {
+            true => program::reads_everything(tables, id),
+            false => program::random(&mut self.rng, tables, shape, id),
+        };
+        if shape.session_each {
+            self.session = self.work.db.session()?;
+        }
         let began = self.work.counters.moment();
         let (how, ticket) = self.submit(&program, between)?;
         let returned = self.work.counters.moment();
@@ -125,7 +187,12 @@ impl<'d> Runner<'d> {
             }
             _ => self.queue.push(ticket, self.ran.len() - 1),
         }
-        self.drain()
+        self.drain()?;
+        while may_wait && shape.in_flight.is_some_and(|most| self.queue.len() >= most) {
+            self.queue.wait_for_one()?;
+            self.drain()?;
+        }
+        Ok(())
     }
 
     fn submit(
@@ -135,7 +202,9 @@ impl<'d> Runner<'d> {
     ) -> Result<(String, Ticket), Error> {
         let tables = self.work.tables;
         let kinds = [Record::Data, Record::Command, Record::Adaptive];
-        let (how, result, ticket) = match self.rng.u32(0..8) {
+        // Only closures stop between their steps.
+        let kind = if self.reads { 0 } else { self.rng.u32(0..8) };
+        let (how, result, ticket) = match kind {
             0 | 1 => {
                 let (result, ticket) =
                     self.session.submit(|tx| program::run_with(tx, tables, program, between))?;

@@ -1,6 +1,7 @@
 //! What a history is made of, by seed; small changes of it make a failing history smaller.
 
 use crate::schema::Tables;
+use crate::shape::{Drawn, Shape};
 use fastrand::Rng;
 use hyades::{Concurrency, Database, Error, Protocol, Record};
 use hyades_platform::device::SimulatedDisk;
@@ -73,7 +74,7 @@ impl Combination {
 }
 
 /// A history to be run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Decides everything that is not said here.
     pub seed: u64,
@@ -95,6 +96,9 @@ pub struct Plan {
     pub lying_sync: bool,
     /// One thread does everything, in an order that follows from the seed.
     pub stepped: bool,
+    /// What is not plain.
+    #[serde(default)]
+    pub shape: Shape,
     /// List appends and registers, checked as a history of clients; with threads and power cuts only.
     pub isolation: bool,
 }
@@ -103,7 +107,7 @@ impl Plan {
     /// The plan that a seed stands for, in this combination.
     pub fn random(seed: u64, combination: Combination) -> Plan {
         let mut rng = Rng::with_seed(seed);
-        Plan {
+        let mut plan = Plan {
             seed,
             combination,
             varies: rng.u32(0..3) == 0,
@@ -115,12 +119,21 @@ impl Plan {
                 keys: [2, 4, 12, 40, 400][rng.usize(0..5)],
                 indexed: rng.bool(),
                 hashed_marks: rng.bool(),
+                longest_text: 0,
+                longest_key: 0,
+                spare: 0,
+                pairs: false,
             },
             checkpoints: rng.u32(0..3) != 0,
             lying_sync: false,
             stepped: false,
+            shape: Shape::default(),
             isolation: false,
-        }
+        };
+        let Plan { tables, sessions, transactions, lives, .. } = &mut plan;
+        let drawn = Drawn { tables, sessions, transactions, lives };
+        plan.shape = Shape::random(&mut Rng::with_seed(seed ^ 0x0005_4A9E), drawn);
+        plan
     }
 
     /// Smaller plans, the smallest first.
@@ -129,7 +142,9 @@ impl Plan {
         let mut push = |change: &dyn Fn(&mut Plan)| {
             let mut plan = self.clone();
             change(&mut plan);
-            all.push(plan);
+            if plan != *self {
+                all.push(plan);
+            }
         };
         if self.lives > 2 {
             push(&|p| p.lives = 2);
@@ -149,6 +164,25 @@ impl Plan {
         }
         if self.checkpoints {
             push(&|p| p.checkpoints = false);
+        }
+        let plain = Shape::default();
+        if self.shape != plain {
+            push(&|p| p.shape = plain);
+            push(&|p| p.shape.extremes = false);
+            push(&|p| p.shape.in_flight = None);
+            push(&|p| p.shape.session_each = false);
+        }
+        if self.tables.longest_key > 0 {
+            push(&|p| p.tables.longest_key = 0);
+        }
+        if self.tables.longest_text > 0 {
+            push(&|p| p.tables.longest_text /= 2);
+        }
+        if self.tables.spare > 0 {
+            push(&|p| p.tables.spare = 0);
+        }
+        if self.tables.keys > 1000 {
+            push(&|p| p.tables.keys /= 2);
         }
         if self.varies {
             push(&|p| p.varies = false);

@@ -3,7 +3,8 @@
 //! Whatever a program writes holds a digest of everything that it has read so far. A command that is
 //! replayed on other rows than it ran on therefore leaves other content, which the judge finds.
 
-use crate::schema::{self, At, Content, Tables};
+use crate::schema::{self, At, Content, Keys, Tables};
+use crate::shape::Shape;
 use fastrand::Rng;
 use hyades::{Abort, Row, Transaction};
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,28 @@ pub enum Step {
         table: u32,
         /// The group.
         group: i64,
+    },
+    /// Writes all rows of a key range without reading them.
+    Fill {
+        /// The table.
+        table: u32,
+        /// The first key.
+        from: i64,
+        /// How many.
+        count: i64,
+    },
+    /// Reads every row of a table.
+    All {
+        /// The table.
+        table: u32,
+    },
+    /// Reads the two rows that are written together, panics unless they are as one transaction left them, and
+    /// may write both.
+    Pair {
+        /// The table.
+        table: u32,
+        /// Whether it writes them.
+        write: bool,
     },
     /// Steps under a savepoint, taken back in the end or not.
     Attempt {
@@ -142,8 +165,7 @@ pub fn run_with(
     let mut running = Running { tx, tables, program, between, sum, trace };
     let mut result = running.steps(&program.steps);
     if result.is_ok() && program.mark {
-        let mark = (schema::MARKS, program.id as i64);
-        result = running.insert(mark);
+        result = running.insert(tables.mark(program.id));
     }
     if result.is_ok() && program.give_up {
         result = Err(Abort::User(program.id as i64));
@@ -179,11 +201,14 @@ impl Running<'_, '_> {
     fn announce(&self, step: &Step) {
         match *step {
             Step::Blind(at) | Step::Store(at) | Step::Insert(at) if at.1 % 4 < 2 => {
-                schema::announce(self.tx, at, at.1, at.1 % 4 == 1);
-                schema::announce_group(self.tx, at.0, at.1 % 3, at.1 % 4 == 1);
+                let (table, descending) = (at.0, at.1 % 4 == 1);
+                let keys = Keys { table, from: at.1, to: at.1, descending };
+                schema::announce(self.tx, self.tables, keys);
+                schema::announce_group(self.tx, table, at.1 % 3, descending);
             }
             Step::Scan { table, from, to, descending, .. } if from % 2 == 0 => {
-                schema::announce(self.tx, (table, from), to, descending);
+                let keys = Keys { table, from, to, descending };
+                schema::announce(self.tx, self.tables, keys);
             }
             Step::Group { table, group } if group % 2 == 0 => {
                 schema::announce_group(self.tx, table, group, false);
@@ -236,7 +261,7 @@ impl Running<'_, '_> {
 
     fn insert(&mut self, at: At) -> Result<(), Abort> {
         let content = self.next(at);
-        match schema::insert(self.tx, at, content) {
+        match schema::insert(self.tx, self.tables, at, content) {
             Ok(()) => {
                 self.wrote(at, Saw::Absent, Some(content));
                 Ok(())
@@ -255,23 +280,23 @@ impl Running<'_, '_> {
         (self.between)();
         match step {
             Step::Get(at) => {
-                let row = schema::get(tx, *at)?;
+                let row = schema::get(tx, self.tables, *at)?;
                 self.see(*at, row.as_ref());
             }
             Step::Put(at) => {
-                let row = schema::get(tx, *at)?;
+                let row = schema::get(tx, self.tables, *at)?;
                 self.see(*at, row.as_ref());
                 self.upsert(*at)?;
             }
             Step::Blind(at) => self.upsert(*at)?,
             Step::Store(at) => {
                 let content = self.next(*at);
-                schema::put(tx, *at, content)?;
+                schema::put(tx, self.tables, *at, content)?;
                 self.wrote(*at, Saw::Present, Some(content));
             }
             Step::Change(at) => {
                 let content = self.next(*at);
-                if schema::update(tx, *at, content)? {
+                if schema::update(tx, self.tables, *at, content)? {
                     self.wrote(*at, Saw::Present, Some(content));
                 } else {
                     self.saw(*at, Saw::Absent);
@@ -280,7 +305,7 @@ impl Running<'_, '_> {
             }
             Step::Insert(at) => self.insert(*at)?,
             Step::Delete(at) => {
-                if schema::delete(tx, *at)? {
+                if schema::delete(tx, self.tables, *at)? {
                     self.wrote(*at, Saw::Present, None);
                 } else {
                     self.saw(*at, Saw::Absent);
@@ -288,6 +313,14 @@ impl Running<'_, '_> {
                 }
             }
             Step::Scan { .. } | Step::Group { .. } => self.scan(step)?,
+            Step::Fill { table, from, count } => {
+                (*from..from + count).try_for_each(|key| self.upsert((*table, key)))?;
+            }
+            Step::All { table } => {
+                self.read_all(*table)?;
+                (self.between)();
+            }
+            Step::Pair { table, write } => self.pair(*table, *write)?,
             Step::Attempt { steps, keep } => {
                 let (savepoint, writes) = (tx.savepoint(), self.trace.writes.clone());
                 self.steps(steps)?;
@@ -303,9 +336,46 @@ impl Running<'_, '_> {
         Ok(())
     }
 
+    fn read_all(&mut self, table: u32) -> Result<(), Abort> {
+        if table == schema::ORDERED {
+            let (from, to) = (0, i64::MAX);
+            return self.scan(&Step::Scan {
+                table,
+                from,
+                to,
+                descending: false,
+                limit: usize::MAX,
+            });
+        }
+        for key in 0..self.tables.keys {
+            let row = schema::get(self.tx, self.tables, (table, key))?;
+            self.see((table, key), row.as_ref());
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, table: u32, write: bool) -> Result<(), Abort> {
+        let pair = self.tables.pair(table);
+        let mut writers = [None; 2];
+        for (at, writer) in pair.into_iter().zip(&mut writers) {
+            let row = schema::get(self.tx, self.tables, at)?;
+            *writer = row.as_ref().map(|row| schema::content(row).version);
+            self.see(at, row.as_ref());
+            (self.between)();
+        }
+        if writers[0] != writers[1] {
+            // As a body that asserts what always holds, but without a message for each.
+            std::panic::resume_unwind(Box::new("a body saw a view that never was"));
+        }
+        if write {
+            pair.into_iter().try_for_each(|at| self.upsert(at))?;
+        }
+        Ok(())
+    }
+
     fn upsert(&mut self, at: At) -> Result<(), Abort> {
         let content = self.next(at);
-        let replaced = schema::upsert(self.tx, at, content)?;
+        let replaced = schema::upsert(self.tx, self.tables, at, content)?;
         self.wrote(at, if replaced { Saw::Present } else { Saw::Absent }, Some(content));
         self.sum = mix(self.sum, u64::from(replaced));
         Ok(())
@@ -314,8 +384,10 @@ impl Running<'_, '_> {
     fn scan(&mut self, step: &Step) -> Result<(), Abort> {
         match *step {
             Step::Scan { table, from, to, descending, limit } => {
-                let rows = schema::scan(self.tx, table, from, to, descending, limit)?;
-                let keys: Vec<i64> = rows.iter().map(schema::key).collect();
+                let keys = Keys { table, from, to, descending };
+                let rows = schema::scan(self.tx, self.tables, keys, limit)?;
+                let key = |row| schema::key(self.tables, table, row);
+                let keys: Vec<i64> = rows.iter().map(key).collect();
                 for (row, key) in rows.iter().zip(&keys) {
                     self.see((table, *key), Some(row));
                 }
@@ -329,7 +401,8 @@ impl Running<'_, '_> {
             }
             Step::Group { table, group } => {
                 for row in schema::group(self.tx, table, group)? {
-                    self.see((table, schema::key(row)), Some(row));
+                    let key = schema::key(self.tables, table, row);
+                    self.see((table, key), Some(row));
                 }
             }
             _ => unreachable!("it scans nothing"),
@@ -379,10 +452,22 @@ fn random_step(rng: &mut Rng, tables: Tables, nested: bool) -> Step {
 }
 
 /// A random program. Some only read, some give up.
-pub fn random(rng: &mut Rng, tables: Tables, id: u64) -> Program {
+pub fn random(rng: &mut Rng, tables: Tables, shape: Shape, id: u64) -> Program {
+    let plain = Program { id, steps: Vec::new(), mark: false, give_up: false, strict: false };
+    let table = rng.u32(0..tables.count);
+    if shape.bulk && rng.u32(0..3) == 0 {
+        let from = rng.i64(0..tables.keys);
+        let count = rng.i64(1..=tables.keys - from);
+        let steps = vec![Step::Fill { table, from, count }];
+        return Program { steps, mark: rng.bool(), give_up: rng.u32(0..8) == 0, ..plain };
+    }
+    if tables.pairs && rng.bool() {
+        let steps = vec![Step::Pair { table, write: rng.bool() }];
+        return Program { steps, mark: rng.bool(), ..plain };
+    }
     if rng.u32(0..8) == 0 {
         let steps = (0..rng.usize(1..6)).map(|_| Step::Store(random_at(rng, tables))).collect();
-        return Program { id, steps, mark: rng.u32(0..4) == 0, give_up: false, strict: false };
+        return Program { steps, mark: rng.u32(0..4) == 0, ..plain };
     }
     let reads_only = rng.u32(0..6) == 0;
     let mut steps = Vec::new();
@@ -401,4 +486,10 @@ pub fn random(rng: &mut Rng, tables: Tables, id: u64) -> Program {
         give_up: rng.u32(0..10) == 0,
         strict: rng.u32(0..3) == 0,
     }
+}
+
+/// A program that reads everything.
+pub fn reads_everything(tables: Tables, id: u64) -> Program {
+    let steps = (0..tables.count).map(|table| Step::All { table }).collect();
+    Program { id, steps, mark: false, give_up: false, strict: false }
 }

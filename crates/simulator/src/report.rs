@@ -24,6 +24,9 @@ pub struct Report {
     pub diverged: u64,
     /// Openings of undamaged databases that were refused.
     pub refused_wrongly: u64,
+    /// Transactions that did not end, or were not answered, in time.
+    #[serde(default)]
+    pub late: u64,
     /// Histories that did not end in time.
     #[serde(default)]
     pub hung: u64,
@@ -35,6 +38,6 @@ impl Report {
     /// Whether every column of faults is 0.
     pub fn is_sound(&self) -> bool {
         let histories = [self.lost, self.partial, self.resurrected, self.diverged];
-        histories == [0; 4] && [self.refused_wrongly, self.hung] == [0; 2]
+        histories == [0; 4] && [self.refused_wrongly, self.late, self.hung] == [0; 3]
     }
 }

@@ -25,7 +25,7 @@ const FILL: Column<str> = Column::at(4);
 const BY_GROUP: Index = Index(0);
 
 /// Which tables there are.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tables {
     /// 1 for the hashed table alone, 2 for both.
     pub count: u32,
@@ -35,6 +35,67 @@ pub struct Tables {
     pub indexed: bool,
     /// Whether the marks are in a hash index.
     pub hashed_marks: bool,
+    /// The longest text of a row in bytes, where it may be longer than usual; else 0.
+    #[serde(default)]
+    pub longest_text: u32,
+    /// The longest key in bytes, before it is encoded, where keys are bytes; 0 where they are numbers.
+    #[serde(default)]
+    pub longest_key: u32,
+    /// So many further tables take marks.
+    #[serde(default)]
+    pub spare: u32,
+    /// Two rows behind the other keys, which are always written together.
+    #[serde(default)]
+    pub pairs: bool,
+}
+
+/// The rows that are written together stand so far behind the other keys.
+const PAIR: [i64; 2] = [0, 1];
+
+impl Tables {
+    /// Where a program marks that it was there.
+    pub fn mark(self, id: u64) -> At {
+        (MARKS + (id % (1 + u64::from(self.spare))) as u32, id as i64)
+    }
+
+    /// The two rows that are written together.
+    pub fn pair(self, table: u32) -> [At; 2] {
+        PAIR.map(|n| (table, self.keys + n))
+    }
+
+    /// One more than the largest key that a row of the first two tables may have.
+    fn end(self) -> i64 {
+        self.keys + if self.pairs { PAIR.len() as i64 } else { 0 }
+    }
+
+    /// How many bytes of a key tell one row from another, and put them in order.
+    fn telling(self) -> usize {
+        if self.longest_key < 8 && self.end() <= 1 << 8 { 1 } else { 8 }
+    }
+
+    /// The bytes that stand for a key, where keys are bytes: its number, and what makes keys differ in length.
+    fn key_bytes(self, key: i64) -> Vec<u8> {
+        let telling = self.telling();
+        let mut bytes = key.to_be_bytes()[8 - telling..].to_vec();
+        let room = (self.longest_key as usize).saturating_sub(telling);
+        // Zeros are what takes two bytes each in an index; the longest comes up soon.
+        let more = if key % 3 == 0 { room } else { key as usize * 7919 % (room + 1) };
+        bytes.resize(telling + more, if key % 2 == 0 { 0 } else { 0xFF });
+        bytes
+    }
+
+    fn has_bytes(self, table: u32) -> bool {
+        self.longest_key > 0 && table < MARKS
+    }
+
+    /// Calls `with` with the key as a value of its column.
+    fn with_key<R>(self, at: At, with: impl FnOnce(Value<'_>) -> R) -> R {
+        if self.has_bytes(at.0) {
+            with(Value::Bytes(&self.key_bytes(at.1)))
+        } else {
+            with(at.1.into())
+        }
+    }
 }
 
 /// What a row holds beside its key.
@@ -53,27 +114,36 @@ pub type State = BTreeMap<At, Content>;
 
 /// Declares the tables.
 pub fn declare(builder: &mut Builder, tables: Tables) {
-    for (number, name) in [(HASHED, "hashed"), (ORDERED, "ordered"), (MARKS, "marks")] {
-        let mut schema = Schema::new(name)
-            .column("key", Type::I64)
+    for number in 0..=MARKS + tables.spare {
+        let name = match number {
+            HASHED => "hashed".to_string(),
+            ORDERED => "ordered".to_string(),
+            MARKS => "marks".to_string(),
+            _ => format!("marks {number}"),
+        };
+        let mut schema = Schema::new(&name)
+            .column("key", if tables.has_bytes(number) { Type::Bytes } else { Type::I64 })
             .column("version", Type::U64)
             .column("digest", Type::U64)
             .column("group", Type::I64)
             .column("fill", Type::Text)
             .primary_key(&["key"]);
-        if number == HASHED || number == MARKS && tables.hashed_marks {
+        if number == HASHED || number >= MARKS && tables.hashed_marks {
             schema = schema.hash();
         }
-        if tables.indexed && number != MARKS {
+        if tables.indexed && number < MARKS {
             schema = schema.index("by_group", &["group"]);
         }
         builder.table(schema);
     }
 }
 
-/// Text that makes rows differ in length; now and then longer than a frame.
-fn fill(digest: u64) -> String {
+/// Text that makes rows differ in length; now and then longer than a frame, or as long as a row may be.
+fn fill(tables: Tables, table: u32, digest: u64) -> String {
+    let most = if table < MARKS { tables.longest_text as usize } else { 0 };
     let length = match digest % 97 {
+        n if most > 0 && n < 60 => most,
+        n if most > 0 && n < 80 => (digest >> 8) as usize % most,
         0 => 5000,
         n if n < 20 => n as usize * 9,
         n => n as usize / 10,
@@ -87,39 +157,62 @@ pub fn content(row: &Row<'_>) -> Content {
 }
 
 /// The row's key.
-pub fn key(row: &Row<'_>) -> i64 {
-    row.get(Column::<i64>::at(0))
+pub fn key(tables: Tables, table: u32, row: &Row<'_>) -> i64 {
+    if !tables.has_bytes(table) {
+        return row.get(Column::<i64>::at(0));
+    }
+    let mut bytes = [0; 8];
+    let telling = tables.telling();
+    bytes[8 - telling..].copy_from_slice(&row.get(Column::<[u8]>::at(0))[..telling]);
+    i64::from_be_bytes(bytes)
 }
 
 /// Reads a row.
-pub fn get<'t>(tx: &Transaction<'t>, at: At) -> Result<Option<Row<'t>>, Abort> {
-    tx.get(Table::nth(at.0), at.1)
+pub fn get<'t>(tx: &Transaction<'t>, tables: Tables, at: At) -> Result<Option<Row<'t>>, Abort> {
+    tables.with_key(at, |key| tx.get(Table::nth(at.0), (key,)))
 }
 
-fn with_row<R>(at: At, content: Content, with: impl FnOnce(&[Value<'_>]) -> R) -> R {
-    let fill = fill(content.digest);
+fn with_row<R>(
+    tables: Tables,
+    at: At,
+    content: Content,
+    with: impl FnOnce(&[Value<'_>]) -> R,
+) -> R {
+    let fill = fill(tables, at.0, content.digest);
     let Content { version, digest, group } = content;
-    with(&[at.1.into(), version.into(), digest.into(), group.into(), fill[..].into()])
+    tables.with_key(at, |key| {
+        with(&[key, version.into(), digest.into(), group.into(), fill[..].into()])
+    })
 }
 
 /// Inserts a row.
-pub fn insert(tx: &Transaction<'_>, at: At, content: Content) -> Result<(), Abort> {
-    with_row(at, content, |row| tx.insert(Table::nth(at.0), row).map(drop))
+pub fn insert(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) -> Result<(), Abort> {
+    with_row(tables, at, content, |row| tx.insert(Table::nth(at.0), row).map(drop))
 }
 
 /// Inserts or replaces a row; whether it replaced one.
-pub fn upsert(tx: &Transaction<'_>, at: At, content: Content) -> Result<bool, Abort> {
-    with_row(at, content, |row| tx.upsert(Table::nth(at.0), row))
+pub fn upsert(
+    tx: &Transaction<'_>,
+    tables: Tables,
+    at: At,
+    content: Content,
+) -> Result<bool, Abort> {
+    with_row(tables, at, content, |row| tx.upsert(Table::nth(at.0), row))
 }
 
 /// Inserts or replaces a row.
-pub fn put(tx: &Transaction<'_>, at: At, content: Content) -> Result<(), Abort> {
-    with_row(at, content, |row| tx.put(Table::nth(at.0), row))
+pub fn put(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) -> Result<(), Abort> {
+    with_row(tables, at, content, |row| tx.put(Table::nth(at.0), row))
 }
 
 /// Changes a row, if it is there.
-pub fn update(tx: &Transaction<'_>, at: At, content: Content) -> Result<bool, Abort> {
-    let fill = fill(content.digest);
+pub fn update(
+    tx: &Transaction<'_>,
+    tables: Tables,
+    at: At,
+    content: Content,
+) -> Result<bool, Abort> {
+    let fill = fill(tables, at.0, content.digest);
     let sets: [Set<'_>; 4] = [
         VERSION.set(content.version),
         DIGEST.set(content.digest),
@@ -128,33 +221,61 @@ pub fn update(tx: &Transaction<'_>, at: At, content: Content) -> Result<bool, Ab
     ];
     // The last column stays as it is most of the time: a delta.
     let sets = if content.digest.is_multiple_of(4) { &sets[..] } else { &sets[..3] };
-    tx.update(Table::nth(at.0), at.1, sets)
+    tables.with_key(at, |key| tx.update(Table::nth(at.0), (key,), sets))
 }
 
 /// Deletes a row; whether it was there.
-pub fn delete(tx: &Transaction<'_>, at: At) -> Result<bool, Abort> {
-    tx.delete(Table::nth(at.0), at.1)
+pub fn delete(tx: &Transaction<'_>, tables: Tables, at: At) -> Result<bool, Abort> {
+    tables.with_key(at, |key| tx.delete(Table::nth(at.0), (key,)))
+}
+
+/// A range of keys, and the way through it.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    /// The table.
+    pub table: u32,
+    /// The first key.
+    pub from: i64,
+    /// The last key.
+    pub to: i64,
+    /// From the end downwards.
+    pub descending: bool,
+}
+
+impl Keys {
+    /// Calls `with` with a scan of the range.
+    fn with_scan<'t, R>(
+        self,
+        tx: &Transaction<'t>,
+        tables: Tables,
+        with: impl FnOnce(hyades::Scan<'t, '_>) -> R,
+    ) -> R {
+        let table = self.table;
+        // Bytes have no largest key to name.
+        let last = self.to.min(tables.end());
+        tables.with_key((table, self.from), |from| {
+            tables.with_key((table, last), |to| {
+                let (from, to) = ([from], [to]);
+                let scan = tx.scan(Table::nth(table)).from(&from).to(&to);
+                with(if self.descending { scan.descending() } else { scan })
+            })
+        })
+    }
 }
 
 /// Scans by primary key.
 pub fn scan<'t>(
     tx: &Transaction<'t>,
-    table: u32,
-    from: i64,
-    to: i64,
-    descending: bool,
+    tables: Tables,
+    keys: Keys,
     limit: usize,
 ) -> Result<&'t [Row<'t>], Abort> {
-    let (from, to) = ([from.into()], [to.into()]);
-    let scan = tx.scan(Table::nth(table)).from(&from).to(&to).limit(limit);
-    if descending { scan.descending().rows() } else { scan.rows() }
+    keys.with_scan(tx, tables, |scan| scan.limit(limit).rows())
 }
 
 /// Announces a scan by primary key, or an insertion where it begins.
-pub fn announce(tx: &Transaction<'_>, (table, from): At, to: i64, descending: bool) {
-    let (from, to) = ([from.into()], [to.into()]);
-    let scan = tx.scan(Table::nth(table)).from(&from).to(&to);
-    if descending { scan.descending().prefetch() } else { scan.prefetch() }
+pub fn announce(tx: &Transaction<'_>, tables: Tables, keys: Keys) {
+    keys.with_scan(tx, tables, |scan| scan.prefetch());
 }
 
 /// Announces a scan by group, or that rows will be linked at its end.
@@ -199,13 +320,13 @@ fn look(
     let mut complaint = None;
     let mut places: Vec<At> = Vec::new();
     for table in 0..2 {
-        places.extend((0..tables.keys).map(|key| (table, key)));
+        places.extend((0..tables.end()).map(|key| (table, key)));
     }
-    places.extend((0..programs as i64).map(|id| (MARKS, id)));
+    places.extend((0..programs).map(|id| tables.mark(id)));
     for at in places {
-        if let Some(row) = get(tx, at)? {
+        if let Some(row) = get(tx, tables, at)? {
             let content = content(&row);
-            if row.get(FILL).chars().any(|c| c != 'f') {
+            if row.get(FILL).bytes().any(|c| c != b'f') {
                 complaint = Some(format!("the text of row {at:?} is damaged"));
             }
             state.insert(at, content);
@@ -218,7 +339,7 @@ fn look(
             let mut by_group = BTreeSet::new();
             for number in 0..GROUPS {
                 for row in group(tx, table, number)? {
-                    by_group.insert((number, key(row)));
+                    by_group.insert((number, key(tables, table, row)));
                 }
             }
             if by_group != by_key {
@@ -228,8 +349,9 @@ fn look(
             }
         }
         if table == ORDERED {
-            let rows = scan(tx, table, 0, i64::MAX, false, usize::MAX)?;
-            let scanned: BTreeSet<i64> = rows.iter().map(key).collect();
+            let all = Keys { table, from: 0, to: i64::MAX, descending: false };
+            let rows = scan(tx, tables, all, usize::MAX)?;
+            let scanned: BTreeSet<i64> = rows.iter().map(|row| key(tables, table, row)).collect();
             if scanned != by_key.iter().map(|(_, key)| *key).collect()
                 || scanned.len() != rows.len()
             {

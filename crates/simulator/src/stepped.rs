@@ -42,7 +42,10 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let mut rng = Rng::with_seed(case.rng.u64(..));
     let work = opened.work(&case.plan, &case.counters);
     let seeds: Vec<u64> = (0..case.plan.sessions).map(|_| rng.u64(..)).collect();
-    let runners = seeds.into_iter().map(|seed| Runner::new(&work, seed).ok().map(RefCell::new));
+    let runners = seeds.into_iter().enumerate().map(|(at, seed)| {
+        let runner = Runner::new(&work, seed, work.shape.reader && at == 0);
+        runner.ok().map(RefCell::new)
+    });
     let Some(runners) = runners.collect::<Option<Vec<_>>>() else { return false };
     let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;

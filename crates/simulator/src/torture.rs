@@ -123,6 +123,7 @@ fn torture_plans(
         report.resurrected += outcome.verdict.resurrected.len() as u64;
         report.diverged += outcome.verdict.diverged.len() as u64;
         report.refused_wrongly += outcome.refused_wrongly.len() as u64;
+        report.late += outcome.late.len() as u64;
         report.hung += u64::from(outcome.hung.is_some());
         say(&format!("seed {} fails: {}", plan.seed, outcome.sentences().join("; ")));
         let (plan, outcome) = shrink(plan, outcome, options.hangs_after, &mut say);

@@ -1,6 +1,7 @@
 //! Transactions: what a caller may do, and what one remembers until it ends.
 
 pub(crate) mod access;
+mod checking;
 pub(crate) mod descents;
 mod indexing;
 pub(crate) mod known;

@@ -2,7 +2,7 @@
 
 use super::access::{Access, Index, Range, Savepoint, Table};
 use super::descents::Places;
-use super::state::{CHECK_INTERVAL, Pending, RowIds, State, merge_deltas};
+use super::state::{Pending, RowIds, State, merge_deltas};
 use super::wanted::Wanted;
 use super::window::{Window, window};
 use crate::concurrency::ConcurrencyControl;
@@ -18,10 +18,6 @@ use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::panic::resume_unwind;
-
-/// A body that goes on after a conflict is ended after so many operations.
-const MOST_IGNORED: u32 = 10_000;
 
 pub(super) type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
 pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
@@ -82,38 +78,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             Ok(_) => {}
         }
         result
-    }
-
-    #[cold]
-    fn conflicts(state: &mut State<'s, P>) {
-        state.conflict = true;
-        // The next operation is told.
-        state.check_at = 0;
-    }
-
-    /// Now and then: a body that goes on for long on rows that never were there together must not go on for ever.
-    ///
-    /// # Errors
-    /// There is a conflict.
-    #[cold]
-    fn check(&self, state: &mut State<'s, P>) -> Result<(), Abort> {
-        if state.conflict {
-            state.ignored += 1;
-            if state.ignored >= MOST_IGNORED {
-                // The body does not pass conflicts on. It is left as by a panic, and the transaction runs again.
-                resume_unwind(Box::new(Abort::Conflict));
-            }
-            return Err(Abort::Conflict);
-        }
-        if !C::is_current(state) {
-            Self::conflicts(state);
-            return Err(Abort::Conflict);
-        }
-        // Each operation pays for about one look at what was seen.
-        let seen = state.reads.len().max(state.gaps.len()).min(u32::MAX as usize / 4) as u32;
-        state.operations = 0;
-        state.check_at = seen.max(CHECK_INTERVAL);
-        Ok(())
     }
 
     /// Looks a primary key up; what was announced is on its way then.

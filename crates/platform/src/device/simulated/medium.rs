@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The unit in which unsynced bytes mostly reach the medium.
 pub(super) const SECTOR: usize = 512;
@@ -66,6 +67,13 @@ fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
     bytes[offset..offset + new.len()].copy_from_slice(new);
 }
 
+/// The share of the dirty sectors that reach the medium when the power goes.
+const KEPT: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+
+fn is_gone() -> io::Error {
+    io::Error::other("the file is gone")
+}
+
 impl Body {
     pub fn write(&mut self, at: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
@@ -88,7 +96,7 @@ impl Body {
     /// Some of what is dirty reaches the medium: by sectors, in any order, a few of them torn. What
     /// does not is given up: the page cache shows it still, and no later sync writes it.
     pub fn sync_in_part(&mut self, random: &mut Random) {
-        let kept = [0.0, 0.1, 0.5, 0.9, 1.0][random.below(5) as usize];
+        let kept = KEPT[random.below(KEPT.len() as u64) as usize];
         for (offset, bytes) in std::mem::take(&mut self.dirty) {
             let mut at = 0;
             while at < bytes.len() {
@@ -108,7 +116,8 @@ impl Body {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium {
     directories: BTreeMap<PathBuf, Names>,
-    files: BTreeMap<u64, Body>,
+    /// Copies of a disk share the files that neither has written to since.
+    files: BTreeMap<u64, Arc<Body>>,
     next_file: u64,
     /// Counts operations.
     pub now: u64,
@@ -140,7 +149,7 @@ impl Medium {
         names.seen.insert(name.clone(), file);
         names.pending.push(Change::Link(name, file));
         self.next_file += 1;
-        self.files.insert(file, Body::default());
+        self.files.insert(file, Arc::default());
         Ok(file)
     }
 
@@ -150,8 +159,12 @@ impl Medium {
         names.seen.get(&name).copied().ok_or_else(|| not_found(path))
     }
 
-    pub fn body(&mut self, file: u64) -> io::Result<&mut Body> {
-        self.files.get_mut(&file).ok_or_else(|| io::Error::other("the file is gone"))
+    pub fn body(&self, file: u64) -> io::Result<&Body> {
+        self.files.get(&file).map(|body| &**body).ok_or_else(is_gone)
+    }
+
+    pub fn body_mut(&mut self, file: u64) -> io::Result<&mut Body> {
+        self.files.get_mut(&file).map(Arc::make_mut).ok_or_else(is_gone)
     }
 
     pub fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -197,6 +210,12 @@ impl Medium {
             names.seen = names.durable.clone();
         }
         for body in self.files.values_mut() {
+            if body.dirty.is_empty() && body.seen == body.durable {
+                // Other copies go on sharing it; the same is drawn in either case.
+                random.below(KEPT.len() as u64);
+                continue;
+            }
+            let body = Arc::make_mut(body);
             body.sync_in_part(random);
             body.seen = body.durable.clone();
         }
@@ -216,7 +235,7 @@ impl Medium {
     pub fn files(&self) -> impl Iterator<Item = (PathBuf, &Body)> {
         self.directories.iter().flat_map(|(dir, names)| {
             let body = |(name, file): (&String, &u64)| {
-                self.files.get(file).map(|body| (dir.join(name), body))
+                self.files.get(file).map(|body| (dir.join(name), &**body))
             };
             names.seen.iter().filter_map(body)
         })
@@ -240,7 +259,7 @@ impl Medium {
     /// Flips a bit, on the medium and as seen.
     pub fn flip(&mut self, path: &Path, at: usize, bit: u32) -> io::Result<()> {
         let file = self.find(path)?;
-        let body = self.body(file)?;
+        let body = self.body_mut(file)?;
         for bytes in [&mut body.seen, &mut body.durable] {
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << bit;

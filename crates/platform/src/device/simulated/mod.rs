@@ -134,8 +134,8 @@ impl SimulatedDisk {
                     continue;
                 }
                 let file = medium.create(&to)?;
-                medium.body(file)?.write(0, 0, &std::fs::read(path)?);
-                medium.body(file)?.sync();
+                medium.body_mut(file)?.write(0, 0, &std::fs::read(path)?);
+                medium.body_mut(file)?.sync();
             }
             medium.sync_dir(to)
         }
@@ -277,7 +277,7 @@ impl SimulatedFile {
         }
         let mut medium = self.state.medium()?;
         let now = medium.now;
-        medium.body(self.file)?.write(now, offset as usize, &bytes);
+        medium.body_mut(self.file)?.write(now, offset as usize, &bytes);
         Ok(bytes.len())
     }
 
@@ -288,7 +288,7 @@ impl SimulatedFile {
         bytes.truncate(kept);
         if let Ok(mut medium) = self.state.medium() {
             let now = medium.now;
-            if let Ok(body) = medium.body(self.file) {
+            if let Ok(body) = medium.body_mut(self.file) {
                 body.write(now, offset as usize, &bytes);
             }
         }
@@ -327,7 +327,7 @@ impl DeviceFile for SimulatedFile {
                 }
                 wanted = 1 + plan.random.below(wanted as u64) as usize;
             }
-            let mut medium = self.state.medium()?;
+            let medium = self.state.medium()?;
             let seen = &medium.body(self.file)?.seen;
             let from = (offset as usize).min(seen.len());
             let n = wanted.min(seen.len() - from);
@@ -347,15 +347,15 @@ impl DeviceFile for SimulatedFile {
             let mut random = Random::seeded(locked(&self.state.plan).random.next_u64());
             // A process that dies leaves the sync to go on, or not; the page cache is the same.
             if fails {
-                self.state.medium()?.body(self.file)?.sync_in_part(&mut random);
+                self.state.medium()?.body_mut(self.file)?.sync_in_part(&mut random);
             } else if random.chance(0.5) {
-                self.state.medium()?.body(self.file)?.sync();
+                self.state.medium()?.body_mut(self.file)?.sync();
             }
             return Err(if survives { rustix::io::Errno::IO.into() } else { self.state.die() });
         }
         let mut medium = self.state.medium()?;
         if !lies {
-            medium.body(self.file)?.sync();
+            medium.body_mut(self.file)?.sync();
         }
         Ok(())
     }

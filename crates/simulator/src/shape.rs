@@ -1,0 +1,147 @@
+//! What a history's data and clients look like. Most histories are plain; each of the others draws a few features,
+//! and each of them strongly (Groce, Zhang, Eide, Chen, Regehr: "Swarm testing", ISSTA 2012): a test that has a
+//! little of everything has nothing at its extreme.
+
+use crate::schema::Tables;
+use fastrand::Rng;
+use hyades::{CheckpointSettings, LogSettings, MAX_ROW_BYTES, RetrySettings};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What is not plain in a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Each transaction has a session of its own.
+    pub session_each: bool,
+    /// A client begins no transaction while so many of its own are not answered.
+    pub in_flight: Option<usize>,
+    /// Transactions write ranges of keys.
+    pub bulk: bool,
+    /// One session does nothing but read everything.
+    pub reader: bool,
+    /// Settings at the ends of their ranges.
+    pub extremes: bool,
+    /// One stream's device stands still, and what does not depend on it has to go on.
+    pub stalled: bool,
+}
+
+/// What a plan draws a shape for.
+pub(crate) struct Drawn<'p> {
+    pub tables: &'p mut Tables,
+    pub sessions: &'p mut usize,
+    pub transactions: &'p mut usize,
+    pub lives: &'p mut usize,
+}
+
+/// The largest row's bytes, other than its text and key, in round numbers.
+const REST_BYTES: usize = 64;
+
+/// All rows of a history with large ones take about so many bytes.
+const LARGE_BYTES: usize = 48 << 20;
+
+/// The longest keys of a history, in bytes before they are encoded, which may double them.
+const LONGEST_KEY: u32 = 32_000;
+
+impl Shape {
+    /// The shape that a seed stands for; changes what it is drawn for.
+    pub(crate) fn random(rng: &mut Rng, drawn: Drawn<'_>) -> Shape {
+        let mut shape = Shape::default();
+        if rng.bool() {
+            return shape;
+        }
+        let Drawn { tables, sessions, transactions, lives } = drawn;
+        for _ in 0..rng.usize(1..4) {
+            match rng.u32(0..13) {
+                0 => {
+                    let most = [9_000, 40_000, 300_000, 1 << 20, MAX_ROW_BYTES - REST_BYTES];
+                    let most = most[rng.usize(0..most.len()).min(rng.usize(0..most.len() + 1))];
+                    tables.longest_text = most as u32;
+                    tables.keys = ((LARGE_BYTES / most) as i64).clamp(4, 1200);
+                    *transactions = (*transactions).min(4 * tables.keys as usize);
+                    *lives = (*lives).min(3);
+                }
+                1 => tables.longest_key = [1, 2, 9, 100, 1000, LONGEST_KEY][rng.usize(0..6)],
+                2 => tables.spare = [1, 10, 300][rng.usize(0..3)],
+                3 => {
+                    tables.indexed = true;
+                    tables.keys = tables.keys.min(8);
+                    *transactions = 400;
+                }
+                4 => {
+                    *sessions = [8, 24, 64][rng.usize(0..3)];
+                    *transactions = (*transactions).min(60);
+                }
+                5 => shape.session_each = true,
+                6 => shape.in_flight = Some([1, 4, 32][rng.usize(0..3)]),
+                7 if tables.longest_text == 0 => {
+                    shape.bulk = true;
+                    tables.keys = [500, 3000, 3000, 20_000][rng.usize(0..4)];
+                    *transactions = (*transactions).min(12);
+                    *lives = (*lives).min(3);
+                }
+                8 => shape.reader = true,
+                9 => tables.pairs = true,
+                10 | 11 => shape.extremes = true,
+                _ => shape.stalled = true,
+            }
+        }
+        shape
+    }
+
+    /// What is not plain, in words.
+    pub(crate) fn features(&self, tables: &Tables, sessions: usize) -> Vec<&'static str> {
+        let all = [
+            (tables.longest_text >= 1 << 20, "rows of 1 to 16 MiB"),
+            (tables.longest_text > 0 && tables.longest_text < 1 << 20, "rows of 9 to 300 kB"),
+            (tables.longest_key > 100, "long keys"),
+            (tables.longest_key > 0 && tables.longest_key <= 100, "keys of bytes"),
+            (tables.spare > 0, "more tables"),
+            (sessions >= 8, "8 to 64 sessions"),
+            (self.session_each, "a session for each transaction"),
+            (self.in_flight.is_some(), "closed loops"),
+            (self.bulk, "transactions of many writes"),
+            (self.reader, "readers of everything"),
+            (tables.pairs, "bodies that panic on torn views"),
+            (self.extremes, "settings at their ends"),
+            (self.stalled, "a stream stands still, and others must not"),
+        ];
+        all.into_iter().filter(|(drawn, _)| *drawn).map(|(_, name)| name).collect()
+    }
+
+    /// Settings of the log at the ends of what makes sense.
+    pub(crate) fn log_settings(&self, rng: &mut Rng, tables: &Tables, log: &mut LogSettings) {
+        if tables.longest_text > 0 {
+            // Otherwise each row takes thousands of flushes.
+            log.buffer_bytes = 1 << 22;
+            log.segment_bytes = 1 << rng.u32(23..26);
+        }
+        if self.extremes {
+            log.anchor_interval_bytes = [1, 1 << 40][rng.usize(0..2)];
+            log.delta_bytes = [0, 1, 1 << 40][rng.usize(0..3)];
+            let epochs =
+                [Duration::from_micros(100), Duration::from_millis(1), Duration::from_secs(1)];
+            log.epoch = Some(epochs[rng.usize(0..3)]);
+            log.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
+            log.whole_rows = rng.bool();
+        }
+    }
+
+    /// Settings of checkpoints at their ends.
+    pub(crate) fn checkpoint_settings(&self, rng: &mut Rng, settings: &mut CheckpointSettings) {
+        if self.extremes {
+            settings.share = [1e-3, 1.0][rng.usize(0..2)];
+            settings.block_bytes = [0, 1, usize::MAX][rng.usize(0..3)];
+            settings.buffer_bytes = [0, u64::MAX][rng.usize(0..2)];
+        }
+    }
+
+    /// How long a transaction may starve: far less than a history may take, and far more than it needs.
+    pub(crate) fn retry_settings(&self, rng: &mut Rng, retries: &mut RetrySettings) {
+        retries.deadline = Some(Duration::from_secs(if self.reader { 3 } else { 20 }));
+        if self.reader {
+            retries.alone_after = Some(Duration::from_millis(20));
+        } else if self.extremes {
+            retries.alone_after = [None, Some(Duration::ZERO)][rng.usize(0..2)];
+        }
+    }
+}
