@@ -364,7 +364,11 @@ impl Case {
     fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
         let work = opened.work(&self.plan, &self.counters);
         let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
-        let time = Duration::from_micros(self.rng.u64(200..12_000));
+        let mut time = Duration::from_micros(self.rng.u64(200..12_000));
+        if self.plan.shape.reader {
+            // Until it is through, or starves.
+            time = Duration::from_secs(6);
+        }
         let power_seed = self.rng.u64(..);
         let disk = &self.disk;
         let (over, seed) = (AtomicBool::new(false), self.rng.u64(..));

@@ -65,10 +65,12 @@ impl Case {
                 self.rot(opened, &image);
             }
         }
-        if self.rng.u32(0..16) == 0 {
+        // Dozens of recoveries each: not of tens of megabytes.
+        let light = !self.plan.is_heavy();
+        if self.rng.u32(0..16) == 0 && light {
             self.crash_at_each_step(opened, &image);
         }
-        if self.rng.u32(0..16) == 0 {
+        if self.rng.u32(0..16) == 0 && light {
             self.checkpoint_stopped_at_each_step(opened, &image);
         }
         self.history.advance(state, &verdict);

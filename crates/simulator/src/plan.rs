@@ -136,6 +136,11 @@ impl Plan {
         plan
     }
 
+    /// Whether a recovery of the database takes much longer than usual.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.tables.longest_text > 0 || self.tables.keys > 1000
+    }
+
     /// Smaller plans, the smallest first.
     pub fn smaller(&self) -> Vec<Plan> {
         let mut all = Vec::new();

@@ -51,14 +51,20 @@ impl Shape {
         }
         let Drawn { tables, sessions, transactions, lives } = drawn;
         for _ in 0..rng.usize(1..4) {
-            match rng.u32(0..13) {
-                0 => {
+            match rng.u32(0..14) {
+                0 | 13 => {
                     let most = [9_000, 40_000, 300_000, 1 << 20, MAX_ROW_BYTES - REST_BYTES];
                     let most = most[rng.usize(0..most.len()).min(rng.usize(0..most.len() + 1))];
                     tables.longest_text = most as u32;
                     tables.keys = ((LARGE_BYTES / most) as i64).clamp(4, 1200);
-                    *transactions = (*transactions).min(4 * tables.keys as usize);
+                    *transactions = (*transactions).min((2 * LARGE_BYTES / most).max(3));
                     *lives = (*lives).min(3);
+                    if rng.bool() {
+                        // All of them are there then.
+                        shape.bulk = true;
+                        *transactions = (*transactions).min(6);
+                        *sessions = (*sessions).min(2);
+                    }
                 }
                 1 => tables.longest_key = [1, 2, 9, 100, 1000, LONGEST_KEY][rng.usize(0..6)],
                 2 => tables.spare = [1, 10, 300][rng.usize(0..3)],
@@ -79,7 +85,10 @@ impl Shape {
                     *transactions = (*transactions).min(12);
                     *lives = (*lives).min(3);
                 }
-                8 => shape.reader = true,
+                8 => {
+                    shape.reader = true;
+                    *sessions = (*sessions).max(3);
+                }
                 9 => tables.pairs = true,
                 10 | 11 => shape.extremes = true,
                 _ => shape.stalled = true,
