@@ -92,6 +92,8 @@ mutations! {
     RethrowUnvalidated "rethrow-unvalidated",
     /// A transaction that starves is run again beside all others, for ever.
     NeverAlone "never-alone",
+    /// What a replayed command writes is not compared with what it wrote when it ran.
+    ForgetOutcomes "forget-outcomes",
 }
 
 impl Mutation {

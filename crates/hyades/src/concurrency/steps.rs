@@ -183,7 +183,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     if epoch_us.is_none() && continued.is_none() && !(command && state.has_drawn()) {
         push_plain_head(payload, command, Tid(tid));
     } else {
-        head(state, tid, command, epoch_us, continued).encode(payload);
+        head(engine, state, tid, command, epoch_us, continued).encode(payload);
     }
     let mut stamp_at = payload.len();
     engine.protocol.encode(state.stamp, stream, command, payload);
@@ -199,7 +199,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     if payload.len() > writer.max_payload() {
         continued = Some(write_parts(writer, stream, &payload[body_at..]));
         payload.clear();
-        head(state, tid, command, epoch_us, continued).encode(payload);
+        head(engine, state, tid, command, epoch_us, continued).encode(payload);
         stamp_at = payload.len();
         engine.protocol.encode(state.stamp, stream, command, payload);
         body_at = payload.len();
@@ -216,6 +216,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
 /// The head of a record that says more than what it is and its TID.
 #[inline(never)]
 fn head<P: LoggingProtocol>(
+    engine: &Engine<P>,
     state: &State<'_, P>,
     tid: u64,
     command: bool,
@@ -226,6 +227,10 @@ fn head<P: LoggingProtocol>(
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;
+        // Now and then is enough to tell that a procedure is not deterministic. Whole rows are not what it wrote.
+        if epoch_us.is_some() && !engine.whole_rows {
+            head.outcome = Some(state.outcome(&engine.tables));
+        }
         head.row_ids.extend_from_slice(&state.row_ids_used);
     }
     head

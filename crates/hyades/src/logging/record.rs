@@ -40,7 +40,9 @@ mod flag {
     pub const CONTINUED: u8 = 16;
     /// When the transaction's epoch began follows.
     pub const EPOCH: u8 = 32;
-    pub const ALL: u8 = 63;
+    /// A checksum of what the command wrote follows.
+    pub const OUTCOME: u8 = 64;
+    pub const ALL: u8 = 127;
 }
 
 /// What a record says of its transaction before its vectors and its body.
@@ -52,6 +54,8 @@ pub(crate) struct Head {
     pub seed: Option<u64>,
     /// When its epoch began, microseconds since 1970; in a session's first record of the epoch.
     pub epoch_us: Option<u64>,
+    /// A checksum of what a command wrote, in some commands: replay compares it.
+    pub outcome: Option<u32>,
     pub row_ids: Vec<u64>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
@@ -64,6 +68,7 @@ impl Head {
         flags |= if self.time_us.is_some() { flag::TIME } else { 0 };
         flags |= if self.seed.is_some() { flag::SEED } else { 0 };
         flags |= if self.epoch_us.is_some() { flag::EPOCH } else { 0 };
+        flags |= if self.outcome.is_some() { flag::OUTCOME } else { 0 };
         flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
         flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
         push_start(out, flags, Tid(self.tid));
@@ -75,6 +80,9 @@ impl Head {
         }
         if let Some(began) = self.epoch_us {
             out.extend_from_slice(&began.to_le_bytes());
+        }
+        if let Some(outcome) = self.outcome {
+            out.extend_from_slice(&outcome.to_le_bytes());
         }
         if !self.row_ids.is_empty() {
             push_varint(out, self.row_ids.len() as u64);
@@ -101,6 +109,9 @@ impl Head {
         }
         if flags & flag::EPOCH != 0 {
             head.epoch_us = Some(u64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
+        }
+        if flags & flag::OUTCOME != 0 {
+            head.outcome = Some(u32::from_le_bytes(take(bytes, 4)?.try_into().ok()?));
         }
         if flags & flag::ROW_IDS != 0 {
             let n = take_varint(bytes)?;
@@ -287,10 +298,11 @@ mod tests {
         fn a_head_reads_back(
             command: bool, epoch in 0u64..1 << 34, sequence in 0u64..1 << 27,
             time_us: Option<i64>, seed: Option<u64>, epoch_us: Option<u64>, row_ids: Vec<u64>,
-            continued: Option<u64>,
+            outcome: Option<u32>, continued: Option<u64>,
         ) {
             let tid = Tid::new(epoch, sequence).0;
-            let head = Head { command, tid, time_us, seed, epoch_us, row_ids, continued };
+            let head =
+                Head { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
             let mut out = Vec::new();
             head.encode(&mut out);
             out.push(77);

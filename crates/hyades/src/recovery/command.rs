@@ -20,6 +20,7 @@ use crate::transaction::state::{Determinism, RowIds, State, Workspace};
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -92,6 +93,16 @@ impl CommandRunner {
         let state = running.state();
         if state.row_ids_used.len() != head.row_ids.len() {
             return stop(name() + " inserted another number of rows than when it ran");
+        }
+        let outcome = |state: &State<'_, Unstamped<S>>| state.outcome(&replay.engine.tables);
+        if head.outcome.is_some_and(|recorded| recorded != outcome(state))
+            && !mutation::is(Mutation::ForgetOutcomes)
+        {
+            return stop(
+                name()
+                    + " wrote something else than when it ran: it is not deterministic, or it was \
+                          changed and kept its version",
+            );
         }
         let mut appender = Appender {
             writer: None,

@@ -322,6 +322,25 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
     }
 
+    /// A checksum of what the transaction writes: tables, keys, and what becomes of the rows. The same call of a
+    /// deterministic procedure on the same rows gives the same.
+    #[cold]
+    pub fn outcome(&self, tables: &[Table<P::RowStamp>]) -> u32 {
+        self.final_writes().fold(0, |sum, write| {
+            let (kind, content): (u8, &[u8]) = match write.pending {
+                Pending::Put(row) => (0, row),
+                Pending::Delta(_, delta) => (1, delta),
+                Pending::Delete => (2, &[]),
+            };
+            let key = write.record.key();
+            let sum =
+                crc32c::crc32c_append(sum, &tables[write.table as usize].log_id.to_le_bytes());
+            let sum = crc32c::crc32c_append(sum, &(key.len() as u32).to_le_bytes());
+            let sum = crc32c::crc32c_append(sum, key);
+            crc32c::crc32c_append(crc32c::crc32c_append(sum, &[kind]), content)
+        })
+    }
+
     /// The writes that count.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         self.writes.iter().filter(|w| !w.superseded)

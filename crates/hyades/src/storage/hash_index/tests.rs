@@ -1,6 +1,7 @@
 //! Against a `HashMap`, alone and from several threads.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 

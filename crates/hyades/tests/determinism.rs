@@ -1,0 +1,90 @@
+//! A procedure that is not deterministic is found at replay, with its name, though it commits there as well.
+#![allow(missing_docs)]
+
+mod common;
+use common::directory;
+use hyades::{
+    Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Table, Transaction, Type,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+const ROWS: Table = Table::nth(0);
+const VALUE: Column<i64> = Column::at(1);
+
+/// What the procedure does with the number that it has from outside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Update,
+    Insert,
+    OtherKey,
+    Delete,
+    Nothing,
+}
+
+fn builder(protocol: Protocol, way: Way, outside: i64) -> hyades::Builder {
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .concurrency(Concurrency::Silo)
+        .record(Record::Command);
+    let schema = Schema::new("rows").column("id", Type::I64).column("value", Type::I64);
+    builder.table(schema.primary_key(&["id"]));
+    let outside = Arc::new(AtomicI64::new(outside));
+    builder.procedure("drifts", 1, move |tx: &Transaction<'_>, id: i64| {
+        let number = outside.load(Ordering::Relaxed);
+        match way {
+            Way::Update => drop(tx.update(ROWS, 1i64, &[VALUE.set(number)])?),
+            Way::Insert => drop(tx.insert(ROWS, &[(100 + id).into(), number.into()])?),
+            Way::OtherKey => drop(tx.insert(ROWS, &[(100 + number).into(), id.into()])?),
+            Way::Delete => {
+                tx.update(ROWS, 1i64, &[VALUE.set(5i64)])?;
+                if number == 2 {
+                    tx.delete(ROWS, 1i64)?;
+                }
+            }
+            Way::Nothing => drop(tx.update(ROWS, 1i64, &[VALUE.set(id)])?),
+        }
+        Ok(())
+    });
+    builder
+}
+
+#[test]
+fn a_command_that_writes_something_else_at_replay_is_named() {
+    for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
+        for way in [Way::Update, Way::Insert, Way::OtherKey, Way::Delete, Way::Nothing] {
+            let dir = directory();
+            let streams = if protocol == Protocol::Serial { 1 } else { 3 };
+            let db = builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap();
+            let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
+            db.transact(fill).unwrap().unwrap();
+            // A session's first command in an epoch is one that is checked.
+            let mut session = db.session().unwrap();
+            let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
+            called.unwrap();
+            ticket.wait().unwrap();
+            drop(session);
+            db.close().unwrap();
+            // The same gives the same.
+            drop(builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap());
+            let again = builder(protocol, way, 2).streams(streams).open(dir.path());
+            if way == Way::Nothing {
+                assert!(again.is_ok(), "{protocol:?}");
+                continue;
+            }
+            let error = again.err().unwrap_or_else(|| panic!("{protocol:?} {way:?}: unnoticed"));
+            let text = error.to_string();
+            assert!(matches!(error, Error::Recovery(_)), "{text}");
+            assert!(
+                text.contains("\"drifts\" version 1 wrote something else than when it ran")
+                    && text.contains("Lsn")
+                    && text.contains("nothing was changed on disk"),
+                "{text}"
+            );
+            // Nothing is lost: the program that wrote it opens it.
+            let db = builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap();
+            let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
+            assert!(rows.unwrap().unwrap() >= 1);
+        }
+    }
+}
