@@ -39,6 +39,7 @@ mod recovery;
 mod restore;
 mod session;
 mod storage;
+mod tally;
 mod ticket;
 mod transaction;
 mod transaction_id;

@@ -7,11 +7,13 @@ use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::{LoggingProtocol, Needs};
+use crate::tally::Tally;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
+use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -34,13 +36,6 @@ pub(crate) struct Answer {
     pub placed: Option<(u64, usize, Lsn)>,
 }
 
-/// What a session has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub attempts: u64,
-    pub conflicts: u64,
-}
-
 /// A session of some engine, as the public face uses it.
 pub(crate) trait AnySession: Send {
     /// Runs `body` until it ends without a conflict.
@@ -50,10 +45,13 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
-    fn counters(&self) -> Counters;
+    /// It may be long until the next transaction: others see to what this session has to clear away.
+    fn rest(&mut self);
+    /// How many attempts ended in a conflict.
+    fn conflicts(&self) -> u64;
 }
 
-pub(crate) struct Session<C, P: LoggingProtocol> {
+pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
     engine: Arc<Engine<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
@@ -65,7 +63,7 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     /// Where a checkpoint sees that a commit is under way.
     seat: Arc<Seat>,
     garbage: Garbage,
-    counters: Counters,
+    tally: Arc<Padded<Tally>>,
     stream: usize,
     /// The epoch whose beginning this session's records have stated.
     stated_epoch: u64,
@@ -114,6 +112,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
             seat: engine.cut.seat(),
+            tally: engine.tallies.add(),
             engine,
             log,
             writer,
@@ -123,7 +122,6 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             workspace: Workspace::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
-            counters: Counters::default(),
             stream,
             stated_epoch: 0,
             streak_bytes: 0,
@@ -149,8 +147,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         );
         let result = self.attempt(call, body, answer);
         self.arena.reset();
-        self.counters.attempts += 1;
-        if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
+        if self.tally.attempt().is_multiple_of(HOUSEKEEPING) {
             self.keep_house();
         }
         if !self.garbage.is_empty() {
@@ -170,7 +167,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     ) -> Result<(), Error> {
         let mut attempts = 0;
         loop {
-            self.counters.conflicts += 1;
+            self.tally.conflict();
             attempts += 1;
             self.back_off(attempts);
             if self.try_once(call, body, answer)?.is_ok() {
@@ -183,6 +180,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let under_way = UnderWay(self.log.as_ref());
         self.garbage.sweep::<C, P>(&self.engine, stamp);
+        self.tally.set_garbage(self.garbage.len());
         under_way.over();
     }
 
@@ -214,7 +212,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             Ok(verdict) => verdict,
             Err(panic) => {
                 C::abort(state);
-                self.garbage.collect_from(&engine.tables, state, false);
+                self.garbage.collect_from(Some(&engine.epoch), state, false);
+                self.tally.set_garbage(self.garbage.len());
                 resume_unwind(panic);
             }
         };
@@ -254,7 +253,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         } else if appender.placed.is_some() {
             self.stated_epoch = appender.stated_epoch;
         }
-        self.garbage.collect_from(&engine.tables, state, committed);
+        self.garbage.collect_from(Some(&engine.epoch), state, committed);
         under_way.over();
         result
     }
@@ -284,6 +283,17 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     fn keep_house(&mut self) {
         self.engine.epoch.advance_if_older_than(self.engine.epoch_interval);
         self.engine.protocol.keep_house();
+        self.sweep_left_behind(0);
+    }
+
+    /// Clears away some of what others have left, and what this one has left, `noted` items.
+    fn sweep_left_behind(&mut self, noted: usize) {
+        if self.engine.left_behind.len() > 0 {
+            let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+            let under_way = UnderWay(self.log.as_ref());
+            self.engine.left_behind.sweep::<C, P>(&self.engine, stamp, noted);
+            under_way.over();
+        }
     }
 
     /// Waits a little, longer and at random as attempts fail, so that those who conflict part.
@@ -311,14 +321,28 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
         }
     }
 
-    fn counters(&self) -> Counters {
-        self.counters
+    fn rest(&mut self) {
+        let noted = self.garbage.len();
+        if noted > 0 {
+            self.engine.left_behind.take_over(&mut self.garbage);
+            self.tally.set_garbage(0);
+        }
+        // While a panic goes on there must not be another.
+        if !std::thread::panicking() {
+            self.sweep_left_behind(noted);
+        }
+    }
+
+    fn conflicts(&self) -> u64 {
+        self.tally.conflicts()
     }
 }
 
-impl<C, P: LoggingProtocol> Drop for Session<C, P> {
+impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for Session<C, P> {
     fn drop(&mut self) {
+        self.rest();
         self.engine.cut.give_back(&self.seat);
+        self.engine.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {
             self.engine.protocol.end_session(stamp);
         }

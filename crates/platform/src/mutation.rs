@@ -88,6 +88,10 @@ mutations! {
     RestartEpochs "restart-epochs",
     /// Who first writes to a table does not follow those who read it and left no mark.
     ForgetUnmarkedReaders "forget-unmarked-readers",
+    /// However much there is to clear away, a few items are looked at, and one that is locked ends that for a while.
+    SweepHeldUp "sweep-held-up",
+    /// What a session that ends has still to clear away is forgotten.
+    ForgetLeftBehind "forget-left-behind",
 }
 
 impl Mutation {
