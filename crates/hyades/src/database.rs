@@ -10,15 +10,17 @@ use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
 use crate::session::{Answer, AnySession, Verdict};
+use crate::tally::Counts;
 use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// An open database. Clones are handles to the same one; it closes when the last is dropped.
 ///
@@ -66,17 +68,22 @@ pub(crate) struct Shared {
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: Pool,
-    /// Counters of sessions that have ended.
-    pub ended: Mutex<Stats>,
+    /// The newest version of each procedure.
+    pub names: HashMap<String, ProcedureId>,
 }
 
 /// What a database has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Attempts at transactions by sessions that have ended, conflicts included.
+    /// Attempts at transactions, conflicts included.
     pub attempts: u64,
-    /// Attempts that ended in a conflict and were run again, by sessions that have ended.
+    /// Attempts that ended in a conflict and were run again.
     pub conflicts: u64,
+    /// Rows that were deleted and index entries that describe no row any more, which are still in memory: how
+    /// many there are now. A row waits until the epoch in which it was deleted is over
+    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)), and all wait for another transaction of the session
+    /// that left them, or for its end. See [`Database::session`].
+    pub garbage: u64,
     /// Bytes of frames made durable, without padding.
     pub log_bytes: u64,
     /// Bytes written to the log's devices.
@@ -101,6 +108,11 @@ impl Database {
 
     /// A session for the calling thread: faster than going through the database, because it keeps its
     /// working memory and its place in the log.
+    ///
+    /// After each transaction it clears away some of the deleted rows and stale index entries that it has left.
+    /// What is still there when it ends is cleared away by other sessions as they run or end, by the next
+    /// [`Database::transact`] or [`Database::call`], and by the next checkpoint; [`Stats::garbage`] says how much
+    /// there is.
     ///
     /// # Errors
     /// More sessions than the log has places for (256).
@@ -169,16 +181,11 @@ impl Database {
     /// # Errors
     /// There is none.
     pub fn prepare(&self, name: &str) -> Result<ProcedureId, Error> {
-        let procedures = self.shared.procedures.iter().enumerate();
-        procedures
-            .filter(|(_, p)| p.name == name)
-            .max_by_key(|(_, p)| p.version)
-            .map(|(at, _)| ProcedureId(at as u32))
-            .ok_or_else(|| {
-                Error::Misuse(format!(
-                    "there is no procedure {name:?}: register it with the builder before opening"
-                ))
-            })
+        self.shared.names.get(name).copied().ok_or_else(|| {
+            Error::Misuse(format!(
+                "there is no procedure {name:?}: register it with the builder before opening"
+            ))
+        })
     }
 
     /// What opening found and did.
@@ -205,7 +212,8 @@ impl Database {
 
     /// What the database has done since it was opened.
     pub fn stats(&self) -> Stats {
-        let mut stats = *self.shared.ended.lock().expect("no holder panics");
+        let Counts { attempts, conflicts, garbage } = self.shared.engine.counts();
+        let mut stats = Stats { attempts, conflicts, garbage, ..Stats::default() };
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
                 let of = log.stats(stream);
@@ -469,22 +477,18 @@ impl Session {
 
     /// How many attempts ended in a conflict and were run again.
     pub fn conflicts(&self) -> u64 {
-        self.inner.as_ref().map_or(0, |inner| inner.counters().conflicts)
+        self.inner.as_ref().map_or(0, |inner| inner.conflicts())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let Some(inner) = self.inner.take() else { return };
+        let Some(mut inner) = self.inner.take() else { return };
         if self.pooled && !self.shared.closed.load(Ordering::Acquire) {
+            inner.rest();
             return self.shared.pool.give_back(Some(inner));
         }
-        let counters = inner.counters();
         drop(inner);
-        let mut ended = self.shared.ended.lock().expect("no holder panics");
-        ended.attempts += counters.attempts;
-        ended.conflicts += counters.conflicts;
-        drop(ended);
         if self.pooled {
             self.shared.pool.give_back(None);
         }

@@ -1,9 +1,11 @@
 //! What all sessions of a database share.
 
 use crate::checkpoint::cut::Cut;
+use crate::garbage::LeftBehind;
 use crate::logging::LoggingProtocol;
 use crate::retry::{Gate, RetrySettings};
 use crate::storage::table::Table;
+use crate::tally::Tallies;
 use crate::transaction::state::RowIdBlock;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
@@ -25,6 +27,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub row_ids: Arc<AtomicU64>,
     /// Where commits and checkpoints meet.
     pub cut: Cut,
+    pub tallies: Tallies,
+    pub left_behind: LeftBehind,
     /// How long an epoch is while the database is busy.
     pub epoch_interval: Duration,
     /// Updates are written, and logged, as whole rows instead of changed columns.
@@ -52,6 +56,8 @@ impl<P: LoggingProtocol> Engine<P> {
             epoch,
             row_ids,
             cut: Cut::default(),
+            tallies: Tallies::default(),
+            left_behind: LeftBehind::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
             gate: Gate::default(),

@@ -3,7 +3,31 @@
 //! A deleted row stays in its index as a tombstone, because its version and stamps order what comes
 //! after it. It may go once its version's epoch has passed, for then whoever puts the key in anew
 //! gets a higher version; its stamps go over to the gap that it leaves. Waiting until the stamps are
-//! cold would not do: a scan that passes a tombstone again and again keeps it warm for ever.
+//! cold would not do: a scan that passes a tombstone again and again keeps it warm for ever. An index entry that
+//! no longer describes its row waits for no epoch.
+//!
+//! **Each is noted once.** A tombstone is noted by the transaction that deleted the row: a look that finds a version of
+//! a later epoch leaves it to the one who made that. An entry is noted by the transaction that put it in, if it was
+//! not committed, or by the one whose commit changed the row that it described. Who finds an entry in place and
+//! is not committed notes nothing: the entry was true, or noted, or there was a transaction in progress that
+//! will note it, and a look that finds an entry in use keeps the note. So transactions that are tried again
+//! and again note nothing twice.
+//!
+//! **What waits is bounded.** After each attempt at a transaction its session looks at twice as many items as the
+//! attempt left, and at a few more, and at a share of all that wait ([`looks`]). Nothing stands in the way of what
+//! is behind it: a row that is locked, or in use, goes to the back; and rows stand in the order in which
+//! they were noted, so that those whose epoch has passed come first. Let an attempt leave `p` items, and let
+//! a look find the row locked in a fraction `f` of the cases. As long as `f` is at most a half, entries do not pile up at
+//! all. If it is more, they grow until `n / 32 = p / (1 - f)`. Of rows there are those of the last two epochs beside
+//! that. What a transaction of a million deletions leaves goes in pieces, the smaller the less there is.
+//!
+//! A session that ends, or goes back to the pool, hands over what it has left ([`LeftBehind`]). Others look there:
+//! sessions that end, each in proportion to what it has left itself, so that the same bound holds; those that stay, every
+//! now and then; and checkpoints, which clear away all that can be.
+
+mod left_behind;
+
+pub(crate) use left_behind::LeftBehind;
 
 use crate::concurrency::ConcurrencyControl;
 use crate::engine::Engine;
@@ -13,80 +37,125 @@ use crate::storage::gap::Inherit;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::{Record, word};
-use crate::storage::table::{Lookup, Table};
+use crate::storage::table::Lookup;
 use crate::transaction::state::{Pending, State};
 use crossbeam_epoch::Guard;
+use hyades_platform::epoch::Epoch;
+use hyades_platform::mutation::{self, Mutation};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 
-enum Item {
-    /// A row that may be absent, by primary key.
-    Row { table: u32, key: KeyBytes },
-    /// An index entry that may no longer describe its row, by its key.
-    Entry { table: u32, index: u16, key: KeyBytes },
+/// A row that may be absent, by primary key.
+struct AbsentRow {
+    table: u32,
+    key: KeyBytes,
+    /// An epoch that is not below the version's; [`REPLAYED`] if nobody else notes the row.
+    epoch: u64,
+}
+
+/// Replay does not go by epochs.
+const REPLAYED: u64 = u64::MAX;
+
+/// An index entry that may no longer describe its row, by its key.
+struct StaleEntry {
+    table: u32,
+    index: u16,
+    key: KeyBytes,
 }
 
 /// What a session has still to clear away, oldest first.
 #[derive(Default)]
 pub(crate) struct Garbage {
-    items: VecDeque<Item>,
-    /// Transactions until the next look.
+    entries: VecDeque<StaleEntry>,
+    rows: VecDeque<AbsentRow>,
+    /// How many there were after the last look.
+    before: usize,
+    /// Attempts until the next look, if there are few.
     pause: u32,
+    /// Looks that found the epoch of the first row not yet over.
+    early: u32,
 }
 
-/// After a look that found the oldest item still needed, this many transactions go by.
-const PAUSE: u32 = 32;
+/// Where this many wait at most, a look that found nothing to clear away is not repeated at once.
+const FEW: usize = 64;
 
-/// So many items are looked at in one go.
-const BATCH: usize = 8;
+/// But after so many attempts.
+const PAUSE: u32 = 8;
 
+/// After so many looks that came too early the epoch ends, if it is old enough: who deletes now and then must not wait
+/// for others to end it.
+const EARLY: u32 = 16;
+
+/// How many entries, and how many rows, are looked at after an attempt that left `noted` items, where `waiting` wait.
+fn looks(noted: usize, waiting: usize) -> usize {
+    if mutation::is(Mutation::SweepHeldUp) {
+        return 8;
+    }
+    8 + 2 * noted + (waiting / 32).min(256)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Swept {
     Done,
     NotYet,
 }
 
 impl Garbage {
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.entries.is_empty() && self.rows.is_empty()
     }
 
-    /// Notes a row that may be absent.
+    /// How many items wait.
+    pub fn len(&self) -> usize {
+        self.entries.len() + self.rows.len()
+    }
+
+    /// Notes a row that may be absent, in replay.
     pub fn add_row(&mut self, table: u32, key: KeyBytes) {
-        self.items.push_back(Item::Row { table, key });
+        self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
-    /// Notes what a transaction that has ended leaves behind.
+    /// Notes an entry that may be stale.
+    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes) {
+        self.entries.push_back(StaleEntry { table, index, key });
+    }
+
+    /// Notes what a transaction that has ended leaves behind. `epoch` is none in replay.
     pub fn collect_from<P: LoggingProtocol>(
         &mut self,
-        tables: &[Table<P::RowStamp>],
+        epoch: Option<&Epoch>,
         state: &State<'_, P>,
         committed: bool,
     ) {
-        debug_assert!(tables.len() <= u32::MAX as usize);
+        let undone = !committed || state.rolled_back;
         for link in &state.links {
             link.entry.unpin();
-            if !committed || state.rolled_back {
-                let key = KeyBytes::from_slice(link.entry.key());
-                self.items.push_back(Item::Entry { table: link.table, index: link.index, key });
+            // Of a transaction that was rolled back in part it is not known which of them are in use.
+            if undone && (link.fresh || committed) {
+                self.add_entry(link.table, link.index, KeyBytes::from_slice(link.entry.key()));
             }
         }
         if committed {
             for stale in &state.stale {
-                let key = KeyBytes::from_slice(stale.key);
-                self.items.push_back(Item::Entry { table: stale.table, index: stale.index, key });
+                self.add_entry(stale.table, stale.index, KeyBytes::from_slice(stale.key));
             }
+        }
+        // The commit is over, so the version's epoch is not above the present one.
+        let now = || epoch.map_or(REPLAYED, Epoch::current);
+        if committed {
             for write in state.final_writes() {
                 if matches!(write.pending, Pending::Delete) {
                     let key = KeyBytes::from_slice(write.record.key());
-                    self.items.push_back(Item::Row { table: write.table, key });
+                    self.rows.push_back(AbsentRow { table: write.table, key, epoch: now() });
                 }
             }
         }
-        if !committed || state.rolled_back {
+        if undone {
             for (table, record) in &state.placed {
                 let key = KeyBytes::from_slice(record.key());
-                self.items.push_back(Item::Row { table: *table, key });
+                self.rows.push_back(AbsentRow { table: *table, key, epoch: now() });
             }
         }
     }
@@ -101,21 +170,16 @@ impl Garbage {
     ) {
         let guard = crossbeam_epoch::pin();
         loop {
-            let before = self.items.len();
-            for _ in 0..before {
-                let item = self.items.pop_front().expect("counted");
-                if let Swept::NotYet = sweep_item::<C, P>(engine, stamp, &item, &guard) {
-                    self.items.push_back(item);
-                }
-            }
-            if self.items.is_empty() || self.items.len() == before {
+            let before = self.len();
+            self.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
+            self.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
+            if self.is_empty() || self.len() == before {
                 break;
             }
         }
-        for item in self.items.drain(..) {
-            if let Item::Row { table, key } = item {
-                keep(table, key);
-            }
+        self.entries.clear();
+        for row in self.rows.drain(..) {
+            keep(row.table, row.key);
         }
     }
 
@@ -127,56 +191,113 @@ impl Garbage {
         ready: impl Fn(&Record<P::RowStamp>) -> bool,
     ) {
         let guard = crossbeam_epoch::pin();
-        self.items.retain(|item| {
-            let record = match item {
-                Item::Row { table, key } => {
-                    match engine.tables[*table as usize].find(key, &guard) {
-                        Lookup::Found(record) => record,
-                        Lookup::Missing(_) => return false,
-                    }
-                }
-                Item::Entry { table, index, key } => {
-                    let secondaries = &engine.tables[*table as usize].secondaries;
-                    match secondaries[*index as usize].tree.find(key, &guard) {
-                        Some(entry) => entry.record(),
-                        None => return false,
-                    }
-                }
-            };
-            !ready(record)
-                || matches!(sweep_item::<C, P>(engine, stamp, item, &guard), Swept::NotYet)
+        self.entries.retain(|entry| {
+            let secondaries = &engine.tables[entry.table as usize].secondaries;
+            let found = secondaries[entry.index as usize].tree.find(&entry.key, &guard);
+            found.is_some_and(|found| {
+                !ready(found.record())
+                    || sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
+            })
+        });
+        self.rows.retain(|row| match engine.tables[row.table as usize].find(&row.key, &guard) {
+            Lookup::Missing(_) => false,
+            Lookup::Found(record) => {
+                !ready(record) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
+            }
         });
     }
 
-    /// Notes an entry that may be stale.
-    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes) {
-        self.items.push_back(Item::Entry { table, index, key });
-    }
-
-    /// Clears away some of what is ripe. The session is between transactions.
+    /// Clears away some of what can be, after an attempt. The session is between transactions.
     pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
     ) {
-        if self.pause > 0 {
+        let waiting = self.len();
+        if self.pause > 0 && (waiting <= FEW || mutation::is(Mutation::SweepHeldUp)) {
             self.pause -= 1;
             return;
         }
+        self.pause = 0;
+        let looks = looks(waiting.saturating_sub(self.before), waiting);
         let guard = crossbeam_epoch::pin();
-        for _ in 0..BATCH.min(self.items.len()) {
-            let item = self.items.pop_front().expect("counted");
-            match sweep_item::<C, P>(engine, stamp, &item, &guard) {
-                Swept::Done => {}
-                Swept::NotYet => {
-                    // Later ones are likely unripe too; this one goes to the back, as it may be held up
-                    // by another that stands behind it.
-                    self.items.push_back(item);
-                    self.pause = PAUSE;
+        self.sweep_entries::<C, P>(engine, stamp, looks, &guard);
+        if self.rows.front().is_some_and(|row| row.epoch >= engine.epoch.current()) {
+            self.early += 1;
+            if self.early.is_multiple_of(EARLY) {
+                engine.epoch.advance_if_older_than(engine.epoch_interval);
+            }
+        } else {
+            self.sweep_rows::<C, P>(engine, stamp, looks, &guard);
+        }
+        self.before = self.len();
+        if self.before == waiting {
+            self.pause = if mutation::is(Mutation::SweepHeldUp) { 32 * PAUSE } else { PAUSE };
+        }
+    }
+
+    fn sweep_entries<C: ConcurrencyControl, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        looks: usize,
+        guard: &Guard,
+    ) {
+        for _ in 0..looks.min(self.entries.len()) {
+            let entry = self.entries.pop_front().expect("counted");
+            if sweep_entry::<C, P>(engine, stamp, &entry, guard) == Swept::NotYet {
+                self.entries.push_back(entry);
+                if mutation::is(Mutation::SweepHeldUp) {
                     break;
                 }
             }
         }
+    }
+
+    fn sweep_rows<C: ConcurrencyControl, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        looks: usize,
+        guard: &Guard,
+    ) {
+        let now = engine.epoch.current();
+        for _ in 0..looks.min(self.rows.len()) {
+            let Some(mut row) = self.rows.pop_front_if(|row| row.is_past(now)) else { break };
+            if sweep_row::<C, P>(engine, stamp, &row, guard) == Swept::NotYet {
+                // It is locked, or an entry points to it. It is looked at again in the next epoch.
+                if row.epoch != REPLAYED {
+                    row.epoch = now;
+                }
+                self.rows.push_back(row);
+            }
+        }
+    }
+
+    /// Takes out up to `most` entries, and as many rows whose epoch has passed.
+    fn take(&mut self, most: usize, now: u64) -> Garbage {
+        let mut taken = Garbage::default();
+        taken.entries.extend(self.entries.drain(..most.min(self.entries.len())));
+        while taken.rows.len() < most
+            && let Some(row) = self.rows.pop_front_if(|row| row.is_past(now))
+        {
+            taken.rows.push_back(row);
+        }
+        taken
+    }
+
+    /// Moves all that is in `other` here.
+    fn append(&mut self, other: &mut Garbage) {
+        self.entries.append(&mut other.entries);
+        self.rows.append(&mut other.rows);
+        other.before = 0;
+    }
+}
+
+impl AbsentRow {
+    /// Whether its epoch is over; always so in replay.
+    fn is_past(&self, now: u64) -> bool {
+        self.epoch == REPLAYED || self.epoch < now
     }
 }
 
@@ -185,66 +306,75 @@ fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
     Tid(word::tid(version)).epoch() < engine.epoch.current()
 }
 
-fn sweep_item<C: ConcurrencyControl, P: LoggingProtocol>(
+fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
     engine: &Engine<P>,
     stamp: &mut P::TxnStamp,
-    item: &Item,
+    row: &AbsentRow,
     guard: &Guard,
 ) -> Swept {
     let stamp = RefCell::new(stamp);
     let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
         engine.protocol.inherit(to, from, *stamp.borrow_mut());
     };
-    let hooks = Inherit(inherit);
-    match item {
-        Item::Row { table, key } => {
-            let table = &engine.tables[*table as usize];
-            let Lookup::Found(record) = table.find(key, guard) else { return Swept::Done };
-            let seen = record.word.load(Ordering::Acquire);
-            if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
-                return Swept::Done;
-            }
-            if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
-                return Swept::NotYet;
-            }
-            let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
-            let gone = version & word::ABSENT != 0
-                && version & word::DEAD == 0
-                && record.entries.load(Ordering::Acquire) == 0
-                && is_past(engine, version);
-            if !gone {
-                C::unlock_alone(record, version, false);
-                return Swept::NotYet;
-            }
-            // Dead before it leaves: who still holds it fails, and looks again. A transaction that links
-            // an entry to it counts the entry first and then looks whether it is dead.
-            C::unlock_alone(record, version, true);
-            fence(Ordering::SeqCst);
-            if record.entries.load(Ordering::SeqCst) != 0 {
-                C::revive_alone(record, version);
-                return Swept::NotYet;
-            }
-            table.unlink(record, &hooks, |gap| inherit(gap, &record.stamp), guard);
-            Swept::Done
-        }
-        Item::Entry { table, index, key } => {
-            let table = &engine.tables[*table as usize];
-            let at = *index as usize;
-            let Some(entry) = table.secondaries[at].tree.find(key, guard) else {
-                return Swept::Done;
-            };
-            let record = entry.record();
-            let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
-            let mut row = Vec::new();
-            let there = version & word::ABSENT == 0;
-            if there {
-                record.read_row(&mut row);
-            }
-            let true_entry = there && table.secondary_key(at, &row, record.key()) == *key;
-            let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-            let done = true_entry || table.unlink_entry(at, entry, &hooks, leave, guard);
-            C::unlock_alone(record, version, false);
-            if done { Swept::Done } else { Swept::NotYet }
-        }
+    let table = &engine.tables[row.table as usize];
+    let Lookup::Found(record) = table.find(&row.key, guard) else { return Swept::Done };
+    let seen = record.word.load(Ordering::Acquire);
+    if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
+        return Swept::Done;
     }
+    if Tid(word::tid(seen)).epoch() > row.epoch {
+        // Whoever deleted it since then has noted it.
+        return Swept::Done;
+    }
+    if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
+        return Swept::NotYet;
+    }
+    let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+    let gone = version & word::ABSENT != 0
+        && version & word::DEAD == 0
+        && record.entries.load(Ordering::Acquire) == 0
+        && is_past(engine, version);
+    if !gone {
+        C::unlock_alone(record, version, false);
+        return Swept::NotYet;
+    }
+    // Dead before it leaves: who still holds it fails, and looks again. A transaction that links
+    // an entry to it counts the entry first and then looks whether it is dead.
+    C::unlock_alone(record, version, true);
+    fence(Ordering::SeqCst);
+    if record.entries.load(Ordering::SeqCst) != 0 {
+        C::revive_alone(record, version);
+        return Swept::NotYet;
+    }
+    table.unlink(record, &Inherit(inherit), |gap| inherit(gap, &record.stamp), guard);
+    Swept::Done
+}
+
+fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    stamp: &mut P::TxnStamp,
+    stale: &StaleEntry,
+    guard: &Guard,
+) -> Swept {
+    let stamp = RefCell::new(stamp);
+    let inherit = |to: &P::RowStamp, from: &P::RowStamp| {
+        engine.protocol.inherit(to, from, *stamp.borrow_mut());
+    };
+    let table = &engine.tables[stale.table as usize];
+    let at = stale.index as usize;
+    let Some(entry) = table.secondaries[at].tree.find(&stale.key, guard) else {
+        return Swept::Done;
+    };
+    let record = entry.record();
+    let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+    let mut row = Vec::new();
+    let there = version & word::ABSENT == 0;
+    if there {
+        record.read_row(&mut row);
+    }
+    let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
+    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    let done = true_entry || table.unlink_entry(at, entry, &Inherit(inherit), leave, guard);
+    C::unlock_alone(record, version, false);
+    if done { Swept::Done } else { Swept::NotYet }
 }

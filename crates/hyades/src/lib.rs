@@ -40,6 +40,7 @@ mod restore;
 mod retry;
 mod session;
 mod storage;
+mod tally;
 mod ticket;
 mod transaction;
 mod transaction_id;

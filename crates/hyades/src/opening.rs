@@ -4,7 +4,7 @@ use crate::checkpoint::cut::{Cut, Seats};
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
-use crate::database::{Database, Shared, Stats};
+use crate::database::{Database, Shared};
 use crate::digest;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -15,16 +15,17 @@ use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
 use crate::session::{AnySession, Session};
 use crate::storage::table::Table;
+use crate::tally::Counts;
 use crate::ticket::References;
-use crate::transaction::procedure::{Procedure, Record};
+use crate::transaction::procedure::{self, Procedure, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 
 /// Replaying less log than this says nothing about how fast replay is.
 const MEASURABLE_BYTES: u64 = 8 << 20;
@@ -59,6 +60,8 @@ pub(crate) trait AnyEngine: Send + Sync {
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
     fn cut(&self) -> &Cut;
+    /// What all its sessions have counted.
+    fn counts(&self) -> Counts;
     fn checkpoint(
         &self,
         log: &Log,
@@ -91,13 +94,22 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         &self.engine.cut
     }
 
+    fn counts(&self) -> Counts {
+        let mut counts = self.engine.tallies.sum();
+        counts.garbage += self.engine.left_behind.len() as u64;
+        counts
+    }
+
     fn checkpoint(
         &self,
         log: &Log,
         settings: &CheckpointSettings,
         stop: &AtomicBool,
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
-        checkpoint::write(&self.engine, log, settings, stop)
+        let written = checkpoint::write(&self.engine, log, settings, stop);
+        // The epoch of the cut is over.
+        self.engine.left_behind.sweep_all::<C, P>(&self.engine);
+        written
     }
 }
 
@@ -305,6 +317,7 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(References::new(log)));
+        let names = procedure::by_name(&self.builder.procedures);
         let shared = Shared {
             keeper,
             engine,
@@ -317,7 +330,7 @@ impl Opening<'_> {
             data_only,
             report,
             pool: Pool::default(),
-            ended: Mutex::new(Stats::default()),
+            names,
         };
         Database::over(shared)
     }

@@ -8,6 +8,7 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
+use crate::tally::Tally;
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
@@ -15,6 +16,7 @@ use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspac
 use bumpalo::Bump;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,13 +40,6 @@ pub(crate) struct Answer {
     pub placed: Option<(u64, usize, Lsn)>,
 }
 
-/// What a session has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub attempts: u64,
-    pub conflicts: u64,
-}
-
 /// A session of some engine, as the public face uses it.
 pub(crate) trait AnySession: Send {
     /// Runs `body` until it ends without a conflict.
@@ -54,10 +49,13 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
-    fn counters(&self) -> Counters;
+    /// It may be long until the next transaction: others see to what this session has to clear away.
+    fn rest(&mut self);
+    /// How many attempts ended in a conflict.
+    fn conflicts(&self) -> u64;
 }
 
-pub(crate) struct Session<C, P: LoggingProtocol> {
+pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
     engine: Arc<Engine<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
@@ -69,7 +67,7 @@ pub(crate) struct Session<C, P: LoggingProtocol> {
     /// Where a checkpoint sees that a commit is under way.
     seat: Arc<Seat>,
     garbage: Garbage,
-    counters: Counters,
+    tally: Arc<Padded<Tally>>,
     stream: usize,
     /// The epoch whose beginning this session's records have stated.
     stated_epoch: u64,
@@ -121,6 +119,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
             seat: engine.cut.seat(),
+            tally: engine.tallies.add(),
             engine,
             log,
             writer,
@@ -130,7 +129,6 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             workspace: Workspace::new(),
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
-            counters: Counters::default(),
             stream,
             stated_epoch: 0,
             streak_bytes: 0,
@@ -156,8 +154,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         );
         let result = self.attempt(call, body, answer);
         self.arena.reset();
-        self.counters.attempts += 1;
-        if self.counters.attempts.is_multiple_of(HOUSEKEEPING) {
+        if self.tally.attempt().is_multiple_of(HOUSEKEEPING) {
             self.keep_house();
         }
         if !self.garbage.is_empty() {
@@ -179,7 +176,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let (retries, began) = (engine.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
         loop {
-            self.counters.conflicts += 1;
+            self.tally.conflict();
             let attempt_began = clock::monotonic_ns();
             let starved_for = Duration::from_nanos(attempt_began - began);
             if retries.attempts.is_some_and(|most| attempts >= most)
@@ -209,6 +206,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let under_way = UnderWay(self.log.as_ref());
         self.garbage.sweep::<C, P>(&self.engine, stamp);
+        self.tally.set_garbage(self.garbage.len());
         under_way.over();
     }
 
@@ -278,12 +276,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         } else if appender.placed.is_some() {
             self.stated_epoch = appender.stated_epoch;
         }
-        self.garbage.collect_from(&engine.tables, state, committed);
+        self.garbage.collect_from(Some(&engine.epoch), state, committed);
         under_way.over();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
                 // There is no ticket to take it.
                 answer.needs = Needs::default();
+                self.tally.set_garbage(self.garbage.len());
                 resume_unwind(panic)
             }
             _ => result,
@@ -315,6 +314,17 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     fn keep_house(&mut self) {
         self.engine.epoch.advance_if_older_than(self.engine.epoch_interval);
         self.engine.protocol.keep_house();
+        self.sweep_left_behind(0);
+    }
+
+    /// Clears away some of what others have left, and what this one has left, `noted` items.
+    fn sweep_left_behind(&mut self, noted: usize) {
+        if self.engine.left_behind.len() > 0 {
+            let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+            let under_way = UnderWay(self.log.as_ref());
+            self.engine.left_behind.sweep::<C, P>(&self.engine, stamp, noted);
+            under_way.over();
+        }
     }
 
     /// Waits a little, longer and at random as attempts fail, so that those who conflict part.
@@ -345,14 +355,28 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
         }
     }
 
-    fn counters(&self) -> Counters {
-        self.counters
+    fn rest(&mut self) {
+        let noted = self.garbage.len();
+        if noted > 0 {
+            self.engine.left_behind.take_over(&mut self.garbage);
+            self.tally.set_garbage(0);
+        }
+        // While a panic goes on there must not be another.
+        if !std::thread::panicking() {
+            self.sweep_left_behind(noted);
+        }
+    }
+
+    fn conflicts(&self) -> u64 {
+        self.tally.conflicts()
     }
 }
 
-impl<C, P: LoggingProtocol> Drop for Session<C, P> {
+impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for Session<C, P> {
     fn drop(&mut self) {
+        self.rest();
         self.engine.cut.give_back(&self.seat);
+        self.engine.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {
             self.engine.protocol.end_session(stamp);
         }

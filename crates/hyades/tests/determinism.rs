@@ -6,6 +6,7 @@ use common::directory;
 use hyades::{
     Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Table, Transaction, Type,
 };
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -49,25 +50,51 @@ fn builder(protocol: Protocol, way: Way, outside: i64) -> hyades::Builder {
     builder
 }
 
+/// A database whose last call wrote what depended on the number outside, which was 1.
+fn with_a_call(
+    dir: &Path,
+    protocol: Protocol,
+    way: Way,
+) -> impl Fn(i64) -> Result<Database, Error> {
+    let streams = if protocol == Protocol::Serial { 1 } else { 3 };
+    let dir = dir.to_owned();
+    let open = move |outside| builder(protocol, way, outside).streams(streams).open(&dir);
+    let db = open(1).unwrap();
+    let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
+    db.transact(fill).unwrap().unwrap();
+    // A session's first command in an epoch is one that is checked.
+    let mut session = db.session().unwrap();
+    let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
+    called.unwrap();
+    ticket.wait().unwrap();
+    drop(session);
+    db.close().unwrap();
+    open
+}
+
+/// Without the rule nothing is noticed: the test below would fail.
+#[cfg(feature = "mutations")]
+#[test]
+fn without_the_rule_it_goes_unnoticed() {
+    use hyades_platform::mutation::{self, Mutation};
+    let dir = directory();
+    let open = with_a_call(dir.path(), Protocol::Taurus, Way::Update);
+    mutation::set(Some(Mutation::ForgetOutcomes));
+    let opened = open(2);
+    mutation::set(None);
+    assert!(opened.is_ok());
+}
+
+#[cfg(not(feature = "mutations"))]
 #[test]
 fn a_command_that_writes_something_else_at_replay_is_named() {
     for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
         for way in [Way::Update, Way::Insert, Way::OtherKey, Way::Delete, Way::Nothing] {
             let dir = directory();
-            let streams = if protocol == Protocol::Serial { 1 } else { 3 };
-            let db = builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap();
-            let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
-            db.transact(fill).unwrap().unwrap();
-            // A session's first command in an epoch is one that is checked.
-            let mut session = db.session().unwrap();
-            let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
-            called.unwrap();
-            ticket.wait().unwrap();
-            drop(session);
-            db.close().unwrap();
+            let open = with_a_call(dir.path(), protocol, way);
             // The same gives the same.
-            drop(builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap());
-            let again = builder(protocol, way, 2).streams(streams).open(dir.path());
+            drop(open(1).unwrap());
+            let again = open(2);
             if way == Way::Nothing {
                 assert!(again.is_ok(), "{protocol:?}");
                 continue;
@@ -82,7 +109,7 @@ fn a_command_that_writes_something_else_at_replay_is_named() {
                 "{text}"
             );
             // Nothing is lost: the program that wrote it opens it.
-            let db = builder(protocol, way, 1).streams(streams).open(dir.path()).unwrap();
+            let db = open(1).unwrap();
             let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
             assert!(rows.unwrap().unwrap() >= 1);
         }

@@ -94,6 +94,10 @@ mutations! {
     NeverAlone "never-alone",
     /// What a replayed command writes is not compared with what it wrote when it ran.
     ForgetOutcomes "forget-outcomes",
+    /// However much there is to clear away, a few items are looked at, and one that is locked ends that for a while.
+    SweepHeldUp "sweep-held-up",
+    /// What a session that ends has still to clear away is forgotten.
+    ForgetLeftBehind "forget-left-behind",
 }
 
 impl Mutation {

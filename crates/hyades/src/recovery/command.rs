@@ -133,7 +133,7 @@ impl CommandRunner {
         }
         // What else it leaves behind goes at once: the next transaction on these rows may follow as
         // soon as this one counts as replayed.
-        self.garbage.collect_from(&replay.engine.tables, state, true);
+        self.garbage.collect_from(None, state, true);
         drop(running);
         if view.own != 0 {
             // But others may still see what this one has overwritten.

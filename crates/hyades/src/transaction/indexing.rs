@@ -75,7 +75,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                     let finger = places.finger(secondary.tree.id(), state.guard);
                     data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };
-                state.links.push(Link { table: table.0, index: at as u16, entry });
+                let fresh = change.is_ok();
+                state.links.push(Link { table: table.0, index: at as u16, entry, fresh });
                 match change {
                     Ok(change) => self.entered_gap(state, change, None),
                     // An entry left behind by another attempt: its gap was read all the same.

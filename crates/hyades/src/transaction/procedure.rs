@@ -5,6 +5,7 @@ use crate::error::{Abort, Error};
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How a transaction is written to the log.
@@ -48,6 +49,18 @@ impl Procedure {
         };
         Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
     }
+}
+
+/// The newest version of each of the procedures, by name.
+pub(crate) fn by_name(procedures: &[Procedure]) -> HashMap<String, ProcedureId> {
+    let mut newest = HashMap::<String, ProcedureId>::new();
+    for (at, procedure) in procedures.iter().enumerate() {
+        let known = newest.get(&procedure.name).map(|id| procedures[id.0 as usize].version);
+        if known.is_none_or(|version| version < procedure.version) {
+            newest.insert(procedure.name.clone(), ProcedureId(at as u32));
+        }
+    }
+    newest
 }
 
 /// Where encoded arguments and results go. (The library's own takes a vector and gives it back.)

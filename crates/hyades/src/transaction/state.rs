@@ -43,6 +43,8 @@ pub(crate) struct Link<'s, S> {
     pub table: u32,
     pub index: u16,
     pub entry: &'s Entry<S>,
+    /// The transaction has put it in; otherwise it was there.
+    pub fresh: bool,
 }
 
 /// An entry that will be stale once the transaction has committed.

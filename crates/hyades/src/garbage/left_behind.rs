@@ -1,0 +1,92 @@
+//! What sessions that have ended have left to be cleared away.
+
+use super::{Garbage, looks};
+use crate::concurrency::ConcurrencyControl;
+use crate::engine::Engine;
+use crate::logging::LoggingProtocol;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::Padded;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LeftBehind {
+    /// How many items there are, those included that somebody is just looking at. Changed by who adds or clears away;
+    /// read as a hint, Relaxed.
+    count: Padded<AtomicUsize>,
+    items: Mutex<Garbage>,
+}
+
+impl LeftBehind {
+    /// How many items wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn items(&self) -> MutexGuard<'_, Garbage> {
+        self.items.lock().expect("no holder panics")
+    }
+
+    /// Takes over what a session has left.
+    pub fn take_over(&self, garbage: &mut Garbage) {
+        if mutation::is(Mutation::ForgetLeftBehind) {
+            *garbage = Garbage::default();
+        }
+        if !garbage.is_empty() {
+            // Before they can be cleared away: the count is never below zero.
+            self.count.fetch_add(garbage.len(), Ordering::Relaxed);
+            self.items().append(garbage);
+        }
+    }
+
+    /// Clears away some, for a session that has left `noted` items and is between transactions. They are looked at
+    /// with nothing locked: several may do this at once.
+    pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
+        &self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        noted: usize,
+    ) {
+        let waiting = self.len();
+        if waiting == 0 {
+            return;
+        }
+        // Those who end after a few transactions end no epoch otherwise.
+        let now = engine.epoch.advance_if_older_than(engine.epoch_interval);
+        let mut taken = self.items().take(looks(noted, waiting), now);
+        self.sweep_taken::<C, P>(engine, stamp, &mut taken);
+    }
+
+    /// Clears away all that can be.
+    pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(&self, engine: &Engine<P>) {
+        if self.len() > 0 {
+            let mut stamp = engine.protocol.txn_stamp();
+            let mut taken = self.items().take(usize::MAX, engine.epoch.current());
+            self.sweep_taken::<C, P>(engine, &mut stamp, &mut taken);
+            engine.protocol.end_session(stamp);
+        }
+    }
+
+    fn sweep_taken<C: ConcurrencyControl, P: LoggingProtocol>(
+        &self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+        taken: &mut Garbage,
+    ) {
+        let before = taken.len();
+        if before == 0 {
+            return;
+        }
+        let guard = crossbeam_epoch::pin();
+        taken.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
+        taken.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
+        drop(guard);
+        let cleared = before - taken.len();
+        if !taken.is_empty() {
+            self.items().append(taken);
+        }
+        self.count.fetch_sub(cleared, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,272 @@
+//! Deleted rows and stale index entries do not pile up, whatever is done how often, and by whom.
+#![allow(missing_docs)]
+
+mod common;
+use common::{directory, watched::watched};
+use hyades::{Abort, Concurrency, Database, Protocol, Schema, Session, Table, Type, Value};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const HOT: Table = Table::nth(0);
+
+/// One test at a time: they look at what is there at some moment, and some break a rule, which is broken in the whole
+/// process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const EPOCH: Duration = Duration::from_millis(2);
+
+fn open(dir: &Path, protocol: Protocol, concurrency: Concurrency) -> Database {
+    let mut builder =
+        Database::builder().protocol(protocol).concurrency(concurrency).streams(streams(protocol));
+    builder = builder.log_settings(|log| log.epoch = Some(EPOCH));
+    builder.table(
+        Schema::new("hot")
+            .column("id", Type::I64)
+            .column("group", Type::I64)
+            .column("name", Type::I64)
+            .primary_key(&["id"])
+            .index("by_group", &["group"])
+            .unique("by_name", &["name"]),
+    );
+    builder.open(dir).unwrap()
+}
+
+fn streams(protocol: Protocol) -> usize {
+    if protocol == Protocol::Serial { 1 } else { 2 }
+}
+
+fn all() -> impl Iterator<Item = (Protocol, Concurrency)> {
+    let protocols = [Protocol::Taurus, Protocol::Serial, Protocol::SiloR, Protocol::None];
+    protocols.into_iter().flat_map(|p| [(p, Concurrency::Silo), (p, Concurrency::NoWait)])
+}
+
+/// A row whose indexed columns are always new ones.
+fn row(id: u64, n: u64, worker: u64) -> [Value<'static>; 3] {
+    [Value::I64(id as i64), Value::I64((n % 1000) as i64), Value::I64((n * 2 + worker) as i64)]
+}
+
+/// What is waiting once a few more transactions have run in each session.
+fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        for session in &mut sessions {
+            for _ in 0..64 {
+                session.submit(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().0.unwrap();
+            }
+        }
+        let left = db.stats().garbage;
+        if left == 0 || Instant::now() > until {
+            return left;
+        }
+        std::thread::sleep(EPOCH);
+    }
+}
+
+/// What two threads have left.
+struct Left {
+    /// The most that there ever was.
+    most: u64,
+    /// What is there after a few more transactions.
+    end: u64,
+    /// So many transactions an epoch had.
+    per_epoch: u64,
+}
+
+/// Two threads run `step`, told who they are and how often they ran it.
+fn churn(db: &Database, count: u64, step: impl Fn(&mut Session, u64, u64) + Sync) -> Left {
+    let (over, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let run = |worker| {
+            let mut session = db.session().unwrap();
+            (0..count).for_each(|n| step(&mut session, worker, n));
+            session
+        };
+        let workers = [0, 1].map(|worker| scope.spawn(move || run(worker)));
+        let looker = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                most.fetch_max(db.stats().garbage, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let sessions = workers.map(|worker| worker.join().unwrap());
+        let epochs = began.elapsed().as_secs_f64() / EPOCH.as_secs_f64();
+        over.store(true, Ordering::Relaxed);
+        looker.join().unwrap();
+        let end = left_after_a_few_more(db, sessions.into());
+        Left {
+            most: most.load(Ordering::Relaxed),
+            end,
+            per_epoch: (2.0 * count as f64 / epochs) as u64,
+        }
+    })
+}
+
+fn upserts(db: &Database, count: u64) -> Left {
+    churn(db, count, |session, worker, n| {
+        let row = row(n % 8, n, worker);
+        session.submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+    })
+}
+
+#[test]
+fn stale_entries_of_rows_that_are_upserted_all_the_time_do_not_pile_up() {
+    let (_alone, _watched) = (alone(), watched("upserts"));
+    for (protocol, concurrency) in all() {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let Left { most, end, .. } = upserts(&db, 100_000);
+        eprintln!("{protocol:?}, {concurrency:?}: at most {most}, {end} left");
+        // Two sessions with two entries for each transaction.
+        assert!(most <= 1_000, "{protocol:?}, {concurrency:?}: {most}");
+        assert_eq!(end, 0, "{protocol:?}, {concurrency:?}");
+        assert_eq!(db.rows(), 8);
+    }
+}
+
+#[test]
+fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
+    let (_alone, _watched) = (alone(), watched("deletions"));
+    for (protocol, concurrency) in all() {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        let Left { most, end, per_epoch } = churn(&db, 50_000, |session, worker, n| {
+            let id = (n / 2 % 8) as i64;
+            if n % 2 == 0 {
+                let row = row(id as u64, n, worker);
+                session.submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+            } else {
+                session.submit(|tx| tx.delete(HOT, id).map(|_| ())).unwrap().0.unwrap();
+            }
+        });
+        // What was deleted in the last two epochs, which on a busy machine are longer.
+        eprintln!(
+            "{protocol:?}, {concurrency:?}: at most {most}, {per_epoch} an epoch, {end} left"
+        );
+        assert!(most <= 1_000 + 20 * per_epoch, "{protocol:?}, {concurrency:?}: {most}");
+        assert_eq!(end, 0, "{protocol:?}, {concurrency:?}");
+    }
+}
+
+/// A scan of an empty table takes a fraction of this; to pass by 100,000 deleted rows takes far more.
+const SHORT: Duration = Duration::from_micros(100);
+
+/// How long it takes to find that the table is empty.
+fn scan_of_nothing(db: &Database) -> Duration {
+    let scan = db.transact(|tx| {
+        let began = Instant::now();
+        assert!(tx.scan(HOT).rows()?.is_empty());
+        Ok::<_, Abort>(began.elapsed())
+    });
+    scan.unwrap().unwrap()
+}
+
+/// Each inserts a row and deletes it. Then come sessions that do nothing.
+fn sessions_that_end(db: &Database, count: u64) {
+    for id in 0..count {
+        let mut session = db.session().unwrap();
+        let row = row(id, id, 0);
+        session.submit(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+        session.submit(|tx| tx.delete(HOT, id as i64).map(|_| ())).unwrap().0.unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while db.stats().garbage > 0 && Instant::now() < until {
+        std::thread::sleep(EPOCH);
+        drop(db.session().unwrap());
+    }
+}
+
+#[test]
+fn sessions_that_end_leave_nothing_behind() {
+    let (_alone, _watched) = (alone(), watched("sessions that end"));
+    for (protocol, concurrency) in all() {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        sessions_that_end(&db, 25_000);
+        assert_eq!(db.stats().garbage, 0, "{protocol:?}, {concurrency:?}");
+        let took = scan_of_nothing(&db);
+        eprintln!("{protocol:?}, {concurrency:?}: a scan of the empty table took {took:?}");
+        assert!(took < 20 * SHORT, "{protocol:?}, {concurrency:?}: {took:?}");
+        assert_eq!(db.stats().attempts, 50_001);
+    }
+}
+
+#[test]
+fn what_is_done_without_a_session_is_counted_and_cleared_away() {
+    let (_alone, _watched) = (alone(), watched("without a session"));
+    for (protocol, concurrency) in all() {
+        let dir = directory();
+        let db = open(dir.path(), protocol, concurrency);
+        for id in 0..1000u64 {
+            let row = row(id, id, 0);
+            db.transact(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().unwrap();
+        }
+        let delete_all =
+            db.transact(|tx| (0..1000i64).try_for_each(|id| tx.delete(HOT, id).map(|_| ())));
+        delete_all.unwrap().unwrap();
+        assert!(db.stats().attempts >= 1001, "{:?}", db.stats());
+        if protocol == Protocol::None {
+            std::thread::sleep(2 * EPOCH);
+            while db.stats().garbage > 0 {
+                db.transact(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().unwrap();
+            }
+        } else {
+            // No transaction comes.
+            db.checkpoint().unwrap();
+        }
+        assert_eq!(db.stats().garbage, 0, "{protocol:?}, {concurrency:?}");
+        scan_of_nothing(&db);
+    }
+}
+
+/// A transaction that runs into another, once: under no-wait, at least, it has to be counted as a conflict.
+#[test]
+fn conflicts_are_counted_while_sessions_live() {
+    let _alone = alone();
+    let dir = directory();
+    let db = open(dir.path(), Protocol::Taurus, Concurrency::NoWait);
+    db.transact(|tx| tx.upsert(HOT, &row(1, 1, 0)).map(|_| ())).unwrap().unwrap();
+    let (mut one, mut other) = (db.session().unwrap(), db.session().unwrap());
+    let mut tried = 0;
+    let inner = |tx: &hyades::Transaction<'_>| {
+        tx.upsert(HOT, &row(1, 2, 0)).map(|_| ())?;
+        let meets_it = |tx: &hyades::Transaction<'_>| {
+            tried += 1;
+            if tried > 1 {
+                return Ok::<_, hyades::Abort>(());
+            }
+            tx.upsert(HOT, &row(1, 3, 0)).map(|_| ())
+        };
+        let other = &mut other;
+        std::thread::scope(|scope| scope.spawn(|| other.submit(meets_it).unwrap().0).join())
+            .unwrap()
+    };
+    one.submit(inner).unwrap().0.unwrap();
+    assert!(db.stats().conflicts >= 1, "{:?}", db.stats());
+}
+
+/// And where the rules are broken it is seen.
+#[cfg(feature = "mutations")]
+#[test]
+fn without_the_rules_it_piles_up() {
+    use hyades_platform::mutation::{self, Mutation};
+    let (_alone, _watched) = (alone(), watched("broken rules"));
+    let (first, second) = (directory(), directory());
+    mutation::set(Some(Mutation::SweepHeldUp));
+    let db = open(first.path(), Protocol::Taurus, Concurrency::Silo);
+    let Left { most, .. } = upserts(&db, 200_000);
+    mutation::set(Some(Mutation::ForgetLeftBehind));
+    let db = open(second.path(), Protocol::Taurus, Concurrency::Silo);
+    sessions_that_end(&db, 100_000);
+    let sound = open(directory().path(), Protocol::None, Concurrency::Silo);
+    mutation::set(None);
+    sessions_that_end(&sound, 10);
+    eprintln!("at most {most}; {:?}", scan_of_nothing(&db));
+    assert!(most > 1_000, "{most}");
+    assert!(scan_of_nothing(&db) > 20 * scan_of_nothing(&sound).max(SHORT));
+}
