@@ -25,7 +25,7 @@ pub struct Options {
 /// # Errors
 /// There is no database, it is in use or damaged, or the copy cannot be made.
 pub fn backup(options: &Options) -> Result<bool, Failure> {
-    drop(existing::find(&options.dirs, hyades_wal::open)?);
+    drop(existing::find(&options.dirs, hyades_wal::open_read)?);
     let report = hyades::backup(&options.dirs, &options.out)?;
     if options.json {
         let report = serde_json::json!({

@@ -6,7 +6,8 @@ use hyades_wal::{LogOptions, Manifest, Recovering};
 use hyades_workloads::{Workload, bank, tpcc, ycsb};
 use std::path::PathBuf;
 
-/// How a log is opened: [`hyades_wal::open`] or [`hyades_wal::open_damaged`].
+/// How a log is opened: [`hyades_wal::open`], [`hyades_wal::open_read`] or
+/// [`hyades_wal::open_damaged`].
 pub type Open = fn(LogOptions) -> Result<Recovering, hyades_wal::Error>;
 
 /// Finds and locks a log; opening would make one where there is none.

@@ -47,7 +47,7 @@ pub fn recover(options: &Options) -> Result<bool, Failure> {
         }
         (until, false) => until,
     };
-    let open = if options.salvage { hyades_wal::open_damaged } else { hyades_wal::open };
+    let open = if options.salvage { hyades_wal::open_damaged } else { hyades_wal::open_read };
     let manifest = existing::find(&options.dirs, open)?.manifest().clone();
     let how =
         Restore::new(options.dirs.clone(), &options.out).until(until).salvage(options.salvage);

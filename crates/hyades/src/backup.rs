@@ -44,7 +44,7 @@ pub(crate) fn closed(
 ) -> Result<BackupReport, Error> {
     let mut options = LogOptions::new(dirs.to_vec(), 1);
     options.device = Arc::clone(&device);
-    let from = hyades_wal::open(options)?;
+    let from = hyades_wal::open_read(options)?;
     if from.is_fresh() {
         return Err(Error::Misuse(
             "the directories hold no database: give those that it has".into(),

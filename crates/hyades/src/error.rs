@@ -18,7 +18,8 @@ pub enum Abort {
         /// The secondary index's number within the table; `None` means the primary key.
         index: Option<u16>,
     },
-    /// A value does not fit the column's type, or a key has the wrong number of columns.
+    /// A value does not fit the column's type, or a key has the wrong number of columns, or a scan's bound more
+    /// than the key.
     WrongType {
         /// The table, as declared.
         table: u32,
@@ -37,6 +38,14 @@ pub enum Abort {
         /// The table, as declared.
         table: u32,
     },
+    /// A primary key, or the columns of a secondary index, would be longer than
+    /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
+    KeyTooLarge {
+        /// The table, as declared.
+        table: u32,
+        /// The secondary index's number within the table; `None` means the primary key.
+        index: Option<u16>,
+    },
     /// The procedure's arguments could not be decoded.
     BadArguments,
     /// A primary key column cannot be changed in place: delete the row and insert it anew.
@@ -48,7 +57,7 @@ pub enum Abort {
     },
     /// A table, index or procedure handle does not belong to this database.
     UnknownHandle,
-    /// The same procedure was rolled back to a savepoint that no longer exists.
+    /// The savepoint is gone, for the transaction was rolled back to an earlier one, or is another transaction's.
     NoSuchSavepoint,
 }
 
@@ -70,6 +79,12 @@ impl fmt::Display for Abort {
                 write!(f, "column {column} of table {table} does not take nulls")
             }
             Abort::RowTooLarge { table } => write!(f, "the row is too large for table {table}"),
+            Abort::KeyTooLarge { table, index: None } => {
+                write!(f, "the primary key is too large for table {table}")
+            }
+            Abort::KeyTooLarge { table, index: Some(index) } => {
+                write!(f, "the key is too large for index {index} of table {table}")
+            }
             Abort::BadArguments => write!(f, "the procedure's arguments could not be decoded"),
             Abort::KeyColumnChanged { table, column } => {
                 write!(
@@ -78,7 +93,9 @@ impl fmt::Display for Abort {
                 )
             }
             Abort::UnknownHandle => write!(f, "the handle does not belong to this database"),
-            Abort::NoSuchSavepoint => write!(f, "the savepoint no longer exists"),
+            Abort::NoSuchSavepoint => {
+                write!(f, "the transaction has no such savepoint, or no longer")
+            }
         }
     }
 }

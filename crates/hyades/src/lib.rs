@@ -56,8 +56,10 @@ pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::row::Row;
-pub use storage::schema::{Column, Columns, MAX_COLUMNS, MAX_ROW_BYTES, PrimaryKind, Schema, Set};
-pub use storage::value::{ColumnType, Type, Value};
+pub use storage::schema::{
+    Column, Columns, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, PrimaryKind, Schema, Set,
+};
+pub use storage::value::{Assignable, ColumnType, Type, Value};
 #[doc(hidden)]
 pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};

@@ -17,12 +17,13 @@ use crate::session::{AnySession, Session};
 use crate::storage::table::Table;
 use crate::tally::Counts;
 use crate::ticket::References;
-use crate::transaction::procedure::{self, Procedure, Record};
+use crate::transaction::procedure::{self, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -117,19 +118,17 @@ fn check(builder: &Builder) -> Result<(), Error> {
     if let Some(fault) = builder.tables.iter().find_map(|s| s.fault.clone()) {
         return Err(Error::Misuse(fault));
     }
-    for (at, schema) in builder.tables.iter().enumerate() {
-        if builder.tables[..at].iter().any(|s| s.name == schema.name) {
-            return Err(Error::Misuse(format!("table {:?} is declared twice", schema.name)));
-        }
+    let mut names = HashSet::new();
+    if let Some(twice) = builder.tables.iter().find(|schema| !names.insert(&schema.name)) {
+        return Err(Error::Misuse(format!("table {:?} is declared twice", twice.name)));
     }
-    for (at, procedure) in builder.procedures.iter().enumerate() {
-        let same = |p: &Procedure| p.name == procedure.name && p.version == procedure.version;
-        if builder.procedures[..at].iter().any(same) {
-            return Err(Error::Misuse(format!(
-                "procedure {:?} version {} is registered twice",
-                procedure.name, procedure.version
-            )));
-        }
+    let mut names = HashSet::new();
+    let mut procedures = builder.procedures.iter();
+    if let Some(twice) = procedures.find(|p| !names.insert((&*p.name, p.version))) {
+        return Err(Error::Misuse(format!(
+            "procedure {:?} version {} is registered twice",
+            twice.name, twice.version
+        )));
     }
     builder.retries.check()?;
     let share = builder.checkpoints.share;

@@ -167,7 +167,7 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     }
     let mut options = LogOptions::new(how.from.clone(), 1);
     options.device = Arc::clone(device);
-    let open = if how.salvage { hyades_wal::open_damaged } else { hyades_wal::open };
+    let open = if how.salvage { hyades_wal::open_damaged } else { hyades_wal::open_read };
     let from = open(options)?;
     if from.is_fresh() {
         return Err(Error::Misuse(

@@ -169,7 +169,7 @@ impl Copying<'_> {
     fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
         let Some(header) = &segment.header else { return Ok(segment.length) };
         let path = &segment.path;
-        let file = self.device.open(path).map_err(Error::io(path, "open"))?;
+        let file = self.device.open_read(path).map_err(Error::io(path, "open"))?;
         let block = u64::from(header.block_bytes);
         let mut at = block;
         let mut bytes = [0; BATCH_HEADER];
@@ -188,7 +188,7 @@ impl Copying<'_> {
     }
 
     fn file(&mut self, from: &Path, to: &Path, length: u64) -> Result<(), Error> {
-        let source = self.device.open(from).map_err(Error::io(from, "open"))?;
+        let source = self.device.open_read(from).map_err(Error::io(from, "open"))?;
         let target = self.to.device.create(to, 0).map_err(Error::io(to, "create"))?;
         copy_bytes((&source, from), (&target, to), length)?;
         target.sync_data().map_err(Error::io(to, "sync"))?;

@@ -23,6 +23,13 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// A log directory cannot be written to, and the log was to be opened for more than reading.
+    ReadOnly {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Bytes that were durable are missing or wrong.
     Corrupt {
         /// The file.
@@ -68,6 +75,13 @@ impl fmt::Display for Error {
                 "the log directory {} is in use by another process, or is opened twice in this one",
                 path.display()
             ),
+            Self::ReadOnly { path, source } => write!(
+                f,
+                "the log directory {} is read-only ({source}): opening a database writes to its directories; \
+                 `hyades verify`, `hyades log` and `hyades backup` only read them, and `hyades recover --out` \
+                 makes a database elsewhere from them",
+                path.display()
+            ),
             Self::Corrupt { path, offset, message } => {
                 write!(f, "{} is corrupt at byte {offset}: {message}", path.display())
             }
@@ -91,7 +105,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::ReadOnly { source, .. } => Some(source),
             Self::Poisoned(poisoned) => Some(poisoned),
             _ => None,
         }

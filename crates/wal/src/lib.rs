@@ -82,7 +82,7 @@ pub use manifest::{
     Manifest, StreamEntry,
 };
 pub use marks::Marks;
-pub use open::{Recovering, open, open_damaged};
+pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use reader::{ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;

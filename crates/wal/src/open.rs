@@ -16,7 +16,8 @@ use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A log that was found and locked, and that nothing has been written to.
@@ -34,7 +35,7 @@ pub struct Recovering {
     damage: Vec<Error>,
     /// Streams that are known to be damaged: (incarnation, lane).
     pub(crate) broken: BTreeSet<(u32, usize)>,
-    lenient: Leniency,
+    pub(crate) lenient: Leniency,
 }
 
 /// How much is asked of what is found.
@@ -44,25 +45,39 @@ pub(crate) struct Leniency {
     pub(crate) damaged: bool,
     /// It may be a copy that is being made.
     pub(crate) unfinished: bool,
+    /// It will only be read: nothing is made, the directories may be read-only, and are shared with other
+    /// readers.
+    pub(crate) reading: bool,
 }
 
-/// Finds and locks a log. Nothing is written, except that missing directories are made in order to
-/// be locked.
+/// Finds and locks a log, to go on with it. Nothing is written, except that missing directories are made in
+/// order to be locked.
 ///
 /// # Errors
-/// A directory is in use, missing, or another database's; the manifest or a segment is missing,
+/// A directory is in use, read-only, or another database's; the manifest or a segment is missing,
 /// damaged or of another version; the options are not valid.
 pub fn open(options: LogOptions) -> Result<Recovering, Error> {
     open_as(options, Leniency::default())
 }
 
-/// As [`open`], but what is missing or damaged is noted, in [`Recovering::damage`], and taken to be not there:
+/// Finds a log and locks it for reading only: nothing is made or written, and no right to write is needed. Others may
+/// read at the same time; who has it open to go on with it keeps readers out, and readers keep it out, so that
+/// what is read does not change meanwhile. [`Recovering::start`] refuses such a log.
+///
+/// # Errors
+/// A directory is in use, missing, or another database's; the manifest or a segment is missing,
+/// damaged or of another version; the options are not valid.
+pub fn open_read(options: LogOptions) -> Result<Recovering, Error> {
+    open_as(options, Leniency { reading: true, ..Leniency::default() })
+}
+
+/// As [`open_read`], but what is missing or damaged is noted, in [`Recovering::damage`], and taken to be not there:
 /// for tools that look at a damaged log, or save what is left of it.
 ///
 /// # Errors
 /// A directory is in use or another database's; the manifest is missing, damaged or of another version.
 pub fn open_damaged(options: LogOptions) -> Result<Recovering, Error> {
-    open_as(options, Leniency { damaged: true, ..Leniency::default() })
+    open_as(options, Leniency { damaged: true, reading: true, ..Leniency::default() })
 }
 
 pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recovering, Error> {
@@ -70,21 +85,17 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     let mut damage = Vec::new();
     // What is wrong stops the opening, or is noted.
     let mut wrong = |error: Error| {
-        if !lenient.damaged {
+        // What may not be read is not for that reason damaged.
+        let refused = |e: &Error| matches!(e, Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied);
+        if !lenient.damaged || refused(&error) {
             return Err(error);
         }
         damage.push(error);
         Ok(())
     };
     let device = Arc::clone(&options.device);
-    let mut locks = Vec::new();
-    for dir in &options.dirs {
-        device.create_dir(dir).map_err(Error::io(dir, "create the log directory"))?;
-        locks.push(device.lock_dir(dir).map_err(|source| match source.kind() {
-            std::io::ErrorKind::WouldBlock => Error::InUse { path: dir.clone() },
-            _ => Error::Io { path: dir.clone(), action: "lock the log directory", source },
-        })?);
-    }
+    let take = |dir: &PathBuf| take(&*device, dir, lenient.reading);
+    let locks = options.dirs.iter().map(take).collect::<Result<Vec<_>, Error>>()?;
     let mut found: Option<(PathBuf, Manifest)> = None;
     let mut markers = Vec::new();
     for dir in &options.dirs {
@@ -176,6 +187,26 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         damage,
         broken: BTreeSet::new(),
         lenient,
+    })
+}
+
+/// Locks a directory, which is made where there is none unless it is only read.
+fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock, Error> {
+    let lock = if reading {
+        if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
+            return Err(Error::Invalid(format!("there is no directory {}", dir.display())));
+        }
+        device.lock_dir_shared(dir)
+    } else {
+        device.create_dir(dir).map_err(Error::io(dir, "create the log directory"))?;
+        let read_only = |source| Error::ReadOnly { path: dir.to_owned(), source };
+        // Otherwise the log would be read to its end before the first file cannot be made.
+        device.check_writable(dir).map_err(read_only)?;
+        device.lock_dir(dir)
+    };
+    lock.map_err(|source| match source.kind() {
+        ErrorKind::WouldBlock => Error::InUse { path: dir.to_owned() },
+        _ => Error::Io { path: dir.to_owned(), action: "lock the log directory", source },
     })
 }
 

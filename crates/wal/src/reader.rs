@@ -9,6 +9,7 @@ use crate::frame::{self, Frame, FrameKind};
 use crate::manifest::{Incarnation, Manifest};
 use crate::segment::{Chain, Segment, start_of};
 use hyades_platform::device::{Device, DeviceFile};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -271,7 +272,9 @@ impl StreamReader {
         let mut chunk = Chunk { start: 0, bytes: Vec::new(), anchor: Vec::new() };
         while !self.finished && chunk.bytes.len() < CHUNK_BYTES {
             match self.read_some(&mut chunk) {
-                Err(Error::Io { path, action, source }) if self.lenient => {
+                Err(Error::Io { path, action, source })
+                    if self.lenient && source.kind() != ErrorKind::PermissionDenied =>
+                {
                     self.finished = true;
                     self.unreadable = true;
                     let offset = self.window.at;
@@ -326,7 +329,8 @@ impl StreamReader {
             return self.finish();
         }
         let next = self.segments.get(self.next_segment + 1).map_or(Lsn::MAX, start_of);
-        let file = self.device.open(&segment.path).map_err(Error::io(&segment.path, "open"))?;
+        let file =
+            self.device.open_read(&segment.path).map_err(Error::io(&segment.path, "open"))?;
         self.open = Some(Open {
             path: segment.path.clone(),
             file,
@@ -429,7 +433,8 @@ impl StreamReader {
             self.search(&open, from)?;
         }
         for segment in std::mem::take(&mut self.unbegun) {
-            let file = self.device.open(&segment.path).map_err(Error::io(&segment.path, "open"))?;
+            let file =
+                self.device.open_read(&segment.path).map_err(Error::io(&segment.path, "open"))?;
             let open = Open {
                 path: segment.path,
                 file,

@@ -113,7 +113,7 @@ pub(crate) fn read_header(
     uuid: &[u8; 16],
     sequence: u64,
 ) -> Result<Segment, Error> {
-    let file = device.open(&path).map_err(Error::io(&path, "open"))?;
+    let file = device.open_read(&path).map_err(Error::io(&path, "open"))?;
     let length = file.len().map_err(Error::io(&path, "measure"))?;
     let mut bytes = vec![0; SEGMENT_HEADER_MAX];
     let n = file.read_at(&mut bytes, 0).map_err(Error::io(&path, "read"))?;

@@ -48,6 +48,10 @@ impl Recovering {
         verdict: &Verdict,
         epoch: u64,
     ) -> Result<Log, Error> {
+        if self.lenient.reading {
+            let what = "the log is open for reading only: open it to go on with it";
+            return Err(Error::Invalid(what.into()));
+        }
         if verdict.ends().len() != self.manifest.incarnations.len() {
             return Err(Error::Invalid("the verdict is about another log".into()));
         }

@@ -79,7 +79,7 @@ impl From<hyades::Error> for Trouble {
 
 /// Finds and locks a log.
 fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
-    existing::find(&dirs.dirs, hyades_wal::open).map_err(Trouble::Failure)
+    existing::find(&dirs.dirs, hyades_wal::open_read).map_err(Trouble::Failure)
 }
 
 /// As [`open`], but what is damaged is noted.

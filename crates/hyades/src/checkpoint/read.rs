@@ -41,7 +41,7 @@ impl PartReader {
         expected: Extent,
     ) -> Result<Self, Error> {
         let file = device
-            .open(path)
+            .open_read(path)
             .map_err(|e| damaged(path, 0, &format!("it cannot be opened ({e})")))?;
         Self::over(file, path, id, expected)
     }

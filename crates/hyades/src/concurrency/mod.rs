@@ -33,6 +33,8 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// Version and lock words of a record that a transaction puts under a new key.
     const PLACED_WORD: u64;
     const PLACED_LOCK: u32;
+    /// Whether keys that are too large are refused; those of an older log are replayed.
+    const LIMITS_KEYS: bool = true;
 
     /// Reads a row: `copy` takes what is wanted of it, perhaps more than once. `None` if the row is
     /// absent.

@@ -16,6 +16,7 @@ pub(crate) struct Replaying;
 impl ConcurrencyControl for Replaying {
     const PLACED_WORD: u64 = word::ABSENT;
     const PLACED_LOCK: u32 = 0;
+    const LIMITS_KEYS: bool = false;
 
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::storage::schema::Schema;
 use crate::transaction::procedure::Procedure;
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Stored {
@@ -80,17 +81,16 @@ impl Stored {
 
     /// What the rest of the code takes for granted.
     fn check(&self) -> Result<(), String> {
-        for (at, table) in self.tables.iter().enumerate() {
+        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+        for table in &self.tables {
             table.schema.check_stored()?;
-            let same = |t: &StoredTable| t.id == table.id || t.schema.name == table.schema.name;
-            if self.tables[..at].iter().any(same) {
+            if !ids.insert(table.id) || !names.insert(&table.schema.name) {
                 return Err(format!("table {:?}, number {}, twice", table.schema.name, table.id));
             }
         }
-        for (at, procedure) in self.procedures.iter().enumerate() {
-            if self.procedures[..at].iter().any(|p| p.id == procedure.id) {
-                return Err(format!("two procedures of number {}", procedure.id));
-            }
+        let mut ids = HashSet::new();
+        if let Some(twice) = self.procedures.iter().find(|p| !ids.insert(p.id)) {
+            return Err(format!("two procedures of number {}", twice.id));
         }
         let ids = self.tables.iter().map(|t| t.id).chain(self.procedures.iter().map(|p| p.id));
         match ids.max() {
@@ -119,33 +119,39 @@ impl Catalogue {
         procedures: &[Procedure],
     ) -> Result<Catalogue, Error> {
         let mut stored = Stored::read(bytes)?;
+        let named = |(at, t): (usize, &StoredTable)| (t.schema.name.clone(), at);
+        let known: HashMap<String, usize> = stored.tables.iter().enumerate().map(named).collect();
+        let mut next = stored.tables.iter().map(|t| t.id + 1).max().unwrap_or(0);
         let mut table_ids = Vec::new();
         for schema in schemas {
-            match stored.tables.iter().find(|t| t.schema.name == schema.name) {
+            match known.get(&schema.name).map(|at| &stored.tables[*at]) {
                 Some(table) if table.schema == *schema => table_ids.push(table.id),
                 Some(table) => return Err(different(&table.schema, schema)),
                 None => {
-                    let id = stored.tables.iter().map(|t| t.id + 1).max().unwrap_or(0);
-                    stored.tables.push(StoredTable { id, schema: schema.clone() });
-                    table_ids.push(id);
+                    stored.tables.push(StoredTable { id: next, schema: schema.clone() });
+                    table_ids.push(next);
+                    next += 1;
                 }
             }
         }
-        if let Some(missing) = stored.tables.iter().find(|t| !table_ids.contains(&t.id)) {
+        let declared: HashSet<u32> = table_ids.iter().copied().collect();
+        if let Some(missing) = stored.tables.iter().find(|t| !declared.contains(&t.id)) {
             return Err(Error::Mismatch(format!(
                 "the database has a table {:?} that was not declared: declare it as it was",
                 missing.schema.name
             )));
         }
+        let of = |p: &StoredProcedure| ((p.name.clone(), p.version), p.id);
+        let numbers: HashMap<(String, u32), u32> = stored.procedures.iter().rev().map(of).collect();
+        let mut next = stored.procedures.iter().map(|p| p.id + 1).max().unwrap_or(0);
         let mut procedure_ids = Vec::new();
         let mut known = Vec::new();
         for procedure in procedures {
-            let same =
-                |p: &&StoredProcedure| p.name == procedure.name && p.version == procedure.version;
-            let id = stored.procedures.iter().find(same).map(|p| p.id).unwrap_or_else(|| {
-                let id = stored.procedures.iter().map(|p| p.id + 1).max().unwrap_or(0);
-                let (name, version) = (procedure.name.clone(), procedure.version);
+            let key = (procedure.name.clone(), procedure.version);
+            let id = numbers.get(&key).copied().unwrap_or_else(|| {
+                let (id, (name, version)) = (next, key);
                 stored.procedures.push(StoredProcedure { id, name, version });
+                next += 1;
                 id
             });
             procedure_ids.push(id);

@@ -75,12 +75,12 @@ pub fn table_number(table: Table) -> usize {
 
 /// A savepoint that stands for `n`.
 pub fn savepoint(n: u32) -> Savepoint {
-    Savepoint(n)
+    Savepoint(u64::from(n))
 }
 
 /// What [`savepoint`] was given.
 pub fn savepoint_number(savepoint: Savepoint) -> u32 {
-    savepoint.0
+    u32::try_from(savepoint.0).expect("it was made of a smaller number")
 }
 
 /// Whether the set has the column.

@@ -2,17 +2,38 @@
 //! stamped like a row.
 
 use super::ordered_index::{GapHooks, Insertion, Leaf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many buckets stand for the keys that a hash index does not have. Fixed: a flood of misses
 /// costs no memory.
-pub(super) const MISS_BUCKETS: usize = 1 << 14;
+const MISS_BUCKETS: usize = 1 << 14;
 
 /// What a missing key in a hash index leaves behind: a version that every new key of the bucket
 /// raises, and a stamp.
 pub(crate) struct Bucket<S> {
     pub(super) version: AtomicU64,
     pub(super) stamp: S,
+}
+
+/// The buckets of one hash index. They are made for the first key that is missed or put in, so that a table nobody
+/// uses takes no memory for them.
+pub(super) struct Misses<S>(OnceLock<Box<[Bucket<S>]>>);
+
+impl<S> Default for Misses<S> {
+    fn default() -> Self {
+        Misses(OnceLock::new())
+    }
+}
+
+impl<S: Default> Misses<S> {
+    /// The bucket of the keys with this hash.
+    #[inline]
+    pub fn bucket(&self, hash: u64) -> &Bucket<S> {
+        let bucket = || Bucket { version: AtomicU64::new(0), stamp: S::default() };
+        let buckets = self.0.get_or_init(|| (0..MISS_BUCKETS).map(|_| bucket()).collect());
+        &buckets[hash as usize % MISS_BUCKETS]
+    }
 }
 
 /// A gap as a transaction saw it: a leaf of an ordered index, or a bucket of missing keys.

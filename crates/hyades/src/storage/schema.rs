@@ -1,6 +1,6 @@
 //! Schemas: what a table's rows look like, and the byte layout that follows from it.
 
-use super::value::{ColumnType, Type, Value};
+use super::value::{Assignable, ColumnType, Type, Value};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
@@ -10,6 +10,11 @@ pub const MAX_COLUMNS: usize = 64;
 
 /// The largest row in bytes.
 pub const MAX_ROW_BYTES: usize = 16 << 20;
+
+/// The largest primary key in bytes as it is encoded, and the most that the columns of a secondary index take, the
+/// row's primary key behind them not counted. Integers take their width, text and bytes two more than they have and one
+/// more for each zero byte, and each nullable column of a secondary index one more.
+pub const MAX_KEY_BYTES: usize = 64 << 10;
 
 /// How the primary index is organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,9 +234,21 @@ impl<T: ColumnType + ?Sized> Column<T> {
         Columns(1 << self.index)
     }
 
-    /// An assignment for [`crate::Transaction::update`].
+    /// An assignment for [`crate::Transaction::update`]. Of a value that the column's type does not take there is none;
+    /// a number without a type is of the column's.
+    ///
+    /// ```
+    /// use hyades::{Column, Value};
+    /// assert_eq!(Column::<i64>::at(1).set(3).value, Value::I64(3));
+    /// assert_eq!(Column::<Option<i64>>::at(1).set(None).value, Value::Null);
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # use hyades::Column;
+    /// Column::<i64>::at(1).set(3i32);
+    /// ```
     #[inline]
-    pub fn set<'a>(self, value: impl Into<Value<'a>>) -> Set<'a> {
+    pub fn set<'a>(self, value: impl Assignable<'a, T>) -> Set<'a> {
         Set { column: self.index, value: value.into() }
     }
 }

@@ -1,6 +1,6 @@
 //! A table: its rows' layout, its primary index and its secondary indexes, and the gaps in both.
 
-use super::gap::{Bucket, Gap, GapChange, MISS_BUCKETS, leaf_change};
+use super::gap::{Gap, GapChange, Misses, leaf_change};
 use super::hash_index::{HashIndex, HashPosition, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
@@ -8,13 +8,13 @@ use super::ordered_index::{
     Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Progress,
 };
 use super::record::Record;
-use super::schema::{PrimaryKind, Schema};
+use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{Entry, Secondary};
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The last pointer to something retired, on its way to whichever thread frees it.
 pub(super) struct Retired<T>(pub(super) *mut T);
@@ -36,7 +36,7 @@ impl<S> Keyed for Record<S> {
 }
 
 enum Primary<S: Default + Send + Sync + 'static> {
-    Hash { index: HashIndex<Record<S>>, misses: Box<[Bucket<S>]> },
+    Hash { index: HashIndex<Record<S>>, misses: Misses<S> },
     Ordered(OrderedIndex<Record<S>, S>),
 }
 
@@ -114,19 +114,17 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             })
             .collect();
         let primary = match schema.primary {
-            PrimaryKind::Hash => Primary::Hash {
-                index: HashIndex::new(1 << 10),
-                misses: (0..MISS_BUCKETS)
-                    .map(|_| Bucket { version: AtomicU64::new(0), stamp: S::default() })
-                    .collect(),
-            },
+            PrimaryKind::Hash => {
+                Primary::Hash { index: HashIndex::new(1 << 10), misses: Misses::default() }
+            }
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
         let indexed = secondaries.iter().fold(0, |set, s| set | s.column_set);
         Table { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
     }
 
-    /// Encodes a primary key, or a row id, into `out`, which is empty.
+    /// Encodes a primary key, or a row id, into `out`, which is empty. If the key is too large, it is there
+    /// nevertheless.
     #[inline]
     pub fn encode_key(&self, values: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
         let wrong = |at| Abort::WrongType { table: self.layout.table, column: at as u16 };
@@ -142,7 +140,16 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             out.set_packed(packed);
             return Ok(());
         }
-        self.push_columns(&self.layout.key, false, values, out)
+        self.push_columns(&self.layout.key, false, values, out)?;
+        self.check_key(out)
+    }
+
+    /// Refuses a primary key that is too large to be made; an older log may hold such. Packed keys never are.
+    pub fn check_key(&self, key: &KeyBytes) -> Result<(), Abort> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Abort::KeyTooLarge { table: self.layout.table, index: None });
+        }
+        Ok(())
     }
 
     fn push_columns(
@@ -152,6 +159,12 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         values: &[Value<'_>],
         out: &mut KeyBytes,
     ) -> Result<(), Abort> {
+        if values.len() > columns.len() {
+            return Err(Abort::WrongType {
+                table: self.layout.table,
+                column: columns.len() as u16,
+            });
+        }
         for (at, (&column, value)) in columns.iter().zip(values).enumerate() {
             let spec = &self.layout.columns[column as usize];
             if !key::push(out, spec.kind, secondary && spec.nullable, value) {
@@ -252,7 +265,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                     return Lookup::Found(record);
                 }
                 // The version is read before the lookup that must find nothing.
-                let bucket = &misses[hash as usize % MISS_BUCKETS];
+                let bucket = misses.bucket(hash);
                 let version = bucket.version.load(Ordering::SeqCst);
                 match index.get(key, hash, guard) {
                     Some(record) => Lookup::Found(record),
@@ -288,7 +301,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                     unsafe { Record::free(fresh) };
                     return Placed::Exists(exists);
                 }
-                let bucket = &misses[hash as usize % MISS_BUCKETS];
+                let bucket = misses.bucket(hash);
                 let before = bucket.version.fetch_add(1, Ordering::SeqCst);
                 let change = GapChange {
                     before: (std::ptr::from_ref(bucket) as usize, before),
@@ -329,7 +342,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         let unlinked = match &self.primary {
             Primary::Hash { index, misses } => {
                 let hash = hash_key(key);
-                let bucket = &misses[hash as usize % MISS_BUCKETS];
+                let bucket = misses.bucket(hash);
                 leave(&bucket.stamp);
                 bucket.version.fetch_add(1, Ordering::SeqCst);
                 index.take(key, hash, record, guard)

@@ -148,6 +148,30 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
+/// A value that a column read as `T` can be set to. A [`Value`] is one for every column: whether it fits is
+/// seen when it is written.
+pub trait Assignable<'a, T: ?Sized>: Into<Value<'a>> {}
+
+impl<'a, T: ?Sized> Assignable<'a, T> for Value<'a> {}
+
+macro_rules! assignable {
+    ($($rust:ty),*) => {$(
+        impl Assignable<'_, $rust> for $rust {}
+        impl Assignable<'_, Option<$rust>> for $rust {}
+        impl Assignable<'_, Option<$rust>> for Option<$rust> {}
+    )*};
+}
+assignable!(bool, i32, u32, i64, u64, f64);
+
+impl<'a> Assignable<'a, str> for &'a str {}
+impl<'a> Assignable<'a, [u8]> for &'a [u8] {}
+impl<'a, const N: usize> Assignable<'a, [u8]> for &'a [u8; N] {}
+impl<'a> Assignable<'a, Option<&str>> for &'a str {}
+impl<'a> Assignable<'a, Option<&str>> for Option<&'a str> {}
+impl<'a> Assignable<'a, Option<&[u8]>> for &'a [u8] {}
+impl<'a, const N: usize> Assignable<'a, Option<&[u8]>> for &'a [u8; N] {}
+impl<'a> Assignable<'a, Option<&[u8]>> for Option<&'a [u8]> {}
+
 /// A Rust type that a column can be read as; `str` and `[u8]` stand for text and bytes, and
 /// `Option<T>` for a nullable column.
 pub trait ColumnType {

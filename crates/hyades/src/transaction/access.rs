@@ -22,9 +22,10 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Index(pub u16);
 
-/// A place to roll back to.
+/// A place in one transaction to roll back to: no other transaction, another attempt of the same closure
+/// included, takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint(pub(crate) u32);
+pub struct Savepoint(pub(crate) u64);
 
 /// A key range. Bounds are key prefixes: an included upper bound takes every key that starts with
 /// it, an excluded lower bound passes over every key that starts with it.
@@ -270,7 +271,11 @@ impl<'t> Transaction<'t> {
         self.0.savepoint()
     }
 
-    /// Takes back every change made since the savepoint. What was read stays read.
+    /// Takes back every change made since the savepoint. What was read stays read. The savepoint stays; later ones
+    /// are gone.
+    ///
+    /// # Errors
+    /// [`Abort::NoSuchSavepoint`] if it is gone, or another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.0.rollback_to(savepoint)
     }

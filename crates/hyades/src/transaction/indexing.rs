@@ -11,7 +11,7 @@ use crate::logging::LoggingProtocol;
 use crate::storage::gap::{Gap, GapChange, Inherit};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
-use crate::storage::schema::Columns;
+use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
@@ -66,6 +66,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 continue;
             }
             if let (Some(row), Some(key)) = (new, &new_key) {
+                if C::LIMITS_KEYS && key.len() - record.key().len() > MAX_KEY_BYTES {
+                    return Err(Abort::KeyTooLarge { table: table.0, index: Some(at as u16) });
+                }
                 if secondary.unique {
                     self.check_unique(state, table, data, at, row, record)?;
                 }

@@ -80,6 +80,16 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         result
     }
 
+    /// Encodes a primary key, or a row id, into `out`, which is empty.
+    #[inline]
+    fn encode_key(data: &Tables<P>, key: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
+        match data.encode_key(key, out) {
+            // It is there all the same.
+            Err(Abort::KeyTooLarge { .. }) if !C::LIMITS_KEYS => Ok(()),
+            encoded => encoded,
+        }
+    }
+
     /// Looks a primary key up; what was announced is on its way then.
     #[inline]
     fn find(
@@ -248,7 +258,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     ) -> Result<bool, Abort> {
         let data = self.table(table)?;
         let mut sought = KeyBytes::new();
-        data.encode_key(key, &mut sought)?;
+        Self::encode_key(data, key, &mut sought)?;
         let mut scratch = std::mem::take(state.scratch);
         scratch.clear();
         let encoded = encode_delta(&data.layout, sets, &mut scratch);
@@ -311,6 +321,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         if !data.keyless {
             data.layout.primary_key(row, key);
+            if C::LIMITS_KEYS && !data.layout.packed_key {
+                data.check_key(key)?;
+            }
             return Ok((bytes, 0));
         }
         let id = match &mut state.row_ids {
@@ -340,7 +353,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
-            data.encode_key(key, &mut sought)?;
+            Self::encode_key(data, key, &mut sought)?;
             match self.find(state, data, &sought) {
                 Lookup::Found(record) => self.read(state, data, record, columns),
                 Lookup::Missing(gap) => {
@@ -435,7 +448,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         self.guarded(|state| {
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
-            data.encode_key(key, &mut sought)?;
+            Self::encode_key(data, key, &mut sought)?;
             let record = match self.find(state, data, &sought) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(gap) => {
@@ -472,15 +485,19 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     }
 
     fn savepoint(&self) -> Savepoint {
-        Savepoint(self.state.borrow().writes.len() as u32)
+        let state = &mut *self.state.borrow_mut();
+        *state.last_savepoint += 1;
+        state.savepoints.push((*state.last_savepoint, state.writes.len()));
+        Savepoint(*state.last_savepoint)
     }
 
     fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.attempted(|state| {
-            if savepoint.0 as usize > state.writes.len() {
-                return Err(Abort::NoSuchSavepoint);
-            }
-            state.truncate_writes(savepoint.0 as usize);
+            // Their numbers rise.
+            let at = state.savepoints.binary_search_by_key(&savepoint.0, |(number, _)| *number);
+            let at = at.map_err(|_| Abort::NoSuchSavepoint)?;
+            state.savepoints.truncate(at + 1);
+            state.truncate_writes(state.savepoints[at].1);
             Ok(())
         })
     }

@@ -8,7 +8,7 @@ use crate::concurrency::ConcurrencyControl;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::row::Row;
-use crate::storage::schema::Columns;
+use crate::storage::schema::{Columns, MAX_KEY_BYTES};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 
@@ -28,7 +28,16 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if index.is_some_and(|at| at >= data.secondaries.len()) {
             return Err(Abort::UnknownHandle);
         }
-        let bound = |values, after| data.encode_bound(index, values, after);
+        let bound = |values, after| {
+            let bound = data.encode_bound(index, values, after)?;
+            match &bound {
+                Some(key) if C::LIMITS_KEYS && key.len() > MAX_KEY_BYTES => {
+                    let index = index.map(|at| at as u16);
+                    Err(Abort::KeyTooLarge { table: table.0, index })
+                }
+                _ => Ok(bound),
+            }
+        };
         let lower = match range.lower {
             Bound::Unbounded => None,
             Bound::Included(key) => bound(key, false)?,

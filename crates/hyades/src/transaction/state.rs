@@ -15,6 +15,7 @@ use crate::storage::table::Table;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
+use hyades_platform::random::Random;
 use std::sync::atomic::Ordering;
 
 /// A row's pending change.
@@ -104,11 +105,15 @@ pub(crate) struct RowIdBlock {
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
     known: KnownRows,
+    /// The number of the savepoint that was given out last.
+    last_savepoint: u64,
 }
 
 impl Workspace {
     pub fn new() -> Self {
-        Workspace { scratch: Vec::new(), known: KnownRows::new() }
+        // Sessions begin at numbers far from each other, so that one's savepoints are not another's.
+        let last_savepoint = Random::from_entropy().next_u64() >> 1;
+        Workspace { scratch: Vec::new(), known: KnownRows::new(), last_savepoint }
     }
 }
 
@@ -168,6 +173,9 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub check_at: u32,
     /// Operations after the first conflict.
     pub ignored: u32,
+    /// The savepoints there are: their numbers, and how many writes there were.
+    pub savepoints: ArenaVec<'s, (u64, usize)>,
+    pub last_savepoint: &'s mut u64,
     /// Working memory, kept by the session.
     pub scratch: &'s mut Vec<u8>,
 }
@@ -182,7 +190,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
-        let Workspace { scratch, known } = workspace;
+        let Workspace { scratch, known, last_savepoint } = workspace;
         known.begin();
         State {
             arena,
@@ -208,6 +216,8 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
             operations: 0,
             check_at: CHECK_INTERVAL,
             ignored: 0,
+            savepoints: ArenaVec::new_in(arena),
+            last_savepoint,
             scratch,
         }
     }

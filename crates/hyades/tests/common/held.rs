@@ -108,6 +108,9 @@ impl Device for HeldDevice {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
         Ok(self.wrap(path, self.inner.open(path)?))
     }
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(path, self.inner.open_read(path)?))
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let name = to.file_name().map(|name| name.to_string_lossy().into_owned());
         if name.is_some_and(|name| self.gate.refused.lock().unwrap().contains(&name)) {

@@ -136,6 +136,10 @@ impl Device for FaultyDevice {
         Ok(self.wrap(self.inner.open(path)?))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.open_read(path)?))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.inner.rename(from, to)
     }
@@ -166,5 +170,13 @@ impl Device for FaultyDevice {
 
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
         self.inner.lock_dir(dir)
+    }
+
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.inner.lock_dir_shared(dir)
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        self.inner.check_writable(dir)
     }
 }

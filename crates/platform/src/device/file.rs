@@ -109,6 +109,10 @@ impl Device for FileDevice {
         Ok(Arc::new(PlainFile::new(file, true)))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(Arc::new(PlainFile::new(File::open(path)?, true)))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -145,16 +149,31 @@ impl Device for FileDevice {
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
-        use rustix::fs::{FlockOperation, flock};
-        let file = File::open(dir)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DirectoryLock(Box::new(LockedDirectory(file)))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
-                ErrorKind::WouldBlock,
-                "in use by another process, or opened twice in this one",
-            )),
-            Err(e) => Err(e.into()),
-        }
+        lock(dir, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        lock(dir, rustix::fs::FlockOperation::NonBlockingLockShared)
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        use rustix::fs::{Access, access};
+        Ok(access(dir, Access::WRITE_OK | Access::EXEC_OK)?)
+    }
+}
+
+/// Locks a directory. The system keeps the lock with the directory itself, not with the way to it, and asks
+/// for no right but to read it: it is had on a read-only file system too, and holds against those who reach the
+/// same directory by another mount.
+fn lock(dir: &Path, how: rustix::fs::FlockOperation) -> io::Result<DirectoryLock> {
+    let file = File::open(dir)?;
+    match rustix::fs::flock(&file, how) {
+        Ok(()) => Ok(DirectoryLock(Box::new(LockedDirectory(file)))),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
+            ErrorKind::WouldBlock,
+            "in use by another process, or opened twice in this one",
+        )),
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -197,6 +216,33 @@ mod tests {
         assert_eq!(second.kind(), ErrorKind::WouldBlock);
         drop(held);
         FileDevice.lock_dir(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn readers_share_a_directory_and_keep_writers_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = FileDevice.lock_dir_shared(dir.path()).unwrap();
+        let second = FileDevice.lock_dir_shared(dir.path()).unwrap();
+        let writer = FileDevice.lock_dir(dir.path()).unwrap_err();
+        assert_eq!(writer.kind(), ErrorKind::WouldBlock);
+        drop((first, second));
+        let _held = FileDevice.lock_dir(dir.path()).unwrap();
+        let reader = FileDevice.lock_dir_shared(dir.path()).unwrap_err();
+        assert_eq!(reader.kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_is_open_for_reading_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"abc").unwrap();
+        let file = FileDevice.open_read(&path).unwrap();
+        let mut got = [0; 3];
+        assert_eq!(file.read_at(&mut got, 0).unwrap(), 3);
+        file.write_at(&[IoSlice::new(b"x")], 0).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        FileDevice.open_read(&dir.path().join("g")).unwrap_err();
+        FileDevice.check_writable(dir.path()).unwrap();
     }
 
     #[test]

@@ -49,6 +49,10 @@ impl Device for MemoryDevice {
         Ok(Arc::new(PlainFile::new(file, false)))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(Arc::new(PlainFile::new(File::open(path)?, false)))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         FileDevice.rename(from, to)
     }
@@ -79,5 +83,13 @@ impl Device for MemoryDevice {
 
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
         FileDevice.lock_dir(dir)
+    }
+
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        FileDevice.lock_dir_shared(dir)
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        FileDevice.check_writable(dir)
     }
 }

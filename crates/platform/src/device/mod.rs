@@ -58,6 +58,8 @@ pub trait Device: Send + Sync + Debug {
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
+    /// Opens an existing file for reading only: needs no right to write, and makes nothing. Writing to it fails.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
     /// Renames a file, in place of what has that name. Durable after [`sync_dir`](Self::sync_dir).
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after [`sync_dir`](Self::sync_dir).
@@ -75,6 +77,18 @@ pub trait Device: Send + Sync + Debug {
     /// Takes the directory for this opener alone, until the lock is dropped. A lock held elsewhere,
     /// by this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
+    /// Takes the directory for reading, until the lock is dropped: others may do so too, and
+    /// [`lock_dir`](Self::lock_dir) fails meanwhile, as this does while that lock is held. Needs no right to write
+    /// to the directory. A device without such locks takes it alone.
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.lock_dir(dir)
+    }
+    /// Fails if files cannot be made in this directory, which exists: it is on a read-only file system, or
+    /// permission is lacking. Writes nothing. A device that knows of neither says that they can.
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Ok(())
+    }
 }
 
 /// Hands everything that concerns names, not bytes, on to the device `self.inner`.
@@ -114,6 +128,14 @@ macro_rules! forward_names {
 
         fn lock_dir(&self, dir: &std::path::Path) -> std::io::Result<super::DirectoryLock> {
             self.inner.lock_dir(dir)
+        }
+
+        fn lock_dir_shared(&self, dir: &std::path::Path) -> std::io::Result<super::DirectoryLock> {
+            self.inner.lock_dir_shared(dir)
+        }
+
+        fn check_writable(&self, dir: &std::path::Path) -> std::io::Result<()> {
+            self.inner.check_writable(dir)
         }
     };
 }

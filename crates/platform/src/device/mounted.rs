@@ -57,6 +57,10 @@ impl Device for MountedDevice {
         self.at(path).open(path)
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        self.at(path).open_read(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let device = self.at(from);
         if !Arc::ptr_eq(device, self.at(to)) {
@@ -94,6 +98,14 @@ impl Device for MountedDevice {
 
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
         self.at(dir).lock_dir(dir)
+    }
+
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        self.at(dir).lock_dir_shared(dir)
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        self.at(dir).check_writable(dir)
     }
 }
 

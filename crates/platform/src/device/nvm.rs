@@ -101,6 +101,10 @@ impl Device for NvmDevice {
         Ok(self.wrap(self.inner.open(path)?))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.open_read(path)?))
+    }
+
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.inner.write_small(path, bytes)
     }

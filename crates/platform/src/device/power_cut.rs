@@ -271,6 +271,10 @@ impl Device for PowerCutDevice {
         self.file(&mut names, physical)
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        self.open(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.change()?;
         let ((dir, old), (to_dir, new)) = (split(from)?, split(to)?);

@@ -183,6 +183,28 @@ impl DeviceFile for StripedFile {
     }
 }
 
+/// A part whose name was not durable yet when the power failed: it holds nothing.
+#[derive(Debug)]
+struct Missing;
+
+impl DeviceFile for Missing {
+    fn write_at(&self, _slices: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
+        Err(io::Error::new(ErrorKind::Unsupported, "open for reading only"))
+    }
+
+    fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
 /// Nothing there is as good as done.
 fn unless_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
@@ -222,6 +244,14 @@ impl Device for StripedDevice {
         let part = |(_, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
             // Its name was not durable yet when the power failed: it holds nothing.
             if device.exists(&path)? { device.open(&path) } else { device.create(&path, 0) }
+        };
+        self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, false))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        self.first().open_read(path)?;
+        let part = |(_, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
+            if device.exists(&path)? { device.open_read(&path) } else { Ok(Arc::new(Missing) as _) }
         };
         self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, false))
     }
@@ -267,6 +297,15 @@ impl Device for StripedDevice {
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock> {
         let locks = self.parts(dir).map(|(_, device, dir)| device.lock_dir(&dir));
         Ok(DirectoryLock(Box::new(locks.collect::<io::Result<Vec<_>>>()?)))
+    }
+
+    fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
+        let locks = self.parts(dir).map(|(_, device, dir)| device.lock_dir_shared(&dir));
+        Ok(DirectoryLock(Box::new(locks.collect::<io::Result<Vec<_>>>()?)))
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        self.parts(dir).try_for_each(|(_, device, dir)| device.check_writable(&dir))
     }
 }
 

@@ -210,6 +210,10 @@ impl Device for ThrottledDevice {
         Ok(self.wrap(self.inner.open(path)?))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        Ok(self.wrap(self.inner.open_read(path)?))
+    }
+
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.queue.serve(&AtomicU64::new(0), true, || {
             Ok((self.inner.write_small(path, bytes)?, bytes.len() as u64))

@@ -418,6 +418,10 @@ impl Device for SimulatedDevice {
         Ok(Arc::new(self.file(path, file)))
     }
 
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
+        self.open(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.change(|medium| medium.rename(from, to))
     }

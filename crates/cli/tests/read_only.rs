@@ -1,0 +1,65 @@
+//! The commands that only read work where nothing can be written; the others say that it is read-only.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr, stdout};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A small database, closed in good order.
+fn bank(root: &Path) -> String {
+    let dir = root.join("db").to_str().unwrap().to_string();
+    let words = "bench bank --accounts 100 --streams 3 --record data --seconds 0.1 --warmup 0 \
+                 --reserve-memory 0 --workers 2";
+    let output = hyades(words, &["--log-dir", &dir]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    dir
+}
+
+/// Runs the program where `dir` is mounted for reading only, in a name space of its own. None: the system does
+/// not let this process mount anything.
+fn with_read_only(dir: &str, words: &str) -> Option<Output> {
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 99; \
+                  shift; exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", dir, env!("CARGO_BIN_EXE_hyades")])
+        .args(words.split_whitespace())
+        .output()
+        .ok()?;
+    let mounted = output.status.code().is_some_and(|code| code != 99)
+        && !stderr(&output).starts_with("unshare:");
+    mounted.then_some(output)
+}
+
+#[test]
+fn a_read_only_database_is_verified_described_copied_and_recovered_from() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = bank(root.path());
+    let out = |name: &str| root.path().join(name).to_str().unwrap().to_string();
+    for (command, says) in [
+        (format!("verify {dir}"), "whole: "),
+        (format!("log verify {dir}"), "whole: "),
+        (format!("log stat {dir}"), "incarnation 2"),
+        (format!("log dump {dir}"), " data "),
+        (format!("backup {dir} --out {}", out("copy")), "read back whole"),
+        (format!("recover {dir} --out {}", out("recovered")), "recovered"),
+        (format!("recover {dir} --salvage --out {}", out("saved")), "saved"),
+    ] {
+        let Some(output) = with_read_only(&dir, &command) else {
+            eprintln!("nothing can be mounted here: not shown");
+            return;
+        };
+        assert_eq!(code(&output), 0, "{command}: {}{}", stdout(&output), stderr(&output));
+        assert!(stdout(&output).contains(says), "{command}: {}", stdout(&output));
+    }
+    let output = with_read_only(&dir, &format!("checkpoint {dir}")).expect("as before");
+    assert_eq!(code(&output), 1, "{}", stdout(&output));
+    assert!(stderr(&output).contains("is read-only"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("damaged"), "{}", stderr(&output));
+    // What cannot be made is said to be so, and not that the source is at fault.
+    let output =
+        with_read_only(&dir, &format!("backup {dir} --out {dir}/copy")).expect("as before");
+    assert_eq!(code(&output), 1, "{}", stdout(&output));
+    assert!(stderr(&output).contains("Read-only file system"), "{}", stderr(&output));
+}

@@ -1,0 +1,193 @@
+//! What a transaction refuses of savepoints, bounds and keys, and that it says why.
+#![allow(missing_docs)]
+
+use hyades::{
+    Abort, Builder, Column, Concurrency, Database, Index, MAX_KEY_BYTES, Protocol, Record, Schema,
+    Table, Transaction, Type, Value,
+};
+use std::cell::Cell;
+
+const COUNTERS: Table = Table::nth(0);
+const NAMES: Table = Table::nth(1);
+const COUNT: Column<i64> = Column::at(1);
+
+fn builder() -> Builder {
+    let mut builder = Database::builder().protocol(Protocol::None);
+    tables(&mut builder);
+    builder
+}
+
+fn tables(builder: &mut Builder) {
+    let counters = Schema::new("counters")
+        .column("id", Type::I64)
+        .column("count", Type::I64)
+        .primary_key(&["id"])
+        .index("by_count", &["count"]);
+    builder.table(counters);
+    let names = Schema::new("names")
+        .column("name", Type::Text)
+        .column("alias", Type::Bytes)
+        .nullable("note", Type::Text)
+        .primary_key(&["name"])
+        .index("by_alias", &["alias", "note"]);
+    builder.table(names);
+}
+
+fn database(concurrency: Concurrency) -> (tempfile::TempDir, Database) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = builder().concurrency(concurrency).open(dir.path()).unwrap();
+    (dir, db)
+}
+
+fn insert(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
+    tx.insert(COUNTERS, &[id.into(), 0i64.into()]).map(drop)
+}
+
+#[test]
+fn a_number_without_a_type_is_of_the_columns() {
+    let (_dir, db) = database(Concurrency::Silo);
+    db.transact(|tx| insert(tx, 1)).unwrap().unwrap();
+    db.transact(|tx| tx.update(COUNTERS, 1i64, &[COUNT.set(3)])).unwrap().unwrap();
+    let count = db
+        .transact(|tx| Ok::<_, Abort>(tx.get(COUNTERS, 1i64)?.unwrap().get(COUNT)))
+        .unwrap()
+        .unwrap();
+    assert_eq!(count, 3);
+    assert_eq!(Column::<Option<u32>>::at(1).set(7).value, Value::U32(7));
+    assert_eq!(Column::<Option<&str>>::at(1).set("x").value, Value::Text("x"));
+    assert_eq!(Column::<[u8]>::at(1).set(b"x").value, Value::Bytes(b"x"));
+    // What is known only when it runs is checked then.
+    assert_eq!(COUNT.set(Value::Null).value, Value::Null);
+}
+
+#[test]
+fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
+    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        let (_dir, db) = database(concurrency);
+        let mut sessions = [db.session().unwrap(), db.session().unwrap()];
+        let kept = Cell::new(None);
+        let keep = |tx: &Transaction<'_>| {
+            insert(tx, 1)?;
+            kept.set(Some(tx.savepoint()));
+            insert(tx, 2)
+        };
+        sessions[0].submit(keep).unwrap().0.unwrap();
+        for session in &mut sessions {
+            // As many writes as there were: it would fit.
+            let outcome = session.submit(|tx| {
+                insert(tx, 3)?;
+                insert(tx, 4)?;
+                let own = tx.savepoint();
+                let refused = tx.rollback_to(kept.get().unwrap());
+                tx.rollback_to(own)?;
+                Err::<(), _>(refused.unwrap_err())
+            });
+            assert_eq!(outcome.unwrap().0, Err(Abort::NoSuchSavepoint));
+        }
+        let outcome = sessions[1].submit(|tx| {
+            let first = tx.savepoint();
+            insert(tx, 5)?;
+            let second = tx.savepoint();
+            insert(tx, 6)?;
+            tx.rollback_to(second)?;
+            tx.rollback_to(first)?;
+            tx.rollback_to(first)?;
+            insert(tx, 7)?;
+            insert(tx, 8)?;
+            // It would take back half of what came after.
+            assert_eq!(tx.rollback_to(second), Err(Abort::NoSuchSavepoint));
+            Ok::<_, Abort>(())
+        });
+        outcome.unwrap().0.unwrap();
+        let ids = |tx: &Transaction<'_>| {
+            let rows = tx.scan(COUNTERS).rows()?;
+            Ok::<_, Abort>(rows.iter().map(|row| row.get(Column::<i64>::at(0))).collect())
+        };
+        let ids: Vec<i64> = db.transact(ids).unwrap().unwrap();
+        assert_eq!(ids, [1, 2, 7, 8]);
+    }
+}
+
+#[test]
+fn a_bound_of_more_values_than_the_key_has_is_refused() {
+    let (_dir, db) = database(Concurrency::Silo);
+    db.transact(|tx| insert(tx, 1)).unwrap().unwrap();
+    let two = [1i64.into(), 1i64.into()];
+    let wrong = Some(Abort::WrongType { table: 0, column: 1 });
+    let scan = |scan: &dyn Fn(&Transaction<'_>) -> Result<usize, Abort>| {
+        db.transact(|tx| Ok::<_, Abort>(scan(tx).err())).unwrap().unwrap()
+    };
+    assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).prefix(&two).rows()?.len())), wrong);
+    assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).from(&two).rows()?.len())), wrong);
+    assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).before(&two).rows()?.len())), wrong);
+    assert_eq!(scan(&|tx| Ok(tx.scan_index(COUNTERS, Index(0)).to(&two).rows()?.len())), wrong);
+    assert_eq!(scan(&|tx| Ok(tx.scan_index(COUNTERS, Index(0)).after(&two).rows()?.len())), wrong);
+    assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).from(&two[..1]).rows()?.len())), None);
+    assert_eq!(
+        scan(&|tx| Ok(tx.get(COUNTERS, (1i64, 1i64))?.iter().count())),
+        Some(Abort::WrongType { table: 0, column: 2 })
+    );
+}
+
+/// A row whose primary key, and index columns, have so many bytes.
+fn name<'v>(name: &'v str, alias: &'v [u8]) -> [Value<'v>; 3] {
+    [name.into(), alias.into(), Value::Null]
+}
+
+#[test]
+fn a_key_is_as_large_as_the_limit_and_no_larger() {
+    // Two bytes end a text or bytes; the nullable column takes one.
+    let longest = "n".repeat(MAX_KEY_BYTES - 2);
+    let longest_alias = vec![b'a'; MAX_KEY_BYTES - 3];
+    let too_long = "n".repeat(MAX_KEY_BYTES - 1);
+    let alias_too_long = vec![b'a'; MAX_KEY_BYTES - 2];
+    for (protocol, record) in [
+        (Protocol::Taurus, Record::Data),
+        (Protocol::Taurus, Record::Command),
+        (Protocol::Poplar, Record::Data),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || {
+            let mut builder = Database::builder().protocol(protocol).record(record).streams(2);
+            tables(&mut builder);
+            builder.procedure("put", 1, |tx: &Transaction<'_>, (a, b): (String, Vec<u8>)| {
+                tx.insert(NAMES, &name(&a, &b)).map(drop)
+            });
+            builder.open(dir.path()).unwrap()
+        };
+        let db = open();
+        let put = |a: &str, b: &[u8]| db.transact(|tx| tx.insert(NAMES, &name(a, b)).map(drop));
+        let primary = Abort::KeyTooLarge { table: 1, index: None };
+        let secondary = Abort::KeyTooLarge { table: 1, index: Some(0) };
+        assert_eq!(put(&too_long, b"").unwrap(), Err(primary));
+        assert_eq!(put("", &alias_too_long).unwrap(), Err(secondary));
+        put(&longest, &longest_alias).unwrap().unwrap();
+        put("short", b"x").unwrap().unwrap();
+        let outcome = |run: &dyn Fn(&Transaction<'_>) -> Result<(), Abort>| {
+            db.transact(|tx| run(tx)).unwrap()
+        };
+        let alias = Column::<[u8]>::at(1);
+        let update =
+            outcome(&|tx| tx.update(NAMES, "short", &[alias.set(&alias_too_long[..])]).map(drop));
+        assert_eq!(update, Err(secondary));
+        let zeros = vec![0; MAX_KEY_BYTES / 2 + 1];
+        let update = outcome(&|tx| tx.update(NAMES, "short", &[alias.set(&zeros[..])]).map(drop));
+        assert_eq!(update, Err(secondary), "a zero byte takes two");
+        assert_eq!(outcome(&|tx| tx.get(NAMES, &too_long[..]).map(drop)), Err(primary));
+        assert_eq!(outcome(&|tx| tx.delete(NAMES, &too_long[..]).map(drop)), Err(primary));
+        assert_eq!(outcome(&|tx| tx.put(NAMES, &name(&too_long, b""))), Err(primary));
+        assert_eq!(outcome(&|tx| tx.upsert(NAMES, &name(&too_long, b"")).map(drop)), Err(primary));
+        let bound = [Value::from(&too_long[..])];
+        assert_eq!(outcome(&|tx| tx.scan(NAMES).from(&bound).rows().map(drop)), Err(primary));
+        assert_eq!(
+            outcome(&|tx| tx.get(NAMES, &longest[..]).map(|row| assert!(row.is_some()))),
+            Ok(())
+        );
+        db.close().unwrap();
+        let db = open();
+        assert_eq!(db.rows(), 2);
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+        assert_eq!(open().rows(), 2);
+    }
+}

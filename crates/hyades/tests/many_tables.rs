@@ -1,0 +1,57 @@
+//! A schema of very many tables is opened in a time, and with memory, that grow with their number alone.
+#![allow(missing_docs)]
+
+use hyades::{Builder, Database, Schema, Type};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// `HYADES_TABLES` sets another number, for measuring.
+fn tables() -> usize {
+    std::env::var("HYADES_TABLES").map_or(20_000, |n| n.parse().unwrap())
+}
+
+/// Half of the tables are hash tables; one in ten has a secondary index.
+fn builder() -> Builder {
+    let mut builder = Database::builder().streams(2);
+    for n in 0..tables() {
+        let mut schema = Schema::new(&format!("table number {n}"))
+            .column("id", Type::I64)
+            .column("count", Type::I64)
+            .primary_key(&["id"]);
+        if n % 2 == 0 {
+            schema = schema.hash();
+        }
+        if n % 10 == 0 {
+            schema = schema.index("by_count", &["count"]);
+        }
+        builder.table(schema);
+    }
+    builder
+}
+
+/// How much of this process is in memory, in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn open(dir: &Path) -> (Database, Duration, u64) {
+    let builder = builder();
+    let (began, before) = (Instant::now(), resident());
+    let db = builder.open(dir).unwrap();
+    let each = resident().saturating_sub(before) / tables() as u64;
+    (db, began.elapsed(), each)
+}
+
+#[test]
+fn twenty_thousand_tables_are_opened_in_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    for when in ["anew", "again"] {
+        let (db, took, each) = open(dir.path());
+        eprintln!("{} tables {when}: {took:?}, {each} bytes each", tables());
+        // A time that grew with the square of the number would be a minute here.
+        assert!(took < Duration::from_secs(20), "{when}: {took:?}");
+        assert!(each < 50_000, "{when}: an empty table takes {each} bytes");
+        db.close().unwrap();
+    }
+}
