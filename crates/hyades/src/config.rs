@@ -131,6 +131,11 @@ pub struct LogSettings {
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
     /// below what is durable, in every stream, on average: one that stands still holds nothing up.
     pub delta_bytes: u64,
+    /// Under Taurus, of either year: at most about so many bytes of memory are for the vectors of rows that were
+    /// touched lately. Well before that the vectors of rows are given up at once when they are durable, whatever
+    /// `anchor_interval_bytes` and `delta_bytes` say. Where a stream stands still and that does not help, rows share one
+    /// vector, and transactions that touch these wait for one another's streams.
+    pub hot_rows_bytes: u64,
     /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
     /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
     pub epoch: Option<Duration>,
@@ -205,6 +210,7 @@ impl Default for Builder {
                 flush_fill_bytes: None,
                 anchor_interval_bytes: 128 << 10,
                 delta_bytes: 0,
+                hot_rows_bytes: 512 << 20,
                 epoch: None,
                 undo: true,
                 whole_rows: false,

@@ -98,6 +98,8 @@ mutations! {
     SweepHeldUp "sweep-held-up",
     /// What a session that ends has still to clear away is forgotten.
     ForgetLeftBehind "forget-left-behind",
+    /// A row for whose vectors there is no slot stands for what is cold.
+    ForgetCommon "forget-common",
 }
 
 impl Mutation {

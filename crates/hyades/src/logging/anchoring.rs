@@ -28,6 +28,10 @@ pub(crate) struct Anchoring {
     cold: AtomicU64,
 }
 
+/// Where slots of the hot-row table get few there is an anchor after so many bytes at least, and all that is durable
+/// is cold. Not more often: while a stream stands still it would be of no use.
+const PRESSED_INTERVAL_BYTES: u64 = 128 << 10;
+
 /// How far the streams were durable.
 struct Durable {
     vector: Vec<u64>,
@@ -97,17 +101,24 @@ impl Anchoring {
     /// record. What lies delta bytes behind is cold; `cooled` is told that.
     pub fn keep_house(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
         let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();
-        if sum < self.due.load(Ordering::Relaxed) {
+        let pressed = table.is_pressed();
+        if sum < self.due.load(Ordering::Relaxed) && !pressed {
             return;
         }
         let Ok(mut durable) = self.durable.try_lock() else { return };
         let number = self.generation.load(Ordering::Relaxed) + 1;
         let now = Durable::now(&self.log, number);
         let newest = durable.back().expect("the last one is kept").sum;
-        if now.sum < newest.saturating_add(self.interval_bytes) {
+        // The settings say how much is worth while to keep, not how much has to be: what is durable may be cold.
+        let (interval_bytes, delta_bytes) = match pressed {
+            true => (self.interval_bytes.min(PRESSED_INTERVAL_BYTES), 0),
+            false => (self.interval_bytes, self.delta_bytes),
+        };
+        if now.sum < newest.saturating_add(interval_bytes) {
             return;
         }
-        let is_cold = |of: &Durable| of.sum.saturating_add(self.delta_bytes) <= now.sum;
+        table.relieve();
+        let is_cold = |of: &Durable| of.sum.saturating_add(delta_bytes) <= now.sum;
         let cold = durable.iter().filter(|of| is_cold(of)).count();
         let cool = |cold: &Durable| {
             // Relaxed: whatever tells that something is cold is stored with Release after this.
@@ -156,7 +167,10 @@ mod tests {
             let mut writer = log.writer().unwrap();
             let mut settings = crate::config::Builder::default().log;
             (settings.anchor_interval_bytes, settings.delta_bytes) = (100, delta_bytes);
-            let (table, anchoring) = (LsnVectorTable::on(&log), Anchoring::new(&log, &settings));
+            let (table, anchoring) = (
+                LsnVectorTable::on(&log, settings.hot_rows_bytes),
+                Anchoring::new(&log, &settings),
+            );
             let mut behind = 0;
             for round in 0..20 {
                 let enters = round % 4 == 3;

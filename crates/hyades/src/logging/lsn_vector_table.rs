@@ -26,11 +26,15 @@
 //! published. So who finds an older generation or a cold tick and then loads the cold vector gets at
 //! least what the row had.
 //!
+//! There are so many slots at most. Who wants another one says that slots get few, and the cold vector is raised as
+//! far as it can be. Where that does not help, rows share the common slot (`common_slot.rs`).
+//!
 //! There are no latches. A slot is given out again by its owner alone. Who reads looks at the head before
 //! and after (a sequence lock). A slot of one row is marked by its owner, who then looks at the vectors,
 //! and either takes the mark off or goes on to fill it. Who raises a read vector does so lane by lane, then
 //! looks at the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
 
+mod common_slot;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod reference;
@@ -47,7 +51,7 @@ pub(crate) use slots::Ring;
 
 use super::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
-use hyades_platform::sync::{AtomicU64, Ordering, checker_fence};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
 use hyades_wal::{Log, lsn_vector::covers};
 use reference::{Kind, Packed, Single};
 use slot::{Slot, raise_lanes, store};
@@ -112,25 +116,29 @@ pub(crate) struct LsnVectorTable {
     cold: Box<[AtomicU64]>,
     ticks: Ticks,
     reserved: Reserved,
+    /// Slots get few. Said by sessions, taken back by who raises the cold vector; a hint, Relaxed.
+    pressed: AtomicBool,
 }
 
 impl LsnVectorTable {
-    pub fn new(lanes: usize, reserved: Reserved) -> Self {
+    /// A table of about so many bytes at most.
+    pub fn new(lanes: usize, bytes: u64, reserved: Reserved) -> Self {
         LsnVectorTable {
             lanes,
-            own: Slots::new(lanes, 2),
-            shared: Slots::new(lanes, 1),
+            own: Slots::new(lanes, 2, bytes / 2, common_slot::RESERVED),
+            shared: Slots::new(lanes, 1, bytes / 2, 0),
             spare: Mutex::new(Vec::new()),
             cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             ticks: Ticks::new(),
             reserved,
+            pressed: AtomicBool::new(false),
         }
     }
 
     /// For the streams of a log.
-    pub fn on(log: &Log) -> Self {
+    pub fn on(log: &Log, bytes: u64) -> Self {
         let reserved = log.clone();
-        Self::new(log.streams(), Box::new(move |stream| reserved.next_lsn(stream)))
+        Self::new(log.streams(), bytes, Box::new(move |stream| reserved.next_lsn(stream)))
     }
 
     /// A ring for a new session.
@@ -155,7 +163,7 @@ impl LsnVectorTable {
     /// How many slots exist, used or not.
     #[cfg(all(test, not(loom)))]
     pub fn slots(&self) -> u32 {
-        self.own.len() + self.shared.len()
+        self.own.len() - common_slot::RESERVED + self.shared.len()
     }
 
     /// Whether a row is known to be cold by its reference alone, as most are.

@@ -362,7 +362,7 @@ impl StartsOnLog for Taurus {
             log: log.clone(),
             lanes,
             commands: !data_only,
-            table: LsnVectorTable::on(log),
+            table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             unwritten: UnwrittenTables::new(tables, lanes),
             progress: Padded(AtomicU64::new(0)),
             adaptive: AtomicBool::new(false),

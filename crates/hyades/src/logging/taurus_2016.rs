@@ -327,7 +327,7 @@ impl StartsOnLog for Taurus2016 {
             commands: !data_only,
             // Half of a frame: the rest of it is for what else stands in a record's head.
             most_names: log.max_payload() / 2 / MOST_NAME_BYTES,
-            table: LsnVectorTable::on(log),
+            table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             anchoring: Anchoring::new(log, settings),
         }
     }

@@ -13,7 +13,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 
 /// On a stream that is reserved for all that is placed.
 fn table() -> LsnVectorTable {
-    LsnVectorTable::new(1, Box::new(|_| 20))
+    LsnVectorTable::new(1, 1 << 20, Box::new(|_| 20))
 }
 
 /// What the row stands for: its write vector, and that with the readers'.
@@ -304,7 +304,7 @@ fn a_position_is_found_as_long_as_it_is_not_cold() {
         let log = Arc::new(AtomicU64::new(2));
         let reserved = Arc::clone(&log);
         let reserved = Box::new(move |_| reserved.load(Ordering::SeqCst));
-        let table = Arc::new(LsnVectorTable::new(1, reserved));
+        let table = Arc::new(LsnVectorTable::new(1, 1 << 20, reserved));
         let row = Arc::new(Reference::new(0));
         let writer = {
             let (table, row, log) = (Arc::clone(&table), Arc::clone(&row), Arc::clone(&log));

@@ -107,6 +107,8 @@ pub(super) fn single(packed: Packed) -> Single {
 pub(super) fn of_reader(packed: Packed) -> Packed {
     match kind(packed) {
         Kind::Single => packed | 1,
+        // The common slot, which is for both.
+        Kind::Own => packed,
         _ => packed & !(3 << KIND_AT) | (Kind::Read as u64) << KIND_AT,
     }
 }

@@ -1,13 +1,13 @@
-//! Where slots are, and who hands them out.
+//! Where slots are, how many there may be, and who hands them out.
 
 use super::reference::{Kind, Packed};
 use super::slot::Slot;
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 // The schedule checker keeps a history of every atomic.
-const CHUNK_SLOTS: usize = if cfg!(loom) { 4 } else { 1024 };
+const CHUNK_SLOTS: usize = if cfg!(loom) { 5 } else { 1024 };
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
 
 /// A cache line has so many words.
@@ -26,16 +26,35 @@ pub(super) struct Slots {
     /// Words from slot to slot.
     stride: usize,
     chunks: Box<[OnceLock<Chunk>]>,
+    /// The number of the next new one. Raised by whoever wants one; at most by the number of these above `most`.
     next: AtomicU32,
+    /// So many there may be.
+    most: u32,
+    /// Free ones that no session has: once there are as many as there may be, those who have many pass some on.
+    surplus: Mutex<Vec<u32>>,
 }
 
+/// With this share of the slots in use the cold vector is to be raised as far as it can be.
+const MANY: u32 = 4;
+
+/// A session that finds more free slots than this passes half of them on, where others can have no new ones.
+const SURPLUS: usize = 1024;
+
+/// And so many are taken at a time.
+const TAKEN: usize = 64;
+
 impl Slots {
-    pub fn new(lanes: usize, vectors: usize) -> Self {
+    /// For slots of so many vectors, in about so many bytes at most. Numbers below `first` are not handed out.
+    pub fn new(lanes: usize, vectors: usize, bytes: u64, first: u32) -> Self {
+        let stride = (2 + vectors * lanes).next_multiple_of(LINE);
+        let most = bytes / (stride * size_of::<u64>()) as u64;
         Slots {
             lanes,
-            stride: (2 + vectors * lanes).next_multiple_of(LINE),
+            stride,
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
-            next: AtomicU32::new(0),
+            next: AtomicU32::new(first),
+            most: most.clamp(1, (CHUNKS * CHUNK_SLOTS) as u64) as u32,
+            surplus: Mutex::default(),
         }
     }
 
@@ -45,11 +64,38 @@ impl Slots {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// The number of a new one.
-    pub fn add(&self) -> u32 {
+    /// Whether there may be no new ones.
+    pub fn is_full(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.most
+    }
+
+    /// Whether it would be well if others were used again rather than new ones.
+    pub fn are_many(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.most / MANY
+    }
+
+    /// The number of a new one; none if there may be no more.
+    pub fn add(&self) -> Option<u32> {
+        if self.is_full() {
+            return None;
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        assert!((number as usize) < CHUNKS * CHUNK_SLOTS, "the hot-row table is full");
-        number
+        (number < self.most).then_some(number)
+    }
+
+    /// The session has found free slots: where others can have no new ones, it keeps not all of them.
+    pub fn pass_on(&self, free: &mut Vec<u32>) {
+        if free.len() > SURPLUS && self.is_full() {
+            let half = free.split_off(free.len() / 2);
+            self.surplus.lock().expect("no holder panics").extend(half);
+        }
+    }
+
+    /// Slots that others have passed on.
+    pub fn take_surplus(&self, free: &mut Vec<u32>) {
+        let mut surplus = self.surplus.lock().expect("no holder panics");
+        let rest = surplus.len().saturating_sub(TAKEN);
+        free.extend(surplus.drain(rest..));
     }
 
     #[cold]

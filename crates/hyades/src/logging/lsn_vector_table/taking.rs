@@ -1,7 +1,9 @@
-//! How slots are taken: a cold one, or a new one, is marked, filled and given its next generation.
+//! How slots are taken: a cold one, or a new one, is marked, filled and given its next generation. Where there
+//! is none, the common slot is raised (`common_slot.rs`).
 
 use super::reference::{self, GENERATIONS, Kind, Packed};
 use super::slot::{MARKED, Slot, store};
+use super::slots::Slots;
 use super::{LsnVectorTable, PATIENCE, Ring};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
@@ -20,7 +22,10 @@ impl LsnVectorTable {
     fn take_shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
         let number = match ring.free.pop() {
             Some(number) => number,
-            None => self.free_shared(ring),
+            None => match self.free_shared(ring) {
+                Some(number) => number,
+                None => return self.use_common(vector, &[], replayed),
+            },
         };
         // Few fit a cache: the next one comes there while the next transaction runs.
         if let Some(next) = ring.free.last() {
@@ -36,12 +41,13 @@ impl LsnVectorTable {
         reference::pack(number, Kind::Written, tick, generation)
     }
 
-    /// A slot that is cold, or a new one.
+    /// A slot that is cold, or a new one; none if there may be no more.
     #[cold]
-    fn free_shared(&self, ring: &mut Ring) -> u32 {
+    fn free_shared(&self, ring: &mut Ring) -> Option<u32> {
         ring.take_back(|tick| self.ticks.has_cooled(tick));
         if let Some(number) = ring.free.pop() {
-            return number;
+            self.shared.pass_on(&mut ring.free);
+            return Some(number);
         }
         // No tick gets cold while one stream stands still. What does not depend on that one does.
         let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
@@ -55,7 +61,20 @@ impl LsnVectorTable {
                 }
             }
         }
-        ring.free.pop().unwrap_or_else(|| self.shared.add())
+        if let Some(number) = ring.free.pop().or_else(|| self.add(&self.shared)) {
+            return Some(number);
+        }
+        self.shared.take_surplus(&mut ring.free);
+        ring.free.pop()
+    }
+
+    /// A new slot, if there may be another. There are to be no more than are needed.
+    #[cold]
+    fn add(&self, slots: &Slots) -> Option<u32> {
+        if slots.are_many() {
+            self.pressed.store(true, Ordering::Relaxed);
+        }
+        slots.add()
     }
 
     /// Takes a slot for one row, filled by `fill`.
@@ -82,11 +101,16 @@ impl LsnVectorTable {
             }
             slot.head().store(generation << 1, Ordering::Release);
         }
-        let (number, slot, generation) = taken.unwrap_or_else(|| {
-            let number = self.own.add();
-            ring.own.push_back(number);
-            (number, self.own.get(number, Kind::Own), 0)
-        });
+        let (number, slot, generation) = match taken {
+            Some(taken) => taken,
+            None => {
+                let Some(number) = self.add(&self.own) else {
+                    return self.fill_common(replayed, fill);
+                };
+                ring.own.push_back(number);
+                (number, self.own.get(number, Kind::Own), 0)
+            }
+        };
         // As for shared ones: it is marked by an exchange, which would wait for it to come from memory.
         if let Some(next) = ring.own.front() {
             prefetch(self.own.get(*next, Kind::Own).head());

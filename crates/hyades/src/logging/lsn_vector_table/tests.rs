@@ -4,7 +4,7 @@ use hyades_wal::lsn_vector::join;
 
 /// For rows with slots, that nobody asks how far streams are reserved.
 fn table_of(lanes: usize) -> LsnVectorTable {
-    LsnVectorTable::new(lanes, Box::new(|_| u64::MAX >> 1))
+    LsnVectorTable::new(lanes, 1 << 30, Box::new(|_| u64::MAX >> 1))
 }
 
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
@@ -179,7 +179,7 @@ impl Streams {
     }
     fn table(&self) -> LsnVectorTable {
         let streams = Streams(self.0.clone());
-        LsnVectorTable::new(3, Box::new(move |lane| streams.at(lane)))
+        LsnVectorTable::new(3, 1 << 30, Box::new(move |lane| streams.at(lane)))
     }
 }
 
@@ -250,4 +250,89 @@ fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved()
             assert!(write[1] <= streams.at(1), "{bytes}: {write:?}");
         }
     }
+}
+
+/// As many rows as there are, with few slots: those without stand for no less either, and once all is durable they are
+/// as cold as others.
+#[test]
+fn rows_for_which_there_is_no_slot_stand_for_no_less() {
+    for bytes in [0, 2_000, 20_000] {
+        let table = LsnVectorTable::new(3, bytes, Box::new(|_| u64::MAX >> 1));
+        let mut rings = [table.ring(), table.ring()];
+        let rows: Vec<Reference> = (0..200).map(|_| Reference::new(0)).collect();
+        let mut had = vec![(vec![0; 3], vec![0; 3]); rows.len()];
+        let mut rng = fastrand::Rng::with_seed(bytes);
+        for step in 1..20_000u64 {
+            let (at, from) = (rng.usize(0..rows.len()), rng.usize(0..rows.len()));
+            let ring = &mut rings[rng.usize(0..2)];
+            let mut vector: Vec<u64> = (0..3).map(|_| rng.u64(0..=step)).collect();
+            table.begin(ring);
+            match rng.u32(0..3) {
+                0 => {
+                    join(&mut vector, &had[at].1);
+                    table.set_write(&rows[at], &vector, 1, ring);
+                    join(&mut had[at].0, &vector);
+                    join(&mut had[at].1, &vector);
+                }
+                1 => {
+                    table.raise_read(&rows[at], &vector, 1, ring);
+                    join(&mut had[at].1, &vector);
+                    // Another row that the same transaction has read.
+                    table.raise_read(&rows[from], &vector, 1, ring);
+                    join(&mut had[from].1, &vector);
+                }
+                _ => {
+                    table.inherit(&rows[at], &rows[from], ring);
+                    let (write, both) = had[from].clone();
+                    join(&mut had[at].0, &write);
+                    join(&mut had[at].1, &both);
+                }
+            }
+            // For a while nothing is durable.
+            if step % 50 == 0 && step / 4000 % 2 == 0 {
+                table.raise_cold(&[step - 40; 3], |reserved| reserved.fill(step));
+            }
+            for look in [at, from, rng.usize(0..rows.len())] {
+                let (write, both) = fold(&table, &rows[look]);
+                assert!(covers(&write, &had[look].0), "{bytes}, step {step}");
+                assert!(covers(&both, &had[look].1), "{bytes}, step {step}");
+                let most = *both.iter().max().unwrap();
+                assert!(most <= step, "step {step}: nothing is followed that is not reserved");
+            }
+        }
+        assert!(table.is_pressed());
+        assert!(table.slots() as u64 <= 2 + bytes / 64, "{bytes}: {}", table.slots());
+        for _ in 0..2 {
+            table.raise_cold(&[20_000; 3], |reserved| reserved.fill(20_000));
+        }
+        let warm = |row| table.fold(row, Into::Write(&mut [0; 3]), &mut rings[0]).warm;
+        assert_eq!(rows.iter().map(warm).filter(|warm| *warm).count(), 0, "{bytes}");
+    }
+}
+
+#[test]
+fn free_slots_are_passed_on_where_there_may_be_no_new_ones() {
+    let table = LsnVectorTable::new(2, 2 * 5000 * 64, Box::new(|_| u64::MAX >> 1));
+    let (mut first, mut second) = (table.ring(), table.ring());
+    let row = Reference::new(0);
+    for lsn in 1..=5000 {
+        table.begin(&mut first);
+        table.set_write(&row, &[lsn, lsn], 1, &mut first);
+    }
+    let has_own_vector = |ring: &mut Ring, lsn| {
+        table.begin(ring);
+        table.set_write(&row, &[lsn, lsn], 1, ring);
+        let slots = fold(&table, &row).0 == [lsn, lsn];
+        // The common slot remembers what is higher.
+        table.begin(ring);
+        table.set_write(&Reference::new(0), &[1 << 20; 2], 1, ring);
+        slots
+    };
+    has_own_vector(&mut second, 5001);
+    assert!(!has_own_vector(&mut second, 5002), "there was a slot");
+    for _ in 0..2 {
+        table.raise_cold(&[5002; 2], |reserved| reserved.fill(5002));
+    }
+    assert!(has_own_vector(&mut first, 5003));
+    assert!(has_own_vector(&mut second, 5004), "none was passed on");
 }

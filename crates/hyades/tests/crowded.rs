@@ -1,0 +1,139 @@
+//! More hot rows than there is memory for their vectors: these get coarser, and nothing stops.
+#![allow(missing_docs)]
+
+mod common;
+use common::held::HeldDevice;
+use common::{directory, watched::watched};
+use hyades::{
+    Builder, Column, Concurrency, Database, ProcedureId, Protocol, Record, Schema, Table,
+    Transaction, Type,
+};
+use hyades_platform::device::{Device, FileDevice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const ROWS: i64 = 500;
+const NUMBERS: Table = Table::nth(0);
+const NUMBER: Column<i64> = Column::at(1);
+
+/// One test at a time: one breaks a rule, which is broken in the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What each row becomes depends on the order of all who touch it.
+fn mix(tx: &Transaction<'_>, (to, from): (i64, i64)) -> Result<(), hyades::Abort> {
+    let seen = tx.get(NUMBERS, from)?.map_or(1, |row| row.get(NUMBER));
+    let old = tx.get(NUMBERS, to)?.map_or(7, |row| row.get(NUMBER));
+    let new = old.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seen ^ to);
+    tx.upsert(NUMBERS, &[to.into(), new.into()]).map(|_| ())
+}
+
+struct Run {
+    protocol: Protocol,
+    concurrency: Concurrency,
+    record: Record,
+    hot_rows_bytes: u64,
+}
+
+impl Run {
+    fn builder(&self, second: PathBuf, device: Option<Arc<dyn Device>>) -> (Builder, ProcedureId) {
+        let mut builder = Database::builder()
+            .protocol(self.protocol)
+            .concurrency(self.concurrency)
+            .record(self.record)
+            .streams(4)
+            .recovery_threads(3)
+            .log_dir(second)
+            .log_settings(|log| {
+                log.anchor_interval_bytes = 1 << 40;
+                log.delta_bytes = 1 << 40;
+                log.hot_rows_bytes = self.hot_rows_bytes;
+                log.device = device;
+            });
+        builder.table(
+            Schema::new("numbers")
+                .column("id", Type::I64)
+                .column("number", Type::I64)
+                .primary_key(&["id"]),
+        );
+        let mix = builder.procedure("mix", 1, mix);
+        (builder, mix)
+    }
+
+    /// Two threads run commands while one of two devices stands still, so that nothing gets cold; then all are
+    /// acknowledged. The database is opened again: whether it is what it was.
+    fn is_recovered(&self, count: u64, held: bool) -> bool {
+        let (first, second) = (directory(), directory());
+        let name = second.path().file_name().unwrap().to_string_lossy().into_owned();
+        let device = HeldDevice::new(FileDevice::shared());
+        let (builder, mix) =
+            self.builder(second.path().to_owned(), Some(Arc::new(device.clone()) as _));
+        let db = builder.open(first.path()).unwrap();
+        let gate = held.then(|| device.hold(&name));
+        std::thread::scope(|scope| {
+            let run = |seed| {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let mut session = db.session().unwrap();
+                let mut tickets = Vec::new();
+                for _ in 0..count {
+                    let arguments = (rng.i64(0..ROWS), rng.i64(0..ROWS));
+                    let (outcome, ticket) = session.call(mix, &arguments).unwrap();
+                    outcome.unwrap();
+                    tickets.push(ticket);
+                }
+                tickets
+            };
+            let threads = [1, 2].map(|seed| scope.spawn(move || run(seed)));
+            let tickets = threads.map(|thread| thread.join().unwrap());
+            drop(gate);
+            tickets.into_iter().flatten().for_each(|ticket| ticket.wait().unwrap());
+        });
+        let digest = db.digest();
+        db.close().unwrap();
+        self.reopened(first.path(), second.path()) == digest
+    }
+
+    fn reopened(&self, first: &Path, second: &Path) -> u64 {
+        self.builder(second.to_owned(), None).0.open(first).unwrap().digest()
+    }
+}
+
+fn all(hot_rows_bytes: u64) -> Vec<Run> {
+    let mut all = Vec::new();
+    for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
+        for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+            for record in [Record::Command, Record::Adaptive, Record::Data] {
+                all.push(Run { protocol, concurrency, record, hot_rows_bytes });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn where_no_slot_is_left_all_is_acknowledged_and_recovered() {
+    let (_alone, _watched) = (alone(), watched("crowded"));
+    for run in all(64 << 10) {
+        let what = (run.protocol, run.concurrency, run.record);
+        assert!(run.is_recovered(10_000, true), "{what:?}");
+        assert!(run.is_recovered(10_000, false), "{what:?}");
+    }
+}
+
+/// And if rows without a slot were taken for cold it would not be so.
+#[cfg(feature = "mutations")]
+#[test]
+fn without_the_common_slot_it_is_not() {
+    use hyades_platform::mutation::{self, Mutation};
+    let (_alone, _watched) = (alone(), watched("broken rules"));
+    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        let (protocol, record) = (Protocol::Taurus, Record::Command);
+        let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
+        mutation::set(Some(Mutation::ForgetCommon));
+        let unnoticed = (0..20).all(|_| run.is_recovered(10_000, true));
+        mutation::set(None);
+        assert!(!unnoticed, "{concurrency:?}");
+    }
+}
