@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::log::{Dirs, Trouble, open_damaged};
 use crate::units::exact;
-use hyades::inspect::Inspector;
+use hyades::inspect::{Inspected, Inspector};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use std::io::Write;
 
@@ -126,9 +126,9 @@ fn check(
         inspect.enter(&chunk);
         for frame in chunk.frames() {
             frames += 1;
-            match inspect.read(&frame).and_then(|r| r.map(|r| r.content()).transpose()) {
-                Ok(None) => {}
-                Ok(Some(_)) => records += 1,
+            let counted = |record: Inspected<'_>| record.content().map(|_| record.counts());
+            match inspect.read(&frame).and_then(|r| r.map(counted).transpose()) {
+                Ok(counts) => records += u64::from(counts == Some(true)),
                 // One says it all: what follows was written by the same program.
                 Err(error) if strange.is_empty() => strange.push(error.to_string()),
                 Err(_) => {}

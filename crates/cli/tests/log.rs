@@ -112,3 +112,69 @@ fn a_log_in_use_or_none_at_all_is_refused() {
     assert_eq!(code(&output), 2);
     assert!(!absent.exists());
 }
+
+/// A reader without its writer, whose stream was not flushed before the power failed.
+fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
+    use hyades::{Abort, Database, Schema, Table, Type};
+    use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
+    use std::sync::Arc;
+    let rows = Table::nth(0);
+    let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
+    let device = PowerCutDevice::new(options);
+    let mut builder = Database::builder().protocol(protocol).streams(2).log_settings(|log| {
+        log.device = Some(Arc::new(device.clone()));
+        log.stepped = true;
+    });
+    let schema = Schema::new("rows").column("id", Type::I64).column("n", Type::I64);
+    builder.table(schema.primary_key(&["id"]));
+    let db = builder.open(dir).unwrap();
+    let log = db.log().unwrap();
+    // A session takes the stream with the least to flush: the second finds the first one's busy.
+    let mut sessions = [0i64, 1].map(|id| {
+        let mut session = db.session().unwrap();
+        session.submit(|tx| tx.put(rows, &[id.into(), 0i64.into()])).unwrap().0.unwrap();
+        session
+    });
+    log.flush().unwrap();
+    sessions[0].submit(|tx| tx.put(rows, &[7i64.into(), 1i64.into()])).unwrap().0.unwrap();
+    let reads = sessions[1].submit(|tx| {
+        let there = tx.get(rows, 7i64)?.is_some();
+        tx.insert(rows, &[8i64.into(), i64::from(there).into()])?;
+        Ok::<_, Abort>(())
+    });
+    reads.unwrap().0.unwrap();
+    let begun = log.frontier().durable(1);
+    while log.frontier().durable(1) < log.next_lsn(1) {
+        log.step(1);
+    }
+    assert!(log.frontier().durable(1) > begun);
+    device.cut();
+}
+
+#[test]
+fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
+    use hyades::Protocol;
+    for protocol in
+        [Protocol::Taurus, Protocol::Taurus2016, Protocol::SiloR, Protocol::Gsn, Protocol::Poplar]
+    {
+        let root = tempfile::tempdir().unwrap();
+        reader_without_its_writer(root.path(), protocol);
+        let dir = root.path().to_str().unwrap();
+        let output = hyades("log stat --json", &[dir]);
+        assert_eq!(code(&output), 0, "{protocol:?}: {}", stderr(&output));
+        let stat: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let run = &stat["incarnations"][0];
+        assert_eq!((&run["records"], &run["dead"]), (&2.into(), &1.into()), "{protocol:?}: {run}");
+        let output = hyades("log dump", &[dir]);
+        let text = stdout(&output);
+        let dead: Vec<&str> = text.lines().filter(|line| line.contains(" DEAD")).collect();
+        assert_eq!(dead.len(), 1, "{protocol:?}: {text}");
+        if protocol == Protocol::Poplar {
+            assert!(dead[0].contains("number ") && dead[0].contains(", has read;"), "{text}");
+            assert!(text.contains(", has not read;"), "{text}");
+        }
+        // A record of lost reads is a crash's doing, and no damage.
+        let output = hyades("verify", &[dir]);
+        assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
+    }
+}

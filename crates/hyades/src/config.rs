@@ -116,20 +116,22 @@ pub struct LogSettings {
     pub streams: usize,
     /// What the directories are on; ordinary files if not set.
     pub device: Option<Arc<dyn Device>>,
-    /// The buffer of each stream in bytes, a power of two.
+    /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
-    /// The largest segment file in bytes.
+    /// The largest segment file in bytes: a multiple of 4,096, from 64 KiB to 1 TiB.
     pub segment_bytes: u64,
     /// Waits this long between flushes. If not set, flushes as soon as somebody waits; while nobody does,
-    /// a busy stream at most every 500 us, or every 2 ms once that is 1 KiB or more.
+    /// a busy stream at most every 500 us, or every 2 ms once that is 1 KiB or more. At most an hour.
     pub flush_interval: Option<Duration>,
     /// Flushes at once when a buffer holds this much, whatever the interval.
     pub flush_fill_bytes: Option<usize>,
     /// A vector anchor after this many bytes of the log. Few anchors make records longer, by what rows touched
-    /// since the last one depend on; many make replay wait, for a record comes after all that its anchor covers.
+    /// since the last one depend on; many make replay wait, for a record comes after all that its anchor covers. 1 byte
+    /// to 1 TiB.
     pub anchor_interval_bytes: u64,
     /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
-    /// below what is durable, in every stream, on average: one that stands still holds nothing up.
+    /// below what is durable, in every stream, on average: one that stands still holds nothing up. At most
+    /// 1 TiB.
     pub delta_bytes: u64,
     /// Under Taurus, of either year: at most about so many bytes of memory are for the vectors of rows that were
     /// touched lately. Well before that the vectors of rows are given up at once when they are durable, whatever
@@ -137,7 +139,8 @@ pub struct LogSettings {
     /// vector, and transactions that touch these wait for one another's streams.
     pub hot_rows_bytes: u64,
     /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
-    /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long.
+    /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long. 100 us to
+    /// an hour.
     pub epoch: Option<Duration>,
     /// Under physiological logging: before-images are logged, and recovery undoes what was lost half-way.
     /// Without them it keeps the changes of a transaction aside until it has seen that it committed.
@@ -266,7 +269,7 @@ impl Builder {
         self
     }
 
-    /// How many threads recover; 0 (the default) means all cores.
+    /// How many threads recover, at most 1,024; 0 (the default) means all cores.
     pub fn recovery_threads(mut self, threads: usize) -> Self {
         self.recovery_threads = threads;
         self

@@ -363,6 +363,12 @@ impl Session {
     /// Runs a closure as [`Database::transact`] does, but does not wait: the result is pre-committed,
     /// and the ticket tells when it is acknowledged.
     ///
+    /// What the closure returned before the ticket says so may be lost in a crash, while a later transaction
+    /// that read nothing of it is acknowledged and stays: the log knows what transactions read and wrote, and not
+    /// what the program made of a result. So wait for the ticket before a result decides what another
+    /// transaction writes, or read it again in that transaction. This holds for every protocol whose
+    /// streams are independent of each other (docs/protocols.md), not for one stream.
+    ///
     /// # Errors
     /// The log has failed.
     pub fn submit<T, E: From<Abort>>(

@@ -131,6 +131,9 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// Writing a checkpoint panicked, with this message. The database goes on, the checkpoint before and the whole log
+    /// stay, and the next checkpoint begins anew.
+    CheckpointPanicked(String),
     /// Replay of the log cannot go on; names the record and the procedure. Nothing was changed.
     Recovery(String),
     /// The log failed before this transaction was known to be durable: it may or may not survive.
@@ -163,6 +166,10 @@ impl fmt::Display for Error {
                 f,
                 "no checkpoint was taken, and the log stays whole: byte {offset} of {}: {message}",
                 path.display()
+            ),
+            Error::CheckpointPanicked(text) => write!(
+                f,
+                "the checkpoint panicked ({text}): none was taken, and the log stays whole"
             ),
             Error::OutcomeUnknown => write!(
                 f,

@@ -3,9 +3,15 @@
 //! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
 //! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
 
+mod liveness;
+
+pub use self::liveness::Liveness;
+pub(crate) use self::liveness::is_live;
 use crate::checkpoint::load;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
+use crate::logging::Stamp;
+use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, Shape};
@@ -113,7 +119,10 @@ impl Inspector {
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
         let checkpoint = self.checkpoint.as_ref();
         let shape = Shape::of(incarnation, incarnation.dims.len(), checkpoint);
-        StreamInspector { inspector: self, decoder: Decoder::new(shape, stream), shape, stream }
+        let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
+        let decoder = Decoder::new(shape, stream);
+        let incarnation = incarnation.number;
+        StreamInspector { inspector: self, decoder, shape, stream, incarnation, lane }
     }
 }
 
@@ -123,6 +132,9 @@ pub struct StreamInspector<'i> {
     decoder: Decoder,
     shape: Shape,
     stream: u32,
+    incarnation: u32,
+    /// The stream's lane in it.
+    lane: usize,
 }
 
 impl StreamInspector<'_> {
@@ -136,15 +148,23 @@ impl StreamInspector<'_> {
     /// # Errors
     /// The record is not of this format.
     pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
-        let Some(Decoded { head, body, .. }) = self.decoder.decode(frame)? else { return Ok(None) };
+        let Some(Decoded { head, body, stamp }) = self.decoder.decode(frame)? else {
+            return Ok(None);
+        };
         self.decoder.forget_parts(head.continued);
         Ok(Some(Inspected {
             head,
             body,
-            validity: if self.shape.has_vectors() { &self.decoder.validity } else { &[] },
+            stamp,
+            needs: &self.decoder.validity,
+            predecessors: &self.decoder.predecessors,
+            vectors: self.shape.has_vectors(),
             order: if self.shape.data_only { &[] } else { &self.decoder.order },
             inspector: self.inspector,
             place: (self.stream, frame.start),
+            incarnation: self.incarnation,
+            lane: self.lane,
+            end: frame.end,
         }))
     }
 }
@@ -153,10 +173,18 @@ impl StreamInspector<'_> {
 pub struct Inspected<'a> {
     head: Head,
     body: Cow<'a, [u8]>,
-    validity: &'a [Lsn],
+    /// What its protocol wrote beside vectors.
+    stamp: Option<Stamp>,
+    /// What it needs to be live, by lane of the frontier.
+    needs: &'a [Lsn],
+    predecessors: &'a [Predecessor],
+    vectors: bool,
     order: &'a [Lsn],
     inspector: &'a Inspector,
     place: (u32, Lsn),
+    incarnation: u32,
+    lane: usize,
+    end: Lsn,
 }
 
 /// What a record holds.
@@ -213,7 +241,23 @@ impl Inspected<'_> {
     /// The positions that must be there for the transaction to count, by lane, its own excepted;
     /// empty where records carry no vectors.
     pub fn validity(&self) -> &[Lsn] {
-        self.validity
+        if self.vectors { self.needs } else { &[] }
+    }
+
+    /// Its number, where records have such.
+    pub fn number(&self) -> Option<u64> {
+        self.stamp.map(|stamp| stamp.number)
+    }
+
+    /// Whether it counts only if all records with lower numbers are there, since it has read; `None` where that is so
+    /// of every record with a number, or none has one.
+    pub fn has_read(&self) -> Option<bool> {
+        self.stamp.and_then(|stamp| stamp.has_read)
+    }
+
+    /// False for all but one record of a transaction that has several.
+    pub fn counts(&self) -> bool {
+        self.stamp.is_none_or(|stamp| stamp.counts)
     }
 
     /// The positions that replay waits for, by lane: everything up to them. Empty where it waits

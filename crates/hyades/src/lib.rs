@@ -35,6 +35,7 @@ pub mod inspect;
 mod logging;
 mod opening;
 mod pool;
+mod ranges;
 mod recovery;
 mod restore;
 mod retry;

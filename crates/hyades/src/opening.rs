@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::logging::supported::{self, RunsUnder};
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
 use crate::pool::Pool;
+use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
 use crate::session::{AnySession, Session};
@@ -20,7 +21,7 @@ use crate::ticket::References;
 use crate::transaction::procedure::{self, Record};
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use std::collections::HashSet;
@@ -131,12 +132,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
         )));
     }
     builder.retries.check()?;
-    let share = builder.checkpoints.share;
-    if !(share > 0.0 && share <= 1.0) {
-        return Err(Error::Misuse(format!(
-            "a checkpoint cannot take a share of {share}: choose one above 0 and up to 1"
-        )));
-    }
+    ranges::check(builder)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
@@ -241,6 +237,13 @@ impl Opening<'_> {
         let mut first_epoch = recovered.max_epoch.max(floor) + 1;
         if mutation::is(Mutation::RestartEpochs) {
             first_epoch = 1;
+        }
+        if first_epoch > MAX_EPOCH {
+            return Err(Error::Mismatch(format!(
+                "the log has come to epoch {}, the last one that a version has room for: copy its rows \
+                 to a new database",
+                first_epoch - 1
+            )));
         }
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;

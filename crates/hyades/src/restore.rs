@@ -8,13 +8,14 @@
 
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
+use crate::inspect;
 use crate::logging::record::{Head, Tid};
 use crate::opening::{self, Source};
 use crate::recovery::Loss;
 use crate::recovery::catalogue::Catalogue;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
-use hyades_wal::{FrameKind, LogOptions, Recovering, StreamReader, Unfinished};
+use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -186,6 +187,8 @@ struct Known {
     first_epoch: Option<u64>,
     /// Whether the transaction that was asked for is there.
     found: bool,
+    /// Where streams end.
+    ends: Vec<ReaderEnd>,
 }
 
 impl Known {
@@ -209,6 +212,7 @@ impl Known {
             }
             known.first_epoch = known.first_epoch.into_iter().chain(of.first_epoch).min();
             known.found |= of.found;
+            known.ends.extend(of.ends);
         }
         Ok(known)
     }
@@ -231,6 +235,7 @@ impl Known {
                 known.found |= wanted.is_some_and(|id| (id.epoch, id.lsn) == (epoch, frame.end));
             }
         }
+        known.ends.push(reader.end());
         Ok(known)
     }
 }
@@ -299,6 +304,10 @@ fn too_early(cut: u64, taken_at_us: Option<u64>) -> Error {
 /// The transaction's epoch, if it is in the log.
 fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Error> {
     match known.found {
+        true if !inspect::is_live(from, &known.ends, id)? => Err(Error::Misuse(format!(
+            "transaction {id} was lost in a crash, and never acknowledged: its record is there, but what it \
+             depends on is not; ask for another transaction, a time, or the newest state"
+        ))),
         true => Ok(id.epoch),
         false => {
             if let Some(checkpoint) = from.manifest().checkpoint.as_ref()

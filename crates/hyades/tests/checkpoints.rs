@@ -334,3 +334,47 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
     let kept = stats.longest_replay_seconds <= bound.as_secs_f64();
     assert!(kept || stats.bound_missed.is_some(), "{stats:?}");
 }
+
+/// A log of data alone may be asked for exact cuts, as a log with commands always has.
+#[test]
+fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
+    let mut taken = 0;
+    let data = |c: &Combination| c.record == Record::Data && c.streams < 16;
+    for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| data(c)) {
+        let dir = directory();
+        let mut acknowledged = Vec::new();
+        let exact = |settings: CheckpointSettings| CheckpointSettings { fuzzy: false, ..settings };
+        for crash in 0..2u64 {
+            let device = power_cut(seed as u64 * 7 + crash);
+            let checkpoints = exact(if crash == 0 {
+                CheckpointSettings { share: 1.0, ..CheckpointSettings::default() }
+            } else {
+                slow()
+            });
+            let how = How { checkpoints, ..How::default() };
+            let opened = open(dir.path(), c, Some(device.clone()), how);
+            if crash == 0 {
+                populate(&opened);
+            }
+            check(&opened, &acknowledged, &format!("{c:?} seed {seed} crash {crash}"));
+            std::thread::scope(|scope| {
+                let opened = &opened;
+                let seed = seed as u64 * 10 + crash;
+                let ran = scope.spawn(move || run_with_checkpoints(opened, seed, 100_000));
+                std::thread::sleep(Duration::from_millis(20 + seed % 30));
+                device.cut();
+                let (ran, checkpoints) = ran.join().unwrap();
+                acknowledged.extend(ran);
+                taken += checkpoints;
+            });
+        }
+        let checkpoints = exact(CheckpointSettings::default());
+        let opened = open(dir.path(), c, None, How { checkpoints, ..How::default() });
+        check(&opened, &acknowledged, &format!("{c:?} seed {seed}, at the end"));
+        let report = opened.db.checkpoint().unwrap();
+        let manifest = opened.db.log().unwrap().manifest();
+        let checkpoint = manifest.checkpoint.as_ref().unwrap();
+        assert_eq!((checkpoint.scan_end, checkpoint.cut), (None, report.cut_epoch), "{c:?}");
+    }
+    assert!(taken > 10, "only {taken} checkpoints were taken");
+}

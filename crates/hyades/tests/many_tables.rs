@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// `HYADES_TABLES` sets another number, for measuring.
 fn tables() -> usize {
-    std::env::var("HYADES_TABLES").map_or(20_000, |n| n.parse().unwrap())
+    std::env::var("HYADES_TABLES").map_or(40_000, |n| n.parse().unwrap())
 }
 
 /// Half of the tables are hash tables; one in ten has a secondary index.
@@ -44,13 +44,13 @@ fn open(dir: &Path) -> (Database, Duration, u64) {
 }
 
 #[test]
-fn twenty_thousand_tables_are_opened_in_seconds() {
+fn forty_thousand_tables_are_opened_in_seconds() {
     let dir = tempfile::tempdir().unwrap();
     for when in ["anew", "again"] {
         let (db, took, each) = open(dir.path());
         eprintln!("{} tables {when}: {took:?}, {each} bytes each", tables());
-        // A time that grew with the square of the number would be a minute here.
-        assert!(took < Duration::from_secs(20), "{when}: {took:?}");
+        // A time that grew with the square of the number would be far above this.
+        assert!(took < Duration::from_secs(10), "{when}: {took:?}");
         assert!(each < 50_000, "{when}: an empty table takes {each} bytes");
         db.close().unwrap();
     }

@@ -59,3 +59,36 @@ fn a_replay_ends_when_one_of_its_threads_panics() {
     }
     assert!(told > 100, "only {told} replays had a thread that panicked");
 }
+
+#[test]
+fn a_checkpoint_that_panics_is_a_failure_and_the_next_one_is_taken() {
+    be_quiet();
+    for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams == 3) {
+        let (dir, second) = (directory(), directory());
+        let device = FaultyDevice::new(FileDevice::shared());
+        let how = || How {
+            device: Some(Arc::new(device.clone())),
+            more_dirs: vec![second.path().to_owned()],
+            ..How::default()
+        };
+        let opened = try_open(dir.path(), c, how()).unwrap();
+        populate(&opened);
+        run(&opened, seed as u64, 100);
+        // It reads back what it has written.
+        device.arm(Fault::Panic(seed as u64 % 3));
+        let error = opened.db.checkpoint().unwrap_err();
+        assert!(matches!(&error, Error::CheckpointPanicked(_)), "{c:?}: {error}");
+        assert!(error.to_string().contains("a fault that was armed"), "{c:?}: {error}");
+        let stats = opened.db.checkpoints();
+        assert_eq!((stats.taken, stats.failed, stats.under_way), (0, 1, false), "{c:?}");
+        assert_eq!(stats.last_failure, Some(error.to_string()), "{c:?}");
+        run(&opened, seed as u64 + 1, 100);
+        opened.db.checkpoint().unwrap();
+        let stats = opened.db.checkpoints();
+        assert_eq!((stats.taken, stats.failed, stats.under_way), (1, 1, false), "{c:?}");
+        let digest = opened.db.digest();
+        opened.db.close().unwrap();
+        let again = try_open(dir.path(), c, how()).unwrap();
+        assert_eq!(again.db.digest(), digest, "{c:?}");
+    }
+}

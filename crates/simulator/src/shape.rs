@@ -131,6 +131,7 @@ impl Shape {
                 [Duration::from_micros(100), Duration::from_millis(1), Duration::from_secs(1)];
             log.epoch = Some(epochs[rng.usize(0..3)]);
             log.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
+            log.hot_rows_bytes = [1, 4096, log.hot_rows_bytes][rng.usize(0..3)];
             log.whole_rows = rng.bool();
         }
     }
@@ -139,8 +140,8 @@ impl Shape {
     pub(crate) fn checkpoint_settings(&self, rng: &mut Rng, settings: &mut CheckpointSettings) {
         if self.extremes {
             settings.share = [1e-3, 1.0][rng.usize(0..2)];
-            settings.block_bytes = [0, 1, usize::MAX][rng.usize(0..3)];
-            settings.buffer_bytes = [0, u64::MAX][rng.usize(0..2)];
+            settings.block_bytes = [1, 1 << 30][rng.usize(0..2)];
+            settings.buffer_bytes = [1, 1 << 40][rng.usize(0..2)];
         }
     }
 

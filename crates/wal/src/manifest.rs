@@ -307,6 +307,12 @@ impl Manifest {
         checkpoint.streams.iter().find(|s| s.stream == stream).map(|s| s.from)
     }
 
+    /// Whether something that counts is in directory `dir`.
+    pub(crate) fn needs_dir(&self, dir: usize) -> bool {
+        let mut parts = self.checkpoint.iter().flat_map(|checkpoint| &checkpoint.parts);
+        self.streams.iter().any(|stream| stream.dir == dir) || parts.any(|part| part.dir == dir)
+    }
+
     /// Whether a file of this name in directory `dir` is a part of the checkpoint.
     pub(crate) fn names_part(&self, dir: usize, name: &str) -> bool {
         self.checkpoint.as_ref().is_some_and(|c| {

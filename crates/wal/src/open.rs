@@ -6,7 +6,7 @@
 
 use crate::Lsn;
 use crate::error::Error;
-use crate::manifest::{MANIFEST, Manifest, Marker, StreamEntry, part_name};
+use crate::manifest::{MANIFEST, MARKER, Manifest, Marker, StreamEntry, part_name};
 use crate::options::LogOptions;
 use crate::reader::StreamReader;
 use crate::segment::{Chain, stream_dir};
@@ -98,6 +98,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     let locks = options.dirs.iter().map(take).collect::<Result<Vec<_>, Error>>()?;
     let mut found: Option<(PathBuf, Manifest)> = None;
     let mut markers = Vec::new();
+    let mut unreadable = Vec::new();
     for dir in &options.dirs {
         if !lenient.unfinished {
             unfinished::refuse(&*device, dir)?;
@@ -106,6 +107,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             Ok(marker) => marker,
             Err(error) => {
                 wrong(error)?;
+                unreadable.push(dir.clone());
                 None
             }
         });
@@ -135,20 +137,24 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         }
     };
     let mut places = places(&options, &manifest, &markers)?;
-    if lenient.damaged {
-        // A directory whose marker is damaged is the one that has its path.
-        for (place, path) in places.iter_mut().zip(&manifest.dirs) {
-            let given =
-                || options.dirs.iter().zip(&markers).find(|(d, m)| *d == path && m.is_none());
-            *place = place.take().or_else(|| given().map(|(dir, _)| dir.clone()));
+    let unmarked: Vec<&PathBuf> =
+        options.dirs.iter().zip(&markers).filter(|(_, m)| m.is_none()).map(|(d, _)| d).collect();
+    for (at, (place, path)) in places.iter_mut().zip(&manifest.dirs).enumerate() {
+        if place.is_none() && unmarked.contains(&path) && manifest.needs_dir(at) {
+            if !unreadable.contains(path) {
+                wrong(no_marker(path))?;
+            }
+            // A directory without a marker that can be read is the one that has its path.
+            *place = Some(path.clone());
         }
     }
     for part in manifest.checkpoint.iter().flat_map(|c| &c.parts) {
         if places[part.dir].is_none() {
             wrong(Error::Invalid(format!(
                 "the directory of a part of the checkpoint is missing: it was last seen as {}, give it \
-                 among the log directories",
-                manifest.dirs[part.dir].display()
+                 among the log directories{}",
+                manifest.dirs[part.dir].display(),
+                candidates(&unmarked)
             )))?;
         }
     }
@@ -162,9 +168,10 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         let Some((mut chain, error)) = chain else {
             wrong(Error::Invalid(format!(
                 "the directory of log stream {} is missing: it was last seen as {}, give it among \
-                 the log directories",
+                 the log directories{}",
                 stream.id,
-                manifest.dirs[stream.dir].display()
+                manifest.dirs[stream.dir].display(),
+                candidates(&unmarked)
             )))?;
             chains.insert(stream.id, Chain { broken: true, ..Chain::default() });
             continue;
@@ -188,6 +195,19 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         broken: BTreeSet::new(),
         lenient,
     })
+}
+
+/// A directory of the log does not say which one it is.
+fn no_marker(dir: &Path) -> Error {
+    let message = "the file is missing, which says whose directory this is: restore it from a copy";
+    Error::corrupt(&dir.join(MARKER), 0, message)
+}
+
+/// What to do where a directory is missing, and others were given that may be it.
+fn candidates(unmarked: &[&PathBuf]) -> String {
+    let Some(first) = unmarked.first() else { return String::new() };
+    let (dir, marker) = (first.display(), MARKER);
+    format!(" ({dir} has no {marker} file: if it is that directory, restore the file from a copy)")
 }
 
 /// Locks a directory, which is made where there is none unless it is only read.

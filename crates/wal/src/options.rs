@@ -15,9 +15,10 @@ pub struct LogOptions {
     pub dirs: Vec<PathBuf>,
     /// The number of streams of the incarnation to come: 1 to 64.
     pub streams: usize,
-    /// Each stream's buffer in bytes: a power of two, at least 4 KiB.
+    /// Each stream's buffer in bytes: a power of two, 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
-    /// The size in bytes that segments grow to, doubling from 4 MiB (or from this, if smaller).
+    /// The size in bytes that segments grow to, doubling from 4 MiB (or from this, if smaller): a multiple of the
+    /// block, from 16 blocks to 1 TiB.
     pub segment_bytes: u64,
     /// The unit of writing in bytes: a power of two, 1,024 to 65,536.
     pub block_bytes: usize,
@@ -31,7 +32,7 @@ pub struct LogOptions {
     pub anchor_interval_bytes: u64,
     /// Where the directories are.
     pub device: Arc<dyn Device>,
-    /// How many [`Writer`](crate::Writer)s may exist at a time.
+    /// How many [`Writer`](crate::Writer)s may exist at a time: 1 to 65,536.
     pub max_writers: usize,
     /// No threads are started: each stream is flushed when [`Log::step`](crate::Log::step) says so. For
     /// simulation, where one thread does everything in an order that can be repeated.
@@ -80,9 +81,9 @@ impl LogOptions {
         if !(1..=MAX_LANES).contains(&self.streams) {
             return wrong(format!("{} log streams: choose 1 to {MAX_LANES}", self.streams));
         }
-        if !self.buffer_bytes.is_power_of_two() || self.buffer_bytes < 4096 {
+        if !self.buffer_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&self.buffer_bytes) {
             return wrong(format!(
-                "a buffer of {} bytes: choose a power of two, at least 4096",
+                "a buffer of {} bytes: choose a power of two, at least 4096 and at most 1 GiB",
                 self.buffer_bytes
             ));
         }
@@ -97,7 +98,8 @@ impl LogOptions {
             || !self.segment_bytes.is_multiple_of(self.block_bytes as u64)
         {
             return wrong(format!(
-                "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks",
+                "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks and at most \
+                 1 TiB",
                 self.segment_bytes, self.block_bytes
             ));
         }

@@ -1,9 +1,9 @@
 //! `hyades log dump`: every frame as a line.
 
-use super::{Dirs, Trouble, end_vector, is_dead, open, survey};
+use super::{Dirs, Trouble, end_vector, open, survey};
 use clap::Args;
 use hyades::TransactionId;
-use hyades::inspect::{ChangeKind, Content, Inspected, Inspector, RowChange};
+use hyades::inspect::{ChangeKind, Content, Inspected, Inspector, Liveness, RowChange};
 use hyades_wal::{Frame, FrameKind, Incarnation, StreamReader, read_anchor, read_heartbeat};
 use std::io::Write;
 
@@ -28,6 +28,7 @@ pub fn dump(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
+    let liveness = inspector.liveness(&recovering, &ends)?;
     let mut readers = recovering.readers();
     for incarnation in &recovering.manifest().incarnations {
         let number = incarnation.number;
@@ -39,7 +40,7 @@ pub fn dump(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
         for reader in lanes {
             if options.stream.is_none_or(|wanted| wanted == reader.stream) {
                 let ends = end_vector(&ends, number);
-                stream(options, &inspector, incarnation, reader, &ends, out)?;
+                stream(options, (&inspector, &liveness), incarnation, reader, &ends, out)?;
             }
         }
     }
@@ -58,7 +59,7 @@ fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble>
 
 fn stream(
     options: &Options,
-    inspector: &Inspector,
+    (inspector, liveness): (&Inspector, &Liveness),
     incarnation: &Incarnation,
     mut reader: StreamReader,
     ends: &[u64],
@@ -81,7 +82,7 @@ fn stream(
                 Some(record) => {
                     let (stream, lsn) = (id, frame.end);
                     let named = TransactionId { epoch: record.tid().0, stream, lsn };
-                    transaction(&record, named, is_dead(record.validity(), ends), out)?;
+                    transaction(&record, named, !record.is_live(liveness), out)?;
                 }
                 None => other(&frame, ends.len(), out)?,
             }
@@ -129,6 +130,17 @@ fn transaction(
     write!(out, "{kind:<10} {epoch}.{sequence:<8} id {id};")?;
     if dead {
         write!(out, " DEAD")?;
+    }
+    if let Some(number) = record.number() {
+        let read = match record.has_read() {
+            Some(true) => ", has read",
+            Some(false) => ", has not read",
+            None => "",
+        };
+        write!(out, " number {number}{read};")?;
+    }
+    if !record.counts() {
+        write!(out, " more of a transaction;")?;
     }
     if !record.validity().is_empty() {
         write!(out, " needs {};", vector(record.validity()))?;

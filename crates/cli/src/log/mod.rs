@@ -113,8 +113,3 @@ fn end_vector(ends: &[ReaderEnd], incarnation: u32) -> Vec<u64> {
     let of = ends.iter().filter(|end| end.incarnation == incarnation);
     of.map(|end| end.valid_to).collect()
 }
-
-/// Whether a record that needs these positions is dead, where the streams end like this.
-fn is_dead(validity: &[u64], ends: &[u64]) -> bool {
-    validity.iter().zip(ends).any(|(needed, end)| needed > end)
-}

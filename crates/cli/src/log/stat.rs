@@ -1,11 +1,11 @@
 //! `hyades log stat`: sizes by stream and kind, incarnations, and how parallel replay can be.
 
 use super::depth::{Depths, Item};
-use super::{Dirs, Trouble, end_vector, is_dead, open, survey};
+use super::{Dirs, Trouble, end_vector, open, survey};
 use crate::failure::Failure;
 use crate::units::{bytes, exact};
 use clap::Args;
-use hyades::inspect::{Inspector, StreamInspector};
+use hyades::inspect::{Inspector, Liveness, StreamInspector};
 use hyades_wal::{FrameKind, Incarnation, StreamReader};
 use serde::Serialize;
 use std::io::Write;
@@ -77,6 +77,7 @@ pub fn stat(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
+    let liveness = inspector.liveness(&recovering, &ends)?;
     let mut readers = recovering.readers();
     let mut stat = Stat {
         file_bytes: options.dirs.dirs.iter().map(|dir| crate::place::size_of(dir)).sum(),
@@ -86,7 +87,7 @@ pub fn stat(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
         let number = incarnation.number;
         let lanes = readers.extract_if(.., |r| r.incarnation == number).collect();
         let ends = end_vector(&ends, number);
-        stat.incarnations.push(walk(&inspector, incarnation, lanes, &ends)?);
+        stat.incarnations.push(walk((&inspector, &liveness), incarnation, lanes, &ends)?);
     }
     if options.json {
         let text = serde_json::to_string(&stat).map_err(std::io::Error::from)?;
@@ -106,7 +107,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The items of the next chunk.
-    fn next(&mut self, ends: &[u64], kinds: &mut Kinds) -> Result<Option<Vec<Item>>, Failure> {
+    fn next(
+        &mut self,
+        liveness: &Liveness,
+        kinds: &mut Kinds,
+    ) -> Result<Option<Vec<Item>>, Failure> {
         let Some(chunk) = self.reader.next_chunk()? else { return Ok(None) };
         self.inspect.enter(&chunk);
         let mut items = Vec::new();
@@ -115,10 +120,12 @@ impl Walk<'_> {
             let mut command = false;
             if let Some(record) = self.inspect.read(&frame)? {
                 command = record.is_command();
-                item.live = !is_dead(record.validity(), ends);
+                let (live, counted) = (record.is_live(liveness), u64::from(record.counts()));
+                // Of a transaction's records one stands for it.
+                item.live = live && record.counts();
                 item.order = record.order().to_vec();
-                self.stat.records += u64::from(item.live);
-                self.stat.dead += u64::from(!item.live);
+                self.stat.records += if live { counted } else { 0 };
+                self.stat.dead += if live { 0 } else { counted };
             }
             let amount = match frame.kind {
                 FrameKind::Record if command => &mut kinds.command,
@@ -138,7 +145,7 @@ impl Walk<'_> {
 }
 
 fn walk(
-    inspector: &Inspector,
+    (inspector, liveness): (&Inspector, &Liveness),
     incarnation: &Incarnation,
     readers: Vec<StreamReader>,
     ends: &[u64],
@@ -163,7 +170,7 @@ fn walk(
         .collect();
     let mut kinds = Kinds::default();
     let passed =
-        depths.pass_all(|lane| walks[lane].next(ends, &mut kinds)).map_err(Trouble::Failure)?;
+        depths.pass_all(|lane| walks[lane].next(liveness, &mut kinds)).map_err(Trouble::Failure)?;
     if !passed {
         return Err(Trouble::Failure(Failure::Failed(format!(
             "records of incarnation {} wait for each other in a circle: its vectors are wrong",

@@ -4,7 +4,8 @@ use super::{CheckpointReport, CheckpointSettings};
 use crate::error::Error;
 use crate::opening::AnyEngine;
 use hyades_platform::clock;
-use hyades_wal::Log;
+use hyades_wal::{Checkpoint, Log};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -130,8 +131,7 @@ impl Keeper {
         if let Some(cause) = self.log.poisoned() {
             return Err(Error::Poisoned(cause.to_string()));
         }
-        let written = self.engine.checkpoint(&self.log, &self.settings, &self.stop);
-        let result = written.and_then(|(checkpoint, mut report)| {
+        let result = self.write().and_then(|(checkpoint, mut report)| {
             report.truncated_bytes = self.log.adopt(checkpoint).inspect_err(|error| {
                 state.broken = Some(format!("the last checkpoint's place is not known: {error}"));
             })?;
@@ -146,6 +146,19 @@ impl Keeper {
             Err(error) => self.note_failure(&error.to_string()),
         }
         result
+    }
+
+    /// Writes a checkpoint. A panic in it is a failure like others: what it left is not named by the manifest, and
+    /// the next one begins anew. Within it nothing is changed that outlives it but the cut, which ends with it however
+    /// it ends.
+    fn write(&self) -> Result<(Checkpoint, CheckpointReport), Error> {
+        let write = || self.engine.checkpoint(&self.log, &self.settings, &self.stop);
+        catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_else(|| "without a message".to_string());
+            Err(Error::CheckpointPanicked(text))
+        })
     }
 
     fn note_failure(&self, why: &str) {

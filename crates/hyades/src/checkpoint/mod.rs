@@ -30,21 +30,23 @@ use write::Writing;
 /// When checkpoints are taken, and what they may cost.
 #[derive(Clone, Debug)]
 pub struct CheckpointSettings {
-    /// Takes one this long after the last one, if anything was committed since.
+    /// Takes one this long after the last one, if anything was committed since: 1 ms to a year.
     pub interval: Option<Duration>,
-    /// Takes them so often that the log's replay, after the image has been loaded, stays below this.
+    /// Takes them so often that the log's replay, after the image has been loaded, stays below this: 1 ms to a
+    /// year.
     pub max_recovery: Option<Duration>,
     /// The share of all processors' time, writes to the device included, that writing one may take: above
     /// 0, at most 1.
     pub share: f64,
     /// What rows overwritten while one is being written may take, in bytes, before sessions wait for them to
-    /// be written down.
+    /// be written down: 1 byte to 1 TiB.
     pub buffer_bytes: u64,
     /// In a log of data records alone: rows are taken as they are when they are read, and replay goes by their
     /// versions. Nothing has to be saved while transactions run, and a database can be brought back to moments
     /// since the last row was read, not since the first. A log that may hold commands takes exactly a cut.
     pub fuzzy: bool,
-    /// Rows are put together to blocks of about this many bytes; between two of them a writer rests.
+    /// Rows are put together to blocks of about this many bytes; between two of them a writer rests. 1 byte to
+    /// 1 GiB; more than 256 KiB are as good as that.
     pub block_bytes: usize,
 }
 

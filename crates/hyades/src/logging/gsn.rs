@@ -19,7 +19,7 @@
 //! incarnation, since rows remember nothing from the one before.
 
 use super::counters::Counters;
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::take;
 use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
@@ -137,7 +137,8 @@ impl StartsOnLog for Gsn {
 }
 
 /// The number, 8 bytes.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
-    *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
-    Some(true)
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+    let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    *needs.last_mut()? = number;
+    Some(Stamp { number, has_read: None, counts: true })
 }

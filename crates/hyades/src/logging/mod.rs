@@ -231,8 +231,17 @@ pub(crate) struct Ground<'g> {
     pub tables: usize,
 }
 
+/// What a record says of itself where records have numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub number: u64,
+    /// Where only transactions that have read need the common mark: whether this one has.
+    pub has_read: Option<bool>,
+    /// Whether it is the record by which the transaction is counted: of several, one is.
+    pub counts: bool,
+}
+
 /// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what
 /// the record needs by lane: `needs` is zero, and has a lane for each of the frontier's; the last is
-/// the common mark. Says whether it is the record by which the transaction is counted: of several, one
-/// is. None if it cannot be read.
-pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool>;
+/// the common mark. None if it cannot be read.
+pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp>;

@@ -22,7 +22,7 @@
 //! remembered, so commands cannot be replayed: data records only.
 
 use super::counters::Counters;
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
@@ -159,13 +159,14 @@ impl StartsOnLog for Plover {
 
 /// The number, 8 bytes; 1 for the first of the transaction's records, else 0; the set of streams that
 /// have one, as a varint.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
     let streams = needs.len() / 2;
-    *needs.last_mut()? = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    *needs.last_mut()? = number;
     let first = take(stamp, 1)?[0];
     let written = take_varint(stamp)?;
     let known = first < 2 && written != 0 && written.checked_shr(streams as u32).unwrap_or(0) == 0;
-    known.then_some(first == 1)
+    known.then_some(Stamp { number, has_read: None, counts: first == 1 })
 }
 
 #[cfg(test)]
@@ -192,8 +193,9 @@ mod tests {
             let read = read_stamp(0, &mut &bytes[..], &mut needs);
             (read, needs[6])
         };
-        assert_eq!(read(&stamp(1, 0b101)), (Some(true), 9));
-        assert_eq!(read(&stamp(0, 0b100)), (Some(false), 9));
+        let counted = |counts| Some(Stamp { number: 9, has_read: None, counts });
+        assert_eq!(read(&stamp(1, 0b101)), (counted(true), 9));
+        assert_eq!(read(&stamp(0, 0b100)), (counted(false), 9));
         for bad in [stamp(2, 1), stamp(1, 0), stamp(1, 0b1000), stamp(1, 1)[..9].to_vec()] {
             assert_eq!(read(&bad).0, None);
         }

@@ -36,7 +36,7 @@
 //! begin anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
 
 use super::counters::Counters;
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::take;
 use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
@@ -162,9 +162,9 @@ impl StartsOnLog for Poplar {
 
 /// The number << 1, plus 1 if the transaction has read: 8 bytes. A record that has not read needs nothing but
 /// to stand in the valid prefix.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<bool> {
-    let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
-    let has_read = number & 1 == 1;
-    *needs.last_mut()? = if has_read { number >> 1 } else { 0 };
-    Some(true)
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+    let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
+    let (number, has_read) = (both >> 1, both & 1 == 1);
+    *needs.last_mut()? = if has_read { number } else { 0 };
+    Some(Stamp { number, has_read: Some(has_read), counts: true })
 }

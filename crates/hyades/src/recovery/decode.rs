@@ -3,11 +3,11 @@
 
 use super::parts::{self, Parts};
 use crate::error::Error;
-use crate::logging::StampReader;
 use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::{Head, Tid};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::supported;
+use crate::logging::{Stamp, StampReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
@@ -74,8 +74,15 @@ impl Shape {
 pub(crate) struct Decoded<'a> {
     pub head: Head,
     pub body: Cow<'a, [u8]>,
+    /// What it says of itself where records have numbers.
+    pub stamp: Option<Stamp>,
+}
+
+impl Decoded<'_> {
     /// False for all but one of a transaction that has several records.
-    pub counts: bool,
+    pub fn counts(&self) -> bool {
+        self.stamp.is_none_or(|stamp| stamp.counts)
+    }
 }
 
 /// Reads one stream's frames in order.
@@ -174,11 +181,13 @@ impl Decoder {
             self.forget_parts(head.continued);
             return Ok(None);
         }
-        let mut counts = true;
+        let mut stamp = None;
         if let Some(read) = self.shape.stamp {
             self.validity.fill(0);
-            counts = read(head.tid, &mut rest, &mut self.validity)
-                .ok_or_else(|| self.broken(frame, "its number"))?;
+            stamp = read(head.tid, &mut rest, &mut self.validity);
+            if stamp.is_none() {
+                return Err(self.broken(frame, "its number"));
+            }
         }
         if self.shape.has_vectors() {
             let used = compress::decode(rest, &self.anchor, &mut self.validity)
@@ -199,14 +208,15 @@ impl Decoder {
         let body = match head.continued {
             None => Cow::Borrowed(rest),
             Some(first) => {
-                let Some(mut body) = self.parts.get(&first).map(|group| group.body.clone()) else {
+                let group = self.parts.get(&first).filter(|group| !group.incomplete);
+                let Some(mut body) = group.map(|group| group.body.clone()) else {
                     return Err(self.broken(frame, "its parts are missing"));
                 };
                 body.extend_from_slice(rest);
                 Cow::Owned(body)
             }
         };
-        Ok(Some(Decoded { head, body, counts }))
+        Ok(Some(Decoded { head, body, stamp }))
     }
 
     /// A record as far as it can be told out of turn: its head, and its body unless that began in other

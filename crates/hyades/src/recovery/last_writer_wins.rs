@@ -178,13 +178,13 @@ fn work<S: Default + Send + Sync + 'static>(
                 announcer.keep_ahead(replay, from, &chunk, frame.start, &guard);
                 count(replay, &decoded.head);
                 applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
-                records += u64::from(decoded.counts);
+                records += u64::from(decoded.counts());
             } else {
                 later.push(Undecided {
                     validity: decoder.validity.clone(),
+                    counts: decoded.counts(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
-                    counts: decoded.counts,
                 });
             }
         }

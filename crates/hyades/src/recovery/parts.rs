@@ -28,6 +28,10 @@ pub(crate) struct Group {
     before: Vec<u8>,
     /// The beginning of a change that takes several frames.
     fragment: Vec<u8>,
+    /// The beginning of the change in `fragment` was there.
+    begun: bool,
+    /// A change is left out, for its beginning was not there: the body is not whole.
+    pub incomplete: bool,
     /// A change took several frames: they can be applied only together.
     fragmented: bool,
 }
@@ -61,11 +65,17 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
         group.fragmented = true;
         if flags & flag::BEGIN != 0 {
             group.fragment.clear();
+            group.begun = true;
+        } else if !group.begun {
+            // The change began in a segment that a checkpoint has given up: its transaction is in that.
+            group.incomplete = true;
+            return Some(());
         }
         group.fragment.extend_from_slice(bytes);
         if flags & flag::END == 0 {
             return Some(());
         }
+        group.begun = false;
         std::mem::take(&mut group.fragment)
     };
     let row = RowChange::read(rows, if whole { bytes } else { &fragment })?;
@@ -145,4 +155,32 @@ fn undo_group<S: Default + Send + Sync + 'static>(
         applier.undo_change(replay, *table, key, group.tid, *before, guard);
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint gives up the log by whole segments, which may begin in the middle of a change.
+    #[test]
+    fn a_change_whose_beginning_was_given_up_is_left_out() {
+        let frame = |first: u8, flags: u8, bytes: &[u8]| {
+            let mut payload = u64::from(first).to_le_bytes().to_vec();
+            payload.push(flags);
+            payload.extend_from_slice(bytes);
+            payload
+        };
+        let mut parts = Parts::new();
+        // What would be a head here is the middle of one.
+        for flags in [0, 0, flag::END] {
+            let payload = frame(7, flags, &[0xFF; 40]);
+            assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()), "{flags}");
+        }
+        assert!(parts[&7].incomplete && parts[&7].body.is_empty());
+        // Nothing is taken for whole that is not.
+        let payload = frame(8, flag::BEGIN, &[0xFF; 40]);
+        assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()));
+        let payload = frame(8, flag::END, &[0xFF; 40]);
+        assert_eq!(add(&mut parts, RowFrames::Both, &payload), None);
+    }
 }

@@ -16,8 +16,8 @@ pub(crate) struct Bucket<S> {
     pub(super) stamp: S,
 }
 
-/// The buckets of one hash index. They are made for the first key that is missed or put in, so that a table nobody
-/// uses takes no memory for them.
+/// The buckets of one hash index. They are made for the first key that is missed or put in, so that a table
+/// without rows takes no memory for them.
 pub(super) struct Misses<S>(OnceLock<Box<[Bucket<S>]>>);
 
 impl<S> Default for Misses<S> {

@@ -1,0 +1,82 @@
+//! The range of every setting, seen to before anything is opened.
+
+use crate::checkpoint::CheckpointSettings;
+use crate::config::{Builder, LogSettings};
+use crate::error::Error;
+use hyades_wal::MAX_LANES;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Files are written in blocks of this many bytes.
+const BLOCK_BYTES: u64 = 4096;
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Refuses what lies outside.
+fn within<T: PartialOrd>(
+    what: &str,
+    value: &T,
+    range: RangeInclusive<T>,
+    text: impl Fn(&T) -> String,
+) -> Result<(), Error> {
+    if range.contains(value) {
+        return Ok(());
+    }
+    let (from, to) = (text(range.start()), text(range.end()));
+    Err(Error::Misuse(format!("{what} cannot be {}: choose {from} to {to}", text(value))))
+}
+
+fn bytes(what: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), Error> {
+    within(what, &value, range, |n| format!("{n} bytes"))
+}
+
+fn time(what: &str, value: Option<Duration>, range: RangeInclusive<Duration>) -> Result<(), Error> {
+    value.map_or(Ok(()), |value| within(what, &value, range, |d| format!("{d:?}")))
+}
+
+fn log(log: &LogSettings) -> Result<(), Error> {
+    within("the number of streams", &log.streams, 1..=MAX_LANES, usize::to_string)?;
+    bytes("a stream's buffer", log.buffer_bytes as u64, 4 * KIB..=GIB)?;
+    if !log.buffer_bytes.is_power_of_two() {
+        let n = log.buffer_bytes;
+        return Err(Error::Misuse(format!("a buffer of {n} bytes: choose a power of two")));
+    }
+    bytes("a segment", log.segment_bytes, 16 * BLOCK_BYTES..=TIB)?;
+    if !log.segment_bytes.is_multiple_of(BLOCK_BYTES) {
+        let n = log.segment_bytes;
+        return Err(Error::Misuse(format!(
+            "a segment of {n} bytes: choose a multiple of {BLOCK_BYTES}"
+        )));
+    }
+    time("the interval between flushes", log.flush_interval, Duration::ZERO..=HOUR)?;
+    bytes("the interval between anchors", log.anchor_interval_bytes, 1..=TIB)?;
+    bytes("delta", log.delta_bytes, 0..=TIB)?;
+    bytes("the hot-row table", log.hot_rows_bytes, 1..=TIB)?;
+    // Shorter ones would use up the 34 bits of an epoch's number within days.
+    time("an epoch", log.epoch, Duration::from_micros(100)..=HOUR)
+}
+
+fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
+    let CheckpointSettings { interval, max_recovery, share, buffer_bytes, block_bytes, .. } =
+        settings;
+    time("the interval between checkpoints", *interval, Duration::from_millis(1)..=YEAR)?;
+    time("the bound on recovery", *max_recovery, Duration::from_millis(1)..=YEAR)?;
+    // Not a number is neither.
+    if !(*share > 0.0 && *share <= 1.0) {
+        return Err(Error::Misuse(format!(
+            "a checkpoint cannot take a share of {share}: choose one above 0 and up to 1"
+        )));
+    }
+    bytes("the buffer of checkpoints", *buffer_bytes, 1..=TIB)?;
+    bytes("a block of a checkpoint", *block_bytes as u64, 1..=GIB)
+}
+
+/// Refuses a builder with a setting outside its range.
+pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
+    log(&builder.log)?;
+    checkpoints(&builder.checkpoints)?;
+    within("the threads of recovery", &builder.recovery_threads, 0..=1024, usize::to_string)
+}

@@ -1,0 +1,126 @@
+//! Every setting has a range, and what lies outside is refused before anything is opened.
+#![allow(missing_docs)]
+
+use hyades::{Builder, CheckpointSettings, Database, Error, LogSettings, Schema, Type};
+use std::time::Duration;
+
+fn builder() -> Builder {
+    let mut builder = Database::builder().streams(2);
+    builder.table(Schema::new("t").column("id", Type::I64).primary_key(&["id"]));
+    builder.log_settings(|log| log.buffer_bytes = 1 << 14)
+}
+
+fn is_taken(what: &str, builder: Builder) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = builder.open(dir.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    db.transact(|tx| tx.insert(hyades::Table::nth(0), &[1i64.into()])).unwrap().unwrap();
+    db.close().unwrap();
+}
+
+fn is_refused(what: &str, builder: Builder) {
+    let dir = tempfile::tempdir().unwrap();
+    let error = builder.open(dir.path().join("db")).err().unwrap_or_else(|| panic!("{what}"));
+    assert!(matches!(&error, Error::Misuse(text) if text.contains("choose")), "{what}: {error}");
+    assert!(!dir.path().join("db").exists(), "{what}: nothing is made");
+}
+
+fn log(change: impl FnOnce(&mut LogSettings)) -> Builder {
+    builder().log_settings(change)
+}
+
+fn checkpoints(change: impl FnOnce(&mut CheckpointSettings)) -> Builder {
+    builder().checkpoint_settings(change)
+}
+
+#[test]
+fn the_logs_settings_have_ranges() {
+    for streams in [1, 64] {
+        is_taken("streams", log(|log| log.streams = streams));
+    }
+    for streams in [0, 65, usize::MAX] {
+        is_refused("streams", log(|log| log.streams = streams));
+    }
+    is_taken("buffer", log(|log| log.buffer_bytes = 4096));
+    for bytes in [0, 1, 2048, 5000, (1 << 30) + 1, 1 << 31, usize::MAX] {
+        is_refused("buffer", log(|log| log.buffer_bytes = bytes));
+    }
+    for bytes in [1 << 16, 1 << 40] {
+        is_taken("segment", log(|log| log.segment_bytes = bytes));
+    }
+    for bytes in [0, 1, 1 << 15, (1 << 16) + 1, (1 << 40) + 4096, u64::MAX] {
+        is_refused("segment", log(|log| log.segment_bytes = bytes));
+    }
+    let hour = Duration::from_secs(3600);
+    is_taken("flush interval", log(|log| log.flush_interval = Some(Duration::ZERO)));
+    // Nothing keeps a flush from a fill of nothing.
+    let fill = |log: &mut LogSettings| {
+        (log.flush_interval, log.flush_fill_bytes) = (Some(hour), Some(0));
+    };
+    is_taken("flush interval", log(fill));
+    for interval in [hour + Duration::from_nanos(1), Duration::MAX] {
+        is_refused("flush interval", log(|log| log.flush_interval = Some(interval)));
+    }
+    is_taken("flush fill", log(|log| log.flush_fill_bytes = Some(usize::MAX)));
+    for bytes in [1, 1 << 40] {
+        is_taken("anchor interval", log(|log| log.anchor_interval_bytes = bytes));
+    }
+    for bytes in [0, (1 << 40) + 1, u64::MAX] {
+        is_refused("anchor interval", log(|log| log.anchor_interval_bytes = bytes));
+    }
+    for bytes in [0, 1 << 40] {
+        is_taken("delta", log(|log| log.delta_bytes = bytes));
+    }
+    for bytes in [(1 << 40) + 1, u64::MAX] {
+        is_refused("delta", log(|log| log.delta_bytes = bytes));
+    }
+    for epoch in [Duration::from_micros(100), hour] {
+        is_taken("epoch", log(|log| log.epoch = Some(epoch)));
+    }
+    for epoch in [Duration::ZERO, Duration::from_micros(99), hour * 2, Duration::MAX] {
+        is_refused("epoch", log(|log| log.epoch = Some(epoch)));
+    }
+    for threads in [0, 1] {
+        is_taken("threads", builder().recovery_threads(threads));
+    }
+    for threads in [1025, usize::MAX] {
+        is_refused("threads", builder().recovery_threads(threads));
+    }
+}
+
+#[test]
+fn the_settings_of_checkpoints_have_ranges() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let set = |how: usize, time: Duration| {
+        checkpoints(|settings| match how {
+            0 => settings.interval = Some(time),
+            _ => settings.max_recovery = Some(time),
+        })
+    };
+    for how in [0, 1] {
+        for time in [Duration::from_millis(1), year] {
+            is_taken("a time", set(how, time));
+        }
+        for time in [Duration::ZERO, Duration::from_micros(999), year * 2, Duration::MAX] {
+            is_refused("a time", set(how, time));
+        }
+    }
+    for share in [f64::MIN_POSITIVE, 0.5, 1.0] {
+        is_taken("share", builder().checkpoint_share(share));
+    }
+    let shares = [0.0, -0.0, -1.0, 1.0 + f64::EPSILON, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    for share in shares {
+        is_refused("share", builder().checkpoint_share(share));
+    }
+    for bytes in [1, 1 << 40] {
+        is_taken("buffer", checkpoints(|settings| settings.buffer_bytes = bytes));
+    }
+    for bytes in [0, (1 << 40) + 1, u64::MAX] {
+        is_refused("buffer", checkpoints(|settings| settings.buffer_bytes = bytes));
+    }
+    for bytes in [1, 1 << 30] {
+        is_taken("block", checkpoints(|settings| settings.block_bytes = bytes));
+    }
+    for bytes in [0, (1 << 30) + 1, usize::MAX] {
+        is_refused("block", checkpoints(|settings| settings.block_bytes = bytes));
+    }
+}

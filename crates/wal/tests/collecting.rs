@@ -1,0 +1,47 @@
+//! The interval between flushes lets work collect, and a fill ends it early.
+#![allow(missing_docs)]
+
+mod common;
+use common::{append, reopen, small};
+use hyades_platform::device::FileDevice;
+use std::time::{Duration, Instant};
+
+#[test]
+fn an_interval_collects_though_somebody_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small(dir.path(), 1, FileDevice::shared());
+    let interval = Duration::from_millis(400);
+    options.flush_interval = Some(interval);
+    let (log, _) = reopen(options).unwrap();
+    let mut writer = log.writer().unwrap();
+    let first = append(&mut writer, 0, b"first");
+    log.wait(0, first).unwrap();
+    let began = Instant::now();
+    let ends: Vec<u64> = (0..10).map(|_| append(&mut writer, 0, b"more")).collect();
+    log.wait(0, ends[0]).unwrap();
+    let took = began.elapsed();
+    assert!(took >= interval / 2, "flushed after {took:?}");
+    assert_eq!(log.frontier().durable(0), ends[9], "all that collected is in one batch");
+}
+
+#[test]
+fn a_fill_ends_the_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = small(dir.path(), 1, FileDevice::shared());
+    options.flush_interval = Some(Duration::from_secs(3600));
+    options.flush_fill_bytes = 4000;
+    let (log, _) = reopen(options).unwrap();
+    let mut writer = log.writer().unwrap();
+    let first = append(&mut writer, 0, &[1; 1000]);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(log.frontier().durable(0) < first, "less than the fill is kept back");
+    let mut end = first;
+    for _ in 0..4 {
+        end = append(&mut writer, 0, &[2; 1000]);
+    }
+    let began = Instant::now();
+    log.wait(0, end.min(first)).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(60));
+    drop(writer);
+    log.close().unwrap();
+}
