@@ -19,7 +19,7 @@ pub(crate) fn settings(plan: &Plan, rng: &mut Rng, settings: &mut CheckpointSett
     settings.block_bytes = [1, 300, settings.block_bytes][rng.usize(0..3)];
     settings.buffer_bytes = [1 << 10, 1 << 13, settings.buffer_bytes][rng.usize(0..3)];
     if !plan.stepped && rng.u32(0..4) == 0 {
-        settings.interval = Some(Duration::from_micros(rng.u64(1..5000)));
+        settings.interval = Some(Duration::from_micros(rng.u64(1000..5000)));
     }
 }
 
