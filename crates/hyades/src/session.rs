@@ -17,7 +17,7 @@ use bumpalo::Bump;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Log, Lsn, Writer};
+use hyades_wal::{Choice, Log, Lsn, Writer};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A session stays on a stream for this many bytes, then looks for the least loaded one. The longer it stays the fewer
+/// A session stays on a stream for this many bytes, then looks for the quickest one. The longer it stays the fewer
 /// streams are written to at a time, and the fewer batches there are to write and sync, each of which costs much the same
 /// whatever is in it. But replay takes the streams side by side, and where one of them was written later than another
 /// its records wait. Where buffers are small it is a quarter of one, so that nobody waits for a full one while others
@@ -115,7 +115,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     pub fn new(engine: Arc<Engine<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(engine.protocol.txn_stamp());
-        let stream = log.as_ref().map_or(0, Log::least_backlogged);
+        let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
             seat: engine.cut.seat(),
@@ -289,21 +289,24 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
     }
 
-    /// Before a transaction, while nothing is locked: waits for room, changes the stream, anchors it.
+    /// Before a transaction, while nothing is locked: sees to it that its stream has room, and an anchor.
     #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
-        if self.streak_bytes >= self.longest_streak {
-            self.streak_bytes = 0;
-            self.stream = log.least_backlogged();
-        }
-        self.engine.protocol.enter_stream(writer, self.stream);
         if P::PARTITIONED {
+            // Which streams it needs is known when it has run: any of them may be one.
             for stream in 0..log.streams() {
                 writer.wait_for_room(stream);
             }
         }
-        self.quiet = writer.wait_for_room(self.stream) == 0;
+        let backlog = writer.backlog(self.stream);
+        self.quiet = backlog == 0;
+        // Where nothing waits for the device there is time for a look at it.
+        if self.quiet || backlog >= writer.room() || self.streak_bytes >= self.longest_streak {
+            self.look_for_stream(backlog);
+        }
+        let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
+        self.engine.protocol.enter_stream(writer, self.stream);
         self.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
@@ -311,10 +314,34 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
     }
 
+    /// Chooses the stream for what comes next: another one if the session has been long enough at its own, if that
+    /// has no room, or if its device is slow.
+    #[cold]
+    fn look_for_stream(&mut self, backlog: u64) {
+        let Some(writer) = &self.writer else { return };
+        let is_full = backlog >= writer.room();
+        if is_full && mutation::is(Mutation::WaitInFullStream) {
+            writer.wait_for_room(self.stream);
+        }
+        let leaves = is_full || self.streak_bytes >= self.longest_streak;
+        if !leaves && !writer.may_be_slow(self.stream) {
+            return;
+        }
+        let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
+        if leaves || stream != self.stream {
+            // A slow one gets one record, which tells how slow it is now.
+            self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
+            self.stream = stream;
+            self.quiet = writer.backlog(stream) == 0;
+        }
+    }
+
     fn keep_house(&mut self) {
         self.engine.epoch.advance_if_older_than(self.engine.epoch_interval);
         self.engine.protocol.keep_house();
         self.sweep_left_behind(0);
+        // A device that has begun to stand still gets no more than this many.
+        self.look_for_stream(0);
     }
 
     /// Clears away some of what others have left, and what this one has left, `noted` items.

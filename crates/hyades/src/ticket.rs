@@ -5,6 +5,7 @@ use crate::logging::{Needs, admits};
 use crate::session::Answer;
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
@@ -253,10 +254,6 @@ impl<T> Lane<T> {
         self.others.peek().is_some_and(|parked| parked.lsn <= reached).then(|| self.others.pop())?
     }
 
-    fn len(&self) -> usize {
-        self.last.len() + self.first.len() + self.others.len()
-    }
-
     /// The lowest position that somebody lacks.
     fn lowest(&self) -> Option<Lsn> {
         let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
@@ -390,21 +387,21 @@ impl<T> CommitQueue<T> {
         Ok(done)
     }
 
-    /// Blocks until [`CommitQueue::drain`] would find something new; returns at once if nothing waits.
+    /// Blocks until [`CommitQueue::drain`] would find something new: one of the positions is reached that
+    /// transactions are parked at, whichever stream it is in. A transaction that lacks others besides is then
+    /// parked at one of those, so there may be nothing to give back yet: wait in a loop. Returns at once if
+    /// nothing waits.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed.
+    /// [`Error::OutcomeUnknown`] if the log failed, and drain would find nothing.
     pub fn wait_for_one(&self) -> Result<(), Error> {
         if !self.free.is_empty() {
             return Ok(());
         }
         let Some(log) = self.log() else { return Ok(()) };
-        // The stream that the most wait for is the one that most likely moves first.
-        let fullest = (0..self.lanes.len()).max_by_key(|&lane| self.lanes[lane].len());
-        if let Some((lane, lsn)) = fullest.and_then(|l| self.lanes[l].lowest().map(|lsn| (l, lsn)))
-        {
-            log.wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
-        }
-        Ok(())
+        let lowest = self.lanes.iter().enumerate().map(|(at, lane)| Some((at, lane.lowest()?)));
+        // Of any lane: the one that most wait for may be the one that stands still.
+        let wanted: SmallVec<[(usize, Lsn); 16]> = lowest.flatten().collect();
+        log.wait_any(&wanted).map_err(|_| Error::OutcomeUnknown)
     }
 }

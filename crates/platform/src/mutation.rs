@@ -100,6 +100,14 @@ mutations! {
     ForgetLeftBehind "forget-left-behind",
     /// A row for whose vectors there is no slot stands for what is cold.
     ForgetCommon "forget-common",
+    /// Who waits for one of several streams is woken by the first of them alone.
+    WaitForOneLane "wait-for-one-lane",
+    /// Streams are compared by the bytes that wait for their devices, however long these take.
+    BacklogInBytes "backlog-in-bytes",
+    /// A session waits for room in its stream although another one has some.
+    WaitInFullStream "wait-in-full-stream",
+    /// A flusher waits for whoever draws a number, to state the mark, before it flushes.
+    FlusherWaitsForNumber "flusher-waits-for-number",
 }
 
 impl Mutation {

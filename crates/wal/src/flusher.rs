@@ -175,8 +175,11 @@ impl Flusher {
         }
         self.idle_since_work = 0;
         let started = clock::monotonic_ns();
+        self.stream().pace.begin(started, (cut - durable).min(MAX_BATCH));
         let to = self.flush(durable, cut)?;
-        let took = clock::monotonic_ns() - started;
+        let ended = clock::monotonic_ns();
+        self.stream().pace.end(ended);
+        let took = ended - started;
         let (spacing, recent) = if to - durable < SUBSTANTIAL {
             (SPACING_NS, 4 * SPACING_NS)
         } else {

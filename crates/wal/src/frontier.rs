@@ -172,8 +172,15 @@ impl Frontier {
     /// early, and is woken at once if there is nothing to wait for: look again when it is. For other
     /// lanes see [`Log::register`](crate::Log::register).
     pub fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
+        self.hurry(at);
+        self.park(at, lsn, waker);
+    }
+
+    /// As [`register`](Self::register), without hurry. Returns the waker's number, by which it can be
+    /// [withdrawn](Self::withdraw).
+    pub(crate) fn park(&self, at: usize, lsn: Lsn, waker: Waker) -> u64 {
         let lane = &self.lanes[at];
-        {
+        let number = {
             let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
             let number = parked.next;
             parked.next += 1;
@@ -181,12 +188,24 @@ impl Frontier {
             // Announce, then look (Dekker with `raise` and `stop`, which do it the other way
             // round).
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
-        }
-        self.hurry(at);
+            number
+        };
         if lane.durable.get_ordered() >= lsn {
             self.wake_up_to(at, lane.durable.get());
         } else if self.poison.is_set() {
             self.wake_up_to(at, u64::MAX);
+        }
+        number
+    }
+
+    /// Takes a parked waker back, if it has not been woken.
+    pub(crate) fn withdraw(&self, at: usize, lsn: Lsn, number: u64) {
+        let lane = &self.lanes[at];
+        let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
+        if parked.by_lsn.remove(&(lsn, number)).is_some() {
+            // Under the lock, as every change of `lowest`: nothing that stays parked is below it.
+            let lowest = parked.by_lsn.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
+            lane.lowest.store(lowest, Ordering::SeqCst);
         }
     }
 

@@ -59,6 +59,7 @@ mod marks;
 mod open;
 mod options;
 mod order;
+mod pace;
 mod reader;
 mod ring;
 mod segment;
@@ -68,6 +69,7 @@ mod stream;
 mod unfinished;
 mod varint;
 mod verdict;
+mod wait_any;
 mod writer;
 
 pub use backup::Copied;
@@ -84,6 +86,7 @@ pub use manifest::{
 pub use marks::Marks;
 pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
+pub use pace::Choice;
 pub use reader::{ReaderEnd, Statement, StreamReader};
 pub use stream::StreamStats;
 pub use unfinished::Unfinished;

@@ -16,6 +16,7 @@ use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event::Event;
+use hyades_platform::sync::Padded;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,6 +113,18 @@ impl Shared {
         }
     }
 
+    /// Somebody sleeps until one of the lanes is as far as its number. Flushes for that if nobody else does.
+    pub(crate) fn reach_any(&self, wanted: &[(usize, u64)]) {
+        wanted.iter().for_each(|&(lane, number)| self.hurry(lane, number));
+        if !self.options.stepped {
+            return;
+        }
+        let is_reached = || wanted.iter().any(|&(lane, number)| self.frontier.at(lane) >= number);
+        // A flush places anchors of its own, and may leave them to the next one.
+        let step_all = || (0..self.streams.len()).fold(false, |went, lane| self.step(lane) | went);
+        while !is_reached() && step_all() {}
+    }
+
     /// Waits until all marks are at `number`, as soon as that is possible.
     fn reach_marks(&self, number: u64) -> Result<(), Poisoned> {
         self.urgent.fetch_max(number, Ordering::SeqCst);
@@ -168,6 +181,7 @@ impl Log {
             heartbeat: AtomicU64::new(0),
             wanted_mark: AtomicU64::new(0),
             counters: Counters::default(),
+            pace: Padded::default(),
         };
         let shared = Arc::new(Shared {
             uuid,
@@ -245,13 +259,18 @@ impl Log {
         if self.frontier().at(lane) >= number {
             return Ok(());
         }
-        let shared = &self.handle.shared;
-        shared.hurry(lane, number);
-        // A flush places anchors of its own, and may leave them to the next one.
-        let step_all =
-            || (0..self.streams()).fold(false, |went, stream| shared.step(stream) | went);
-        while shared.options.stepped && self.frontier().at(lane) < number && step_all() {}
+        self.handle.shared.reach_any(&[(lane, number)]);
         self.frontier().wait(lane, number)
+    }
+
+    /// Blocks until one of several lanes of the frontier is as far as the number beside it; returns at once
+    /// if there are none.
+    ///
+    /// # Errors
+    /// The log stopped before any was.
+    pub fn wait_any(&self, wanted: &[(usize, u64)]) -> Result<(), Poisoned> {
+        self.handle.shared.reach_any(wanted);
+        self.frontier().wait_any(wanted)
     }
 
     /// Parks a waker until a lane of the frontier is as far as `number`, or the log stops; see
@@ -300,11 +319,6 @@ impl Log {
     #[inline]
     pub fn backlog(&self, stream: usize) -> u64 {
         self.handle.shared.streams[stream].backlog(&self.handle.shared.frontier)
-    }
-
-    /// The stream with the fewest bytes to flush.
-    pub fn least_backlogged(&self) -> usize {
-        (0..self.streams()).min_by_key(|&s| self.backlog(s)).unwrap_or(0)
     }
 
     /// Why the log has stopped, if it has.

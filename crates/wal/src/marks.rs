@@ -8,7 +8,7 @@ pub trait Marks: std::fmt::Debug + Send + Sync {
     /// A number such that no frame that the stream gets after this has returned has that number, or a
     /// lower one. `wanted` is what somebody waits for, 0 if nobody does: numbers that nobody has may be
     /// passed over to reach it. With `now`, this is not to wait for better times. Called by the
-    /// stream's flusher; it must not append.
+    /// stream's flusher, which flushes nothing meanwhile: it must not wait for writers, nor append.
     fn mark(&self, stream: usize, wanted: u64, now: bool) -> u64;
 
     /// No frame reserved so far has a higher number.

@@ -4,8 +4,10 @@ use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
 use crate::frontier::Frontier;
 use crate::order::Order;
+use crate::pace::Pace;
 use crate::ring::Ring;
 use hyades_platform::event::Event;
+use hyades_platform::sync::Padded;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +86,8 @@ pub(crate) struct Stream {
     /// before the look for a sleeping flusher, which looks at it after announcing.
     pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
+    /// On lines of its own: written for each batch, and read by sessions that choose a stream.
+    pub(crate) pace: Padded<Pace>,
 }
 
 impl Stream {

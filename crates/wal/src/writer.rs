@@ -3,7 +3,9 @@
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
 use crate::log::Shared;
-use crate::stream::Stream;
+use crate::pace::Choice;
+use crate::stream::{FLUSHER_SLOT, Stream};
+use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -27,19 +29,69 @@ impl Writer {
         self.shared.max_payload
     }
 
-    /// Waits until less than half of the stream's buffer is waiting for the device, or the log has
-    /// stopped. For before locks are taken, so that `fill` need not wait under them. Returns how many bytes
-    /// were waiting.
+    /// Bytes of a stream that are reserved and not yet durable.
+    #[inline]
+    pub fn backlog(&self, stream: usize) -> u64 {
+        let s = &self.shared.streams[stream];
+        s.order.log_lsn().saturating_sub(self.shared.frontier.durable(stream))
+    }
+
+    /// A stream with a smaller [`backlog`](Self::backlog) than this has room: half of a buffer.
+    #[inline]
+    pub fn room(&self) -> u64 {
+        self.shared.room()
+    }
+
+    /// Waits until the stream has room, or the log has stopped. For before locks are taken, so that
+    /// `fill` need not wait under them. Returns how many bytes were waiting.
     #[inline]
     pub fn wait_for_room(&self, stream: usize) -> u64 {
-        let s = &self.shared.streams[stream];
-        let half = s.ring.size() / 2;
-        let log_lsn = s.order.log_lsn();
-        let backlog = log_lsn.saturating_sub(self.shared.frontier.durable(stream));
-        if backlog >= half {
-            self.shared.reached(stream, log_lsn - half + 1);
+        let backlog = self.backlog(stream);
+        if backlog >= self.room() {
+            self.shared.reached(stream, self.has_room_at(stream));
         }
         backlog
+    }
+
+    /// How far the stream has to be durable to have room.
+    fn has_room_at(&self, stream: usize) -> Lsn {
+        (self.shared.streams[stream].order.log_lsn() + 1).saturating_sub(self.room())
+    }
+
+    /// Whether the stream's device may be slow, or stand still: then it is worth while to
+    /// [choose](Self::choose_stream) again.
+    pub fn may_be_slow(&self, stream: usize) -> bool {
+        self.shared.may_be_slow(stream)
+    }
+
+    /// The stream for a writer that begins: the one in which a record would be durable first, without regard
+    /// to room if none has any. Of streams that are about as good each writer takes the first in an order of
+    /// its own.
+    pub fn first_stream(&self) -> usize {
+        let own = self.slot - (FLUSHER_SLOT + 1);
+        let choice = self.shared.quickest(own, None);
+        choice.map_or(own % self.shared.streams.len(), |choice| choice.stream)
+    }
+
+    /// The stream in which a record would be durable first, of those that have room; waits until one has.
+    /// The caller is at `current`. It `stays` there unless another is at least twice as good; otherwise it
+    /// goes on to the next of those that are about as good, each writer in an order of its own. Once the
+    /// log has stopped there is nothing to wait for. For before locks are taken, as
+    /// [`wait_for_room`](Self::wait_for_room).
+    pub fn choose_stream(&self, current: usize, stays: bool) -> Choice {
+        let streams = self.shared.streams.len();
+        let next = self.slot - (FLUSHER_SLOT + 1) + current + 1;
+        loop {
+            if let Some(choice) = self.shared.quickest(next, stays.then_some(current)) {
+                return choice;
+            }
+            let wanted = (0..streams).map(|stream| (stream, self.has_room_at(stream)));
+            let wanted: SmallVec<[(usize, Lsn); 16]> = wanted.collect();
+            self.shared.reach_any(&wanted);
+            if self.shared.frontier.wait_any(&wanted).is_err() {
+                return Choice { stream: current, is_slow: false };
+            }
+        }
     }
 
     /// Appends an anchor: records that this stream gets from now on may leave out the lanes that it covers.

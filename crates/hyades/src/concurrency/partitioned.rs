@@ -93,6 +93,9 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
             head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
             stamp = begin(&head, state.stamp, payload);
         }
+        // Looked at before a number is drawn: until all places are known others may wait for the next one.
+        let length = payload.len() - start;
+        assert!(length <= writer.max_payload(), "a record's head is too long for a frame");
         records.push(Record { stream, bytes: start..payload.len(), stamp });
     }
     // Nothing is allocated once places are drawn.

@@ -204,6 +204,8 @@ fn reserve_composed<'w, P: LoggingProtocol>(
         engine.protocol.encode(state.stamp, stream, command, payload);
         body_at = payload.len();
     }
+    // Looked at before a number is drawn: until the place is known others may wait for the next one.
+    assert!(payload.len() <= writer.max_payload(), "a record's head is too long for a frame");
     engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
     engine.protocol.place(state.stamp, stream, reservation.end());

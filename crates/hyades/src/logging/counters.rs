@@ -2,21 +2,24 @@
 //! numbers that grow along each stream, and along whatever else the protocol says.
 //!
 //! A number and a place in the stream are drawn in one step: the counter is locked from the one to the
-//! other, for about as long as two additions take. So numbers grow along the stream, and once the
-//! counter stands at m no frame to come has a number up to m: that is the stream's mark.
+//! other, for about as long as two additions take. So numbers grow along the stream, and while the
+//! counter says m no frame to come has a number up to m: that is the stream's mark.
 
-use hyades_platform::sync::Padded;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
 use hyades_wal::Marks;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One counter for each stream.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// The last number << 1, plus 1 while it is locked. Locked by whoever draws a number, or by the
-    /// stream's flusher (Acquire), and unlocked by the same (Release).
+    /// The last number << 1, plus 1 while it is locked by who draws the next one (Acquire), until that has
+    /// its place (Release). The stream's flusher raises it while it is not locked.
     streams: Box<[Padded<AtomicU64>]>,
 }
+
+/// How often a counter is looked at before its holder is taken for one that was descheduled.
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl Counters {
     pub fn new(streams: usize) -> Counters {
@@ -30,7 +33,8 @@ impl Counters {
     }
 
     /// Locks a stream's counter and returns the last number. Who locks several does so in the order of
-    /// streams: then nobody waits in a circle.
+    /// streams: then nobody waits in a circle. Nothing that may panic stands between this and
+    /// [`Counters::unlock`]: all who need a number would wait for ever.
     #[inline]
     pub fn lock(&self, stream: usize) -> u64 {
         let counter = &self.streams[stream];
@@ -43,12 +47,7 @@ impl Counters {
                 return seen >> 1;
             }
             looks += 1;
-            if looks.is_multiple_of(64) {
-                // Its holder may have been descheduled.
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
+            if looks.is_multiple_of(LOOKS) { yield_now() } else { spin_hint() }
         }
     }
 
@@ -60,28 +59,74 @@ impl Counters {
 }
 
 impl Marks for Counters {
-    /// A stream that lags behind what somebody waits for passes over the numbers that all others have
-    /// used by now: one statement then serves all who wait.
+    /// The last number, also while the counter is locked: who holds it draws a higher one. All numbers up to
+    /// it have their places, since each holder unlocks after that (Release) and this load comes after
+    /// (Acquire; a lock that was taken since continues the release sequence). So the flusher, which calls
+    /// this, never waits for a holder that was descheduled.
+    ///
+    /// A stream that lags behind what somebody waits for passes over the numbers that all others have used
+    /// by now: one statement then serves all who wait. That takes a counter that is not locked; if it
+    /// stays locked for long the flusher asks again soon.
     fn mark(&self, stream: usize, wanted: u64, _: bool) -> u64 {
-        let last = self.lock(stream);
-        let to = if wanted > last { wanted.max(self.highest()) } else { last };
-        self.unlock(stream, to);
-        to
+        if mutation::is(Mutation::FlusherWaitsForNumber) {
+            let last = self.lock(stream);
+            self.unlock(stream, last);
+        }
+        let counter = &self.streams[stream];
+        let mut last = 0;
+        for _ in 0..LOOKS {
+            let seen = counter.load(Ordering::Acquire);
+            last = seen >> 1;
+            if wanted <= last {
+                return last;
+            }
+            let to = wanted.max(self.highest());
+            // Those who lock it from now on draw higher numbers than that.
+            let passes_over = |to| {
+                counter.compare_exchange(seen, to << 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            if seen & 1 == 0 && passes_over(to) {
+                return to;
+            }
+            spin_hint();
+        }
+        last
     }
 
     fn highest(&self) -> u64 {
         (0..self.streams.len()).map(|stream| self.last(stream)).max().unwrap_or(0)
     }
 
-    /// What is wanted can always be stated, but for a buffer that is full.
+    /// What is wanted can be stated nearly always.
     fn pause(&self) -> Duration {
         Duration::from_micros(200)
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    /// Who has drawn a number and not yet its place may be descheduled for long.
+    #[test]
+    fn a_flusher_does_not_wait_for_a_number_to_get_its_place() {
+        let counters = Arc::new(Counters::new(2));
+        counters.lock(0);
+        counters.unlock(0, 5);
+        assert_eq!(counters.lock(0), 5);
+        let (sender, marks) = channel();
+        let other = Arc::clone(&counters);
+        std::thread::spawn(move || {
+            let mark = |wanted| sender.send(other.mark(0, wanted, false)).unwrap();
+            [0, 3, 9].into_iter().for_each(mark);
+        });
+        let next = || marks.recv_timeout(Duration::from_secs(5)).expect("it waits");
+        assert_eq!([next(), next(), next()], [5, 5, 5]);
+        counters.unlock(0, 6);
+        assert_eq!(counters.mark(0, 9, false), 9);
+    }
 
     #[test]
     fn a_mark_is_never_below_a_number_drawn_before_nor_above_one_drawn_after() {
@@ -106,5 +151,39 @@ mod tests {
         counters.unlock(0, 1 << 40);
         // The idle one goes along with the others at once.
         assert_eq!(counters.mark(1, 1 << 30, false), 1 << 40);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// One draws two numbers with their places while the flusher takes the mark, then a place for the
+    /// frame that states it, and passes over numbers that somebody waits for.
+    #[test]
+    fn every_number_up_to_the_mark_has_a_place_before_its_statement() {
+        for wanted in [0, 1, 5] {
+            loom::model(move || {
+                let shared = Arc::new((Counters::new(1), AtomicU64::new(0)));
+                let other = Arc::clone(&shared);
+                let writer = loom::thread::spawn(move || {
+                    let (counters, places) = &*other;
+                    [(); 2].map(|()| {
+                        let number = counters.lock(0) + 1;
+                        // Relaxed: it is the counter that must order it.
+                        let place = places.fetch_add(1, Ordering::Relaxed);
+                        counters.unlock(0, number);
+                        (number, place)
+                    })
+                });
+                let (counters, places) = &*shared;
+                let mark = counters.mark(0, wanted, false);
+                let statement = places.fetch_add(1, Ordering::Relaxed);
+                for (number, place) in writer.join().unwrap() {
+                    assert!(number > mark || place < statement);
+                }
+            });
+        }
     }
 }

@@ -37,8 +37,8 @@ use super::predecessors::{self, Id, Predecessor};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub(crate) struct Taurus2016 {
     log: Log,
@@ -61,11 +61,51 @@ const BUSY: Id = u64::MAX;
 #[derive(Default)]
 pub(crate) struct LastWriter {
     /// The record that wrote the row last; 0 for a gap, for a row that stands where a gap was, and for
-    /// one that nobody has written in this incarnation. Written under the row's write protection,
-    /// read under its protection or before its version is looked at once more.
-    writer: AtomicU64,
+    /// one that nobody has written in this incarnation.
+    writer: Name,
     /// Its predecessor vector; for a gap, that of all whose tombstones it took in.
     vector: Reference,
+}
+
+/// The name of a row's last writer, a sequence lock over what that writer needs. Written under the row's
+/// write protection, read under its protection or before its version is looked at once more.
+///
+/// A reader that finds the name changing, or changed, leaves this predecessor out, and relies on the look
+/// at the row's version that comes later to fail. That look does not fail by itself: the writer has locked
+/// the row before it changes the name, but nothing else orders the reader's look behind the lock. So all
+/// that a writer stores here is Release, and all that a reader loads is Acquire: whatever the reader has
+/// found of this change, the lock happened before it, and its look comes behind both.
+#[derive(Default)]
+struct Name(AtomicU64);
+
+impl Name {
+    /// What is read of this writer comes after this.
+    #[inline]
+    fn get(&self) -> Id {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether what was read since [`Name::get`] returned this name belongs to it.
+    #[inline]
+    fn is_still(&self, name: Id) -> bool {
+        // The loads of what was read come before the one below.
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Acquire) == name
+    }
+
+    /// What belongs to the name changes after this. The caller has locked the row.
+    #[inline]
+    fn change(&self) {
+        self.0.store(BUSY, Ordering::Release);
+        // Who finds something of the change finds that the name is not what it was.
+        fence(Ordering::Release);
+    }
+
+    /// It has changed.
+    #[inline]
+    fn set(&self, name: Id) {
+        self.0.store(name, Ordering::Release);
+    }
 }
 
 /// What a session's transaction has gathered.
@@ -104,10 +144,9 @@ struct Found {
 impl Taurus2016 {
     /// Algorithm 1, with line 10 of algorithm 2: who wrote the row, and what that transaction needs.
     fn find(&self, row: &LastWriter, txn: &mut Gathered, overwritten: bool) {
-        // Acquire: what comes next is of this writer, or of one that comes later.
-        let writer = row.writer.load(Ordering::Acquire);
+        let writer = row.writer.get();
         if writer == BUSY {
-            // Under optimistic control, and the row's version will say so.
+            // Under optimistic control, and the row's version will say so: see `Name`.
             return;
         }
         if writer == 0 {
@@ -123,9 +162,7 @@ impl Taurus2016 {
         txn.needs.resize(needs + self.lanes, 0);
         let found =
             self.table.fold(&row.vector, Into::Write(&mut txn.needs[needs..]), &mut txn.ring);
-        // The loads above come before the one below.
-        fence(Ordering::Acquire);
-        if row.writer.load(Ordering::Relaxed) != writer {
+        if !row.writer.is_still(writer) {
             // The name of one and the needs of another: as above.
             txn.needs.truncate(needs);
             return;
@@ -277,16 +314,14 @@ impl LoggingProtocol for Taurus2016 {
     /// Algorithm 2, lines 1 to 3 and 13: only now the name is known.
     #[inline]
     fn publish_write(&self, row: &LastWriter, txn: &mut Gathered) {
-        // A sequence lock, see `find`: who finds the same name before and after has what belongs to it.
-        row.writer.store(BUSY, Ordering::Relaxed);
-        fence(Ordering::Release);
+        row.writer.change();
         self.table.set_write(&row.vector, &txn.vector, txn.depth, &mut txn.ring);
-        row.writer.store(txn.own, Ordering::Release);
+        row.writer.set(txn.own);
     }
 
     /// Only gaps inherit, and rows that stand where a gap was and that nobody has written.
     fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Gathered) {
-        debug_assert_eq!(to.writer.load(Ordering::Relaxed), 0, "a row inherits nothing");
+        debug_assert_eq!(to.writer.get(), 0, "a row inherits nothing");
         self.table.inherit(&to.vector, &from.vector, &mut txn.ring);
     }
 
@@ -330,5 +365,55 @@ impl StartsOnLog for Taurus2016 {
             table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             anchoring: Anchoring::new(log, settings),
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// A row of one version, whose writer 1 needs 10.
+    struct Row {
+        /// Even while it is not locked.
+        word: AtomicU64,
+        writer: Name,
+        needs: AtomicU64,
+    }
+
+    /// As an optimistic writer commits.
+    fn overwrite(row: &Row) {
+        row.word.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).unwrap();
+        row.writer.change();
+        row.needs.store(20, Ordering::Relaxed);
+        row.writer.set(2);
+        row.word.store(2, Ordering::Release);
+    }
+
+    /// As an optimistic reader commits: the version that it read, and whom it names.
+    fn read(row: &Row) -> Option<(u64, Option<(Id, u64)>)> {
+        let seen = row.word.load(Ordering::Acquire);
+        let name = row.writer.get();
+        let needs = row.needs.load(Ordering::Relaxed);
+        let found = (name != BUSY && row.writer.is_still(name)).then_some((name, needs));
+        let is_valid = seen % 2 == 0 && row.word.load(Ordering::SeqCst) == seen;
+        is_valid.then_some((seen, found))
+    }
+
+    #[test]
+    fn a_valid_reader_names_the_writer_of_what_it_read() {
+        loom::model(|| {
+            let (word, needs) = (AtomicU64::new(0), AtomicU64::new(10));
+            let row = Arc::new(Row { word, writer: Name::default(), needs });
+            row.writer.set(1);
+            let other = Arc::clone(&row);
+            let writer = loom::thread::spawn(move || overwrite(&other));
+            match read(&row) {
+                None => {}
+                Some((0, found)) => assert_eq!(found, Some((1, 10))),
+                Some((_, found)) => assert_eq!(found, Some((2, 20))),
+            }
+            writer.join().unwrap();
+        });
     }
 }

@@ -55,6 +55,13 @@ impl HeldDevice {
         self.gate.changed.notify_all();
     }
 
+    /// Lets the directories of this name go.
+    #[allow(dead_code, reason = "each test file uses its part")]
+    pub fn release_one(&self, name: &str) {
+        self.gate.held.lock().unwrap().retain(|held| held != name);
+        self.gate.changed.notify_all();
+    }
+
     fn wrap(&self, path: &Path, inner: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
         Arc::new(HeldFile { inner, path: path.to_owned(), gate: self.gate.clone() })
     }

@@ -1,0 +1,315 @@
+//! One device of several is slow, or hangs: what does not depend on its stream goes on.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::directory;
+use common::held::HeldDevice;
+use hyades::{CommitQueue, Concurrency, Database, Protocol, Schema, Session, Table, Ticket, Type};
+use hyades_platform::device::{Device, FileDevice, MountedDevice, Throttle, ThrottledDevice};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+const ROWS: Table = Table::nth(0);
+
+/// Longer than anything here takes on a busy machine that does not wait for a held device.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Four streams, each in a directory of its own.
+fn open(dir: &Path, device: Arc<dyn Device>, protocol: Protocol, buffer_bytes: usize) -> Database {
+    let dirs = directories(dir);
+    let mut builder = Database::builder()
+        .protocol(protocol)
+        .streams(4)
+        .concurrency(Concurrency::Silo)
+        .recovery_threads(2)
+        .log_settings(|log| {
+            log.device = Some(device);
+            log.dirs = dirs[1..].to_vec();
+            log.buffer_bytes = buffer_bytes;
+            log.epoch = Some(Duration::from_millis(2));
+        });
+    builder.table(
+        Schema::new("rows")
+            .column("id", Type::I64)
+            .column("number", Type::I64)
+            .primary_key(&["id"])
+            .hash(),
+    );
+    builder.open(&dirs[0]).unwrap()
+}
+
+fn directories(dir: &Path) -> Vec<PathBuf> {
+    (0..4).map(|n| dir.join(format!("device-{n}"))).collect()
+}
+
+fn put(session: &mut Session, id: i64, number: i64) -> Ticket {
+    let (result, ticket) =
+        session.submit(|tx| tx.upsert(ROWS, &[id.into(), number.into()]).map(|_| ())).unwrap();
+    result.unwrap();
+    ticket
+}
+
+/// Fills all rows, so that nothing that comes later follows the first writer of a table.
+fn populate(db: &Database, rows: i64) {
+    let mut session = db.session().unwrap();
+    (0..rows).for_each(|id| drop(put(&mut session, id, 0)));
+    db.log().unwrap().flush().unwrap();
+}
+
+/// So many sessions that are at stream 0.
+fn sessions_at_0<const N: usize>(db: &Database) -> [Session; N] {
+    let log = db.log().unwrap();
+    let (mut found, mut others) = (Vec::new(), Vec::new());
+    for id in 0..100 {
+        let before = log.next_lsn(0);
+        let mut session = db.session().unwrap();
+        put(&mut session, -1 - id, 1).wait().unwrap();
+        log.flush().unwrap();
+        // Those at other streams stay, so that the next one is not where they are.
+        if log.next_lsn(0) > before {
+            found.push(session)
+        } else {
+            others.push(session)
+        }
+        if found.len() == N {
+            return found.try_into().ok().unwrap();
+        }
+    }
+    panic!("too few sessions are at stream 0");
+}
+
+/// Runs `work` on a thread; what it returns can be waited for.
+fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver
+}
+
+/// Ten transactions in stream 0, which is held.
+fn fill_0(session: &mut Session, queue: &mut CommitQueue<i64>) {
+    for id in 0..10 {
+        queue.push(put(session, id, 1), id);
+    }
+}
+
+fn held(dir: &Path, protocol: Protocol, buffer_bytes: usize) -> (HeldDevice, Database) {
+    let device = HeldDevice::new(FileDevice::shared());
+    let db = open(dir, Arc::new(device.clone()), protocol, buffer_bytes);
+    populate(&db, 100);
+    (device, db)
+}
+
+/// What is ready in one stream is found while another, in which more is parked, stands still.
+#[test]
+fn a_waiter_is_woken_by_any_of_its_streams() {
+    let dir = directory();
+    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
+    let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
+    let released = device.hold("device-0");
+    fill_0(&mut at_0, &mut queue);
+    let mut elsewhere = db.session().unwrap();
+    queue.push(put(&mut elsewhere, 50, 1), 50);
+    let found = apart(move || {
+        queue.wait_for_one().unwrap();
+        let mut found = Vec::new();
+        queue.drain(|id| found.push(id)).unwrap();
+        (found, queue)
+    });
+    let (found, queue) = found.recv_timeout(LONG).expect("it sleeps on the held stream");
+    assert_eq!(found, [50]);
+    // What is left is there once the device moves, whoever waits for it.
+    let rest = apart(move || {
+        let mut queue = queue;
+        let mut found = 0;
+        while !queue.is_empty() {
+            queue.wait_for_one().unwrap();
+            found += queue.drain(|_| ()).unwrap();
+        }
+        found
+    });
+    assert!(rest.recv_timeout(Duration::from_millis(100)).is_err(), "nothing is durable yet");
+    drop(released);
+    assert_eq!(rest.recv_timeout(LONG).unwrap(), 10);
+}
+
+/// As long as nothing becomes durable a waiter sleeps, until the log stops.
+#[test]
+fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
+    let dir = directory();
+    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
+    let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
+    let _released = (0..4).map(|n| device.hold(&format!("device-{n}"))).collect::<Vec<_>>();
+    fill_0(&mut at_0, &mut queue);
+    let mut elsewhere = db.session().unwrap();
+    queue.push(put(&mut elsewhere, 50, 1), 50);
+    let waited = apart(move || queue.wait_for_one());
+    assert!(waited.recv_timeout(Duration::from_millis(100)).is_err());
+    db.log().unwrap().stop("a test");
+    let outcome = waited.recv_timeout(LONG).expect("it is not woken by the stop");
+    assert!(matches!(outcome, Err(hyades::Error::OutcomeUnknown)), "{outcome:?}");
+}
+
+/// A session whose stream has no room, since others have filled it, goes on in another one.
+#[test]
+fn a_session_leaves_a_stream_without_room() {
+    for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
+        let dir = directory();
+        let (device, db) = held(dir.path(), protocol, 1 << 14);
+        let [mut session, mut others @ ..] = sessions_at_0::<12>(&db);
+        let released = device.hold("device-0");
+        let log = db.log().unwrap();
+        let count = others.len();
+        for n in (0..4000).take_while(|_| log.backlog(0) < 1 << 13) {
+            drop(put(&mut others[n % count], 100 + n as i64, 1));
+        }
+        assert!(log.backlog(0) >= 1 << 13, "{} bytes wait in stream 0", log.backlog(0));
+        let mut queue = db.commit_queue();
+        let acknowledged = apart(move || {
+            for id in 0..120 {
+                queue.push(put(&mut session, 10_000 + id, 1), id);
+            }
+            let mut acknowledged = 0;
+            while !queue.is_empty() {
+                queue.wait_for_one().unwrap();
+                acknowledged += queue.drain(|_| ()).unwrap();
+            }
+            acknowledged
+        });
+        let acknowledged = acknowledged.recv_timeout(LONG);
+        assert_eq!(acknowledged.expect("it waits for room in the held stream"), 120);
+        drop(released);
+        db.close().unwrap();
+    }
+}
+
+/// Where no stream has room, the first that has some again will do.
+#[test]
+fn a_session_goes_on_in_the_first_stream_that_has_room() {
+    let dir = directory();
+    let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 14);
+    let _released = (0..4).map(|n| device.hold(&format!("device-{n}"))).collect::<Vec<_>>();
+    let mut session = db.session().unwrap();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for id in 0..4000 {
+            drop(put(&mut session, 1000 + id, 1));
+            if sender.send(id).is_err() {
+                break;
+            }
+        }
+    });
+    let mut last = 0;
+    while let Ok(id) = receiver.recv_timeout(Duration::from_millis(300)) {
+        last = id;
+    }
+    assert!(last < 3999, "four full buffers hold fewer");
+    device.release_one("device-2");
+    assert!(receiver.recv_timeout(LONG).is_ok(), "stream 2 has room");
+}
+
+/// What clients did that keep so many transactions in flight, each on a row that none in flight has.
+struct Pace {
+    acknowledged: u64,
+    /// The longest that it took until a client had another transaction acknowledged.
+    longest_pause: Duration,
+}
+
+/// At most so many for each client: more than it submits within a few milliseconds.
+const IN_FLIGHT: usize = 8192;
+
+fn closed_loop(db: &Database, clients: i64, time: Duration) -> Pace {
+    let client = |client: i64| {
+        let (mut session, mut queue) = (db.session().unwrap(), db.commit_queue());
+        let rows = client << 32..(client << 32) + 2 * IN_FLIGHT as i64;
+        let mut free: VecDeque<i64> = rows.collect();
+        let began = Instant::now();
+        let (mut acknowledged, mut last, mut longest) = (0, began, Duration::ZERO);
+        while began.elapsed() < time {
+            for _ in 0..16 {
+                let id = free.pop_front().unwrap();
+                queue.push(put(&mut session, id, 1), id);
+            }
+            let mut found = queue.drain(|id| free.push_back(id)).unwrap();
+            while queue.len() >= IN_FLIGHT {
+                queue.wait_for_one().unwrap();
+                found += queue.drain(|id| free.push_back(id)).unwrap();
+            }
+            if found > 0 {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            acknowledged += found;
+        }
+        Pace { acknowledged: acknowledged as u64, longest_pause: longest.max(last.elapsed()) }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients).map(|c| scope.spawn(move || client(c))).collect();
+        let each = clients.into_iter().map(|client| client.join().unwrap());
+        each.reduce(|a, b| Pace {
+            acknowledged: a.acknowledged + b.acknowledged,
+            longest_pause: a.longest_pause.max(b.longest_pause),
+        })
+        .unwrap()
+    })
+}
+
+const USUAL: Throttle = Throttle { bytes_per_s: Some(100e6), latency_ns: 1_000_000, depth: 1 };
+
+/// Three streams on devices whose writes take a millisecond, and a fourth.
+fn throttled(dir: &Path, last: Throttle) -> Arc<dyn Device> {
+    let on = |throttle| Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle)) as _;
+    let of = |(n, dir)| (dir, on(if n == 3 { last } else { USUAL }));
+    Arc::new(MountedDevice::new(directories(dir).into_iter().enumerate().map(of).collect()))
+}
+
+fn with_the_last(throttle: Throttle) -> Pace {
+    let dir = directory();
+    let db = open(dir.path(), throttled(dir.path(), throttle), Protocol::Taurus, 1 << 20);
+    closed_loop(&db, 2, Duration::from_millis(500));
+    let pace = closed_loop(&db, 2, Duration::from_millis(1500));
+    db.close().unwrap();
+    pace
+}
+
+#[test]
+fn a_slow_device_leaves_clients_their_pace() {
+    let device = |bytes_per_s, latency_ms: u64| Throttle {
+        bytes_per_s: Some(bytes_per_s),
+        latency_ns: latency_ms * 1_000_000,
+        depth: 1,
+    };
+    let without = with_the_last(USUAL).acknowledged;
+    for (times, slow) in [(20, device(5e6, 20)), (1000, device(100e3, 1000))] {
+        let with = with_the_last(slow).acknowledged;
+        eprintln!(
+            "{without} acknowledged with equal devices, {with} with one {times} times slower"
+        );
+        assert!(with * 2 >= without, "{without}, but {with} with a device {times} times slower");
+    }
+}
+
+/// While a device hangs for two seconds clients go on, but for those whose transactions all were in its
+/// stream before it could be seen to hang.
+#[test]
+fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
+    let dir = directory();
+    let inner = throttled(dir.path(), USUAL);
+    let device = HeldDevice::new(inner);
+    let db = open(dir.path(), Arc::new(device.clone()), Protocol::Taurus, 1 << 20);
+    closed_loop(&db, 2, Duration::from_millis(500));
+    let pace = std::thread::scope(|scope| {
+        let clients = scope.spawn(|| closed_loop(&db, 2, Duration::from_millis(1900)));
+        std::thread::sleep(Duration::from_millis(200));
+        let held = device.hold("device-3");
+        std::thread::sleep(Duration::from_millis(2000));
+        drop(held);
+        clients.join().unwrap()
+    });
+    eprintln!("{} acknowledged, the longest pause {:?}", pace.acknowledged, pace.longest_pause);
+    assert!(pace.longest_pause < Duration::from_millis(500), "{:?}", pace.longest_pause);
+    db.close().unwrap();
+}

@@ -1,0 +1,174 @@
+//! Sleeping until one of several lanes of the frontier is far enough.
+//!
+//! The waiter parks a waker at each lane, sleeps until one of them is woken, and withdraws the others: a
+//! lane that stands still collects none. A flusher pays nothing for this while no waker is parked, and
+//! wakes the waiter only when its own lane is as far as the waiter wants it.
+//!
+//! No wake-up is lost. Each waker is parked by the same announce-then-look as a single one
+//! (`Frontier::park`): either who raises the lane finds it parked, or who parks it finds the lane
+//! raised; and so with the stop of the log. So once a lane has got there, its waker has been or will
+//! be woken, before or after the others were parked. A waker that is woken sets `rung` before it looks
+//! for a sleeper, and the sleeper announces itself before it looks at `rung`.
+
+use crate::Lsn;
+use crate::error::Poisoned;
+use crate::frontier::Frontier;
+use hyades_platform::event::Event;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicBool, Ordering, spin_hint};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+/// How often a waiter looks again before it sleeps, as at a watermark.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
+
+/// Wakes one waiter, whichever lane it comes from. A waker that was taken to be woken when the waiter
+/// withdrew it may ring later: nobody listens then.
+#[derive(Debug)]
+struct Alarm {
+    event: Event,
+    /// Set by who wakes, read by the waiter; SeqCst against the announcement in `event`.
+    rung: AtomicBool,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        self.event.notify();
+    }
+}
+
+impl Alarm {
+    fn wait(&self) {
+        while !self.rung.load(Ordering::SeqCst) {
+            let listener = self.event.listen();
+            if !self.rung.load(Ordering::SeqCst) {
+                listener.wait(None);
+            }
+        }
+    }
+}
+
+impl Frontier {
+    /// Blocks until one of the lanes is at its number; lanes other than those of streams somebody has to
+    /// have asked for, see [`Log::wait_any`](crate::Log::wait_any). Returns at once if there are none.
+    ///
+    /// # Errors
+    /// The log stopped before any was.
+    pub fn wait_any(&self, wanted: &[(usize, Lsn)]) -> Result<(), Poisoned> {
+        let is_reached = || wanted.iter().any(|&(lane, lsn)| self.at(lane) >= lsn);
+        for _ in 0..SPINS {
+            if is_reached() {
+                return Ok(());
+            }
+            spin_hint();
+        }
+        while !wanted.is_empty() && !is_reached() {
+            if let Some(poisoned) = self.poisoned() {
+                // The sync may have returned between the two looks: then it is durable all the same.
+                return if is_reached() { Ok(()) } else { Err(poisoned) };
+            }
+            let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
+            let last = if mutation::is(Mutation::WaitForOneLane) { 1 } else { wanted.len() };
+            let park = |&(lane, lsn)| self.park(lane, lsn, Waker::from(Arc::clone(&alarm)));
+            let numbers: SmallVec<[u64; 16]> = wanted[..last].iter().map(park).collect();
+            alarm.wait();
+            for (&(lane, lsn), number) in wanted.iter().zip(numbers) {
+                self.withdraw(lane, lsn, number);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// One lane stands still all the while; each of the others is the first in turn.
+    #[test]
+    fn every_waiter_is_woken_by_each_of_its_lanes_and_leaves_nothing_behind() {
+        let frontier = Arc::new(Frontier::new(&[0, 0, 0]));
+        let (woken, wakes) = channel();
+        let waiter = Arc::clone(&frontier);
+        let thread = std::thread::spawn(move || {
+            for step in 1..=2_000 {
+                waiter.wait_any(&[(0, 1), (1, step), (2, step)]).unwrap();
+                woken.send(step).unwrap();
+                // The other one follows.
+                waiter.wait(1, step).unwrap();
+                waiter.wait(2, step).unwrap();
+            }
+        });
+        for step in 1..=2_000 {
+            let first = 1 + step as usize % 2;
+            frontier.raise(first, step, None);
+            assert_eq!(wakes.recv_timeout(Duration::from_secs(20)).unwrap(), step);
+            frontier.raise(3 - first, step, None);
+        }
+        thread.join().unwrap();
+        assert_eq!([0, 1, 2].map(|lane| frontier.parked(lane)), [0; 3]);
+        assert!(frontier.wait_any(&[]).is_ok());
+        frontier.stop("a test");
+        assert!(frontier.wait_any(&[(0, 1), (1, 2_000)]).is_ok(), "one of them was reached");
+        assert!(frontier.wait_any(&[(0, 1), (1, 2_001)]).is_err());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use hyades_platform::sync;
+
+    fn bounded() -> loom::model::Builder {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model
+    }
+
+    /// A sleeper that is forgotten would spin for ever, which the checker reports.
+    #[test]
+    fn the_first_of_several_lanes_wakes() {
+        for first in [0, 1] {
+            bounded().check(move || {
+                let frontier = sync::Arc::new(Frontier::new(&[0, 0]));
+                let other = sync::Arc::clone(&frontier);
+                let thread = loom::thread::spawn(move || other.raise(first, 5, None));
+                assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_ok());
+                assert_eq!(frontier.at(first), 5);
+                thread.join().unwrap();
+                assert_eq!([frontier.parked(0), frontier.parked(1)], [0, 0]);
+            });
+        }
+    }
+
+    /// Both lanes are raised at a time, each by its flusher, to what the waiter wants and to less.
+    #[test]
+    fn two_flushers_wake_one_waiter() {
+        bounded().check(|| {
+            let frontier = sync::Arc::new(Frontier::new(&[0, 0]));
+            let flusher = |stream: usize, to: u64| {
+                let frontier = sync::Arc::clone(&frontier);
+                loom::thread::spawn(move || frontier.raise(stream, to, None))
+            };
+            let flushers = [flusher(0, 4), flusher(1, 5)];
+            assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_ok());
+            assert_eq!(frontier.at(1), 5);
+            flushers.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn the_stop_of_the_log_wakes() {
+        bounded().check(|| {
+            let frontier = sync::Arc::new(Frontier::new(&[0, 0]));
+            let other = sync::Arc::clone(&frontier);
+            let thread = loom::thread::spawn(move || other.stop("a test"));
+            assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_err());
+            thread.join().unwrap();
+        });
+    }
+}
