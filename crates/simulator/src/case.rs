@@ -8,10 +8,10 @@ use crate::life::{Counters, Ended, Runner, Work};
 use crate::plan::{Combination, Plan};
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
-use hyades::{Database, ProcedureId, Record, Replay};
+use hyades::{Database, ProcedureId, Protocol, Record, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -131,6 +131,7 @@ impl Opened {
             transactions: plan.transactions,
             shape: plan.shape,
             readers: AtomicUsize::new(usize::from(plan.shape.reader && !plan.stepped)),
+            steps: (0..plan.sessions).map(|_| AtomicU64::default()).collect(),
         }
     }
 }
@@ -196,6 +197,30 @@ fn run_lives(plan: &Plan) -> Outcome {
         }
     }
     case.outcome
+}
+
+/// No transaction is to take longer than this where nothing but a stream that stands still can hold it up: it needs
+/// far less, and a machine may do much else.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// Waits until no session is in the transaction that it is in now. Says so if one does not come out of it.
+fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
+    let before: Vec<u64> = steps.iter().map(|step| step.load(Ordering::Relaxed)).collect();
+    let began = std::time::Instant::now();
+    let is_stuck = |at: &usize| {
+        let now = steps[*at].load(Ordering::Relaxed);
+        now == before[*at] && now % 2 == 1
+    };
+    while let Some(at) = (0..steps.len()).find(is_stuck) {
+        if began.elapsed() >= STUCK_AFTER {
+            return Some(format!(
+                "session {at} is in a transaction for {} s: one stream stands still, and another is idle",
+                STUCK_AFTER.as_secs()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
 }
 
 /// A thread's panic is the history's.
@@ -308,7 +333,10 @@ impl Case {
             }
             _ => {}
         }
-        if !self.plan.stepped && self.rng.u32(0..3) == 0 {
+        if self.stalls(ending) {
+            let stream = self.rng.usize(0..opened.combination.streams);
+            device.slow(&format!("stream-{stream:04}"), None);
+        } else if !self.plan.stepped && self.rng.u32(0..3) == 0 {
             self.slow_a_stream(&device, ending);
         }
         if self.rng.u32(0..4) == 0 {
@@ -351,6 +379,15 @@ impl Case {
         self.outcome.acknowledged += acknowledged as u64;
     }
 
+    /// Whether one stream stands still in this life, so that no transaction may wait for it to begin or end. (Where
+    /// changes go to the stream of their rows all are needed. A fault may end the life before.)
+    fn stalls(&self, ending: Ending) -> bool {
+        let Combination { streams, protocol, .. } = self.now;
+        let kills = matches!(ending, Ending::PowerCut | Ending::Kill);
+        let free = streams > 1 && protocol != Protocol::Plover;
+        self.plan.shape.stalled && !self.plan.stepped && kills && free
+    }
+
     fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
         let dir = format!("stream-{:04}", self.rng.u32(0..4));
         let stopped = !ending.is_quiet() && self.rng.bool();
@@ -369,16 +406,20 @@ impl Case {
             // Until it is through, or starves.
             time = Duration::from_secs(6);
         }
+        if self.stalls(ending) {
+            time = Duration::from_millis(200);
+        }
         let power_seed = self.rng.u64(..);
         let disk = &self.disk;
         let (over, seed) = (AtomicBool::new(false), self.rng.u64(..));
         let takes = self.takes_checkpoints();
+        let (stalls, mut stuck) = (self.stalls(ending), None);
         let (ended, taken): (Vec<Ended>, Taken) = std::thread::scope(|scope| {
             let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
             let start = |(at, seed)| {
-                let (work, reads) = (&work, work.shape.reader && at == 0);
+                let work = &work;
                 scope.spawn(move || {
-                    let runner = Runner::new(work, seed, reads);
+                    let runner = Runner::new(work, seed, at);
                     runner.map(Runner::run).unwrap_or_default()
                 })
             };
@@ -389,6 +430,9 @@ impl Case {
                 && !threads.iter().all(|t| t.is_finished())
             {
                 std::thread::sleep(Duration::from_micros(100));
+            }
+            if stalls {
+                stuck = wait_for_steps(&work.steps);
             }
             match ending {
                 Ending::Close | Ending::StopsClosing | Ending::Quiet => {}
@@ -404,6 +448,7 @@ impl Case {
             ran.extend(ended.ran);
             starved.extend(ended.starved);
         }
+        starved.extend(stuck);
         self.history.life = ran;
         if !starved.is_empty() {
             let image = self.disk.fork();

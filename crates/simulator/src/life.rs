@@ -51,6 +51,8 @@ pub struct Work<'d> {
     pub shape: Shape,
     /// Sessions that read everything and are not done: writers go on beside them.
     pub readers: AtomicUsize,
+    /// How often each session has begun a transaction, or has been through with one: odd while it is in one.
+    pub steps: Vec<AtomicU64>,
 }
 
 /// What a session has done when it is over.
@@ -81,6 +83,8 @@ pub struct Runner<'d> {
     ran: Vec<Ran>,
     /// It does nothing but read everything.
     reads: bool,
+    /// Its place among the sessions.
+    at: usize,
 }
 
 impl<'d> Runner<'d> {
@@ -88,14 +92,15 @@ impl<'d> Runner<'d> {
     ///
     /// # Errors
     /// The database's.
-    pub fn new(work: &'d Work<'d>, seed: u64, reads: bool) -> Result<Self, Error> {
+    pub fn new(work: &'d Work<'d>, seed: u64, at: usize) -> Result<Self, Error> {
         Ok(Runner {
             work,
             rng: Rng::with_seed(seed),
             session: work.db.session()?,
             queue: work.db.commit_queue(),
             ran: Vec::new(),
-            reads,
+            reads: work.shape.reader && at == 0,
+            at,
         })
     }
 
@@ -173,7 +178,9 @@ impl<'d> Runner<'d> {
             self.session = self.work.db.session()?;
         }
         let began = self.work.counters.moment();
+        self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let (how, ticket) = self.submit(&program, between)?;
+        self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let returned = self.work.counters.moment();
         let trace = program::take_trace();
         self.ran.push(Ran { id, began, returned, trace, acknowledged: false, how });

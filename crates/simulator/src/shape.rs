@@ -91,9 +91,14 @@ impl Shape {
                 }
                 9 => tables.pairs = true,
                 10 | 11 => shape.extremes = true,
-                _ => shape.stalled = true,
+                _ => {
+                    shape.stalled = true;
+                    *transactions = 2000;
+                }
             }
         }
+        // A record longer than a buffer waits for its stream while its rows are locked.
+        shape.stalled &= tables.longest_text == 0 && !shape.bulk && tables.longest_key <= 100;
         shape
     }
 
@@ -123,6 +128,11 @@ impl Shape {
             // Otherwise each row takes thousands of flushes.
             log.buffer_bytes = 1 << 22;
             log.segment_bytes = 1 << rng.u32(23..26);
+        }
+        if self.stalled {
+            // Room for any record of such a history in half of it: what is begun in a stream with room never waits.
+            log.buffer_bytes = log.buffer_bytes.max(1 << 17);
+            log.segment_bytes = log.segment_bytes.max(1 << 19);
         }
         if self.extremes {
             log.anchor_interval_bytes = [1, 1 << 40][rng.usize(0..2)];

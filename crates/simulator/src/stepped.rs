@@ -43,7 +43,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let work = opened.work(&case.plan, &case.counters);
     let seeds: Vec<u64> = (0..case.plan.sessions).map(|_| rng.u64(..)).collect();
     let runners = seeds.into_iter().enumerate().map(|(at, seed)| {
-        let runner = Runner::new(&work, seed, work.shape.reader && at == 0);
+        let runner = Runner::new(&work, seed, at);
         runner.ok().map(RefCell::new)
     });
     let Some(runners) = runners.collect::<Option<Vec<_>>>() else { return false };
