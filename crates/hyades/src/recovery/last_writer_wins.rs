@@ -12,16 +12,18 @@ use super::decode::{Decoder, Shape};
 use super::parts::{self, Parts};
 use super::read_ahead::LaneReader;
 use super::threads;
+use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::{Head, Tid};
 use crate::logging::row_frame::RowFrames;
+use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard};
 
 struct Lane {
     stream: u32,
@@ -76,7 +78,7 @@ fn first_epoch(chunk: &Chunk) -> u64 {
 }
 
 /// A record that could not be judged yet.
-struct Undecided {
+struct Unjudged {
     validity: Vec<Lsn>,
     head: Head,
     body: Vec<u8>,
@@ -103,11 +105,12 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         .collect();
     let undecided = Mutex::new(Vec::new());
     let turn = AtomicUsize::new(0);
+    let freed = Event::new();
     let work = |_| {
         fill(&lanes, &turn)?;
-        work(replay, &lanes, shape, &undecided)
+        work(replay, &Lanes { lanes: &lanes, freed: &freed }, shape, &undecided)
     };
-    threads::run_on(replay, threads, work, |_| ());
+    threads::run_on(replay, threads, work, |_| freed.notify());
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -136,29 +139,39 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     Ok(ends)
 }
 
-/// The rule, against what is known to be valid.
-fn is_live(lanes: &[Lane], validity: &[Lsn]) -> bool {
+/// How far a lane of the frontier is, against what is known to be valid.
+fn frontier(lanes: &[Lane], at: usize) -> u64 {
     let mark = |lane: &Lane| lane.mark.load(Ordering::Acquire);
-    let frontier = |at: usize| match at.checked_sub(lanes.len()) {
+    match at.checked_sub(lanes.len()) {
         None => lanes[at].valid.load(Ordering::Acquire),
         Some(stream) if stream < lanes.len() => mark(&lanes[stream]),
         Some(_) => lanes.iter().map(mark).min().unwrap_or(0),
-    };
-    let needs = validity.iter().copied().enumerate();
-    admits(frontier, needs.filter(|(_, needed)| *needed > 0))
+    }
+}
+
+/// The first of what a record needs that the rule does not admit; none if it is live.
+fn lacks(lanes: &[Lane], validity: &[Lsn]) -> Option<(usize, Lsn)> {
+    let mut needs = validity.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
+    needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
+}
+
+fn is_live(lanes: &[Lane], validity: &[Lsn]) -> bool {
+    lacks(lanes, validity).is_none()
 }
 
 fn work<S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    lanes: &[Lane],
+    all: &Lanes<'_>,
     shape: Shape,
-    undecided: &Mutex<Vec<Undecided>>,
+    undecided: &Mutex<Vec<Unjudged>>,
 ) -> Result<(), Error> {
+    let lanes = all.lanes;
     let mut applier = Applier::default();
     let mut announcer = Announcer::default();
-    let mut later: Vec<Undecided> = Vec::new();
+    // Positions, marks, the common mark.
+    let mut later: Undecided<Unjudged> = Undecided::new(2 * lanes.len() + 1);
     while !replay.has_failed() {
-        let Some((lane, chunk, parts)) = next_chunk(replay, lanes, shape.rows)? else { break };
+        let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.rows)? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);
         decoder.enter_with_parts(&chunk, parts);
         let mut records = 0;
@@ -173,22 +186,24 @@ fn work<S: Default + Send + Sync + 'static>(
                 continue;
             }
             let Some(decoded) = decoder.decode(&frame)? else { continue };
-            if is_live(lanes, &decoder.validity) {
-                let from = (lane.stream, &decoder);
-                announcer.keep_ahead(replay, from, &chunk, frame.start, &guard);
-                count(replay, &decoded.head);
-                applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
-                records += u64::from(decoded.counts());
-            } else {
-                later.push(Undecided {
+            if let Some(lacking) = lacks(lanes, &decoder.validity) {
+                let unjudged = Unjudged {
                     validity: decoder.validity.clone(),
                     counts: decoded.counts(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
-                });
+                };
+                later.park(lacking, unjudged);
+                continue;
             }
+            let from = (lane.stream, &decoder);
+            announcer.keep_ahead(replay, from, &chunk, frame.start, &guard);
+            count(replay, &decoded.head);
+            applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
+            records += u64::from(decoded.counts());
         }
-        for record in later.extract_if(.., |record| is_live(lanes, &record.validity)) {
+        let lacking = |record: &Unjudged| lacks(lanes, &record.validity);
+        while let Some(record) = later.decided(|at| frontier(lanes, at), lacking) {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
             records += u64::from(record.counts);
@@ -197,7 +212,7 @@ fn work<S: Default + Send + Sync + 'static>(
         replay.counts.bytes.fetch_add(chunk.end() - chunk.start(), Ordering::Relaxed);
     }
     applier.finish(replay);
-    undecided.lock().expect("no holder panics").append(&mut later);
+    undecided.lock().expect("no holder panics").extend(later.into_rest());
     Ok(())
 }
 
@@ -209,33 +224,64 @@ fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
     }
 }
 
+/// The streams, as the threads share them.
+struct Lanes<'l> {
+    lanes: &'l [Lane],
+    /// Where threads sleep while others read all streams that are left.
+    freed: &'l Event,
+}
+
+/// A stream that this thread reads.
+struct Taken<'l> {
+    /// None only while this is dropped.
+    source: Option<MutexGuard<'l, Source>>,
+    freed: &'l Event,
+}
+
+impl Drop for Taken<'_> {
+    /// However a thread lets go of a stream, those who found it taken look again.
+    fn drop(&mut self) {
+        drop(self.source.take());
+        self.freed.notify();
+    }
+}
+
 /// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
 /// for, and reads ahead behind it. `None` when there are none left, or the replay has failed.
 fn next_chunk<'l, S: Default + Send + Sync + 'static>(
     replay: &Replay<S>,
-    lanes: &'l [Lane],
+    all: &Lanes<'l>,
     rows: RowFrames,
 ) -> Result<Option<(&'l Lane, Chunk, Parts)>, Error> {
-    loop {
-        let open = lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
+    let mut listener: Option<Listener<'_>> = None;
+    while !replay.has_failed() {
+        let open = all.lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
         let mut order: SmallVec<[&Lane; 16]> = open.collect();
         if order.is_empty() {
-            return Ok(None);
+            break;
         }
         order.sort_by_key(|lane| lane.next_epoch.load(Ordering::Relaxed));
         for lane in order {
-            let Ok(mut source) = lane.reader.try_lock() else { continue };
-            lane.refill(&mut source)?;
+            let Ok(source) = lane.reader.try_lock() else { continue };
+            let mut taken = Taken { source: Some(source), freed: all.freed };
+            let source = taken.source.as_deref_mut().expect("until it is dropped");
+            lane.refill(source)?;
             let Some(chunk) = source.ahead.pop_front() else { continue };
-            lane.refill(&mut source)?;
+            lane.refill(source)?;
             let parts = gather_parts(&chunk, rows, &mut source.parts);
             return Ok(Some((lane, chunk, parts)));
         }
-        if replay.has_failed() {
-            return Ok(None);
+        // Announce, then look once more: who lets go of a stream, or fails, does it the other way round. The
+        // fences make it Dekker's pattern, as a lock that is tried is no SeqCst operation.
+        match listener.take() {
+            Some(listener) => listener.wait(None),
+            None => {
+                listener = Some(all.freed.listen());
+                fence(Ordering::SeqCst);
+            }
         }
-        std::thread::yield_now();
     }
+    Ok(None)
 }
 
 /// Adds the chunk's Part frames to those of the stream and takes out the bodies that its records

@@ -25,6 +25,7 @@ mod read_ahead;
 mod seats;
 mod syncing;
 pub(crate) mod threads;
+mod undecided;
 pub(crate) mod wavefront;
 
 use crate::checkpoint::load;

@@ -1,0 +1,119 @@
+//! Records of which it is not yet known whether they are live.
+//!
+//! Each is parked under one lane of the frontier that it lacks, by position, and is looked at again once
+//! that is reached: however many there are, a lane that stands still costs one look at its lowest position.
+
+use hyades_wal::Lsn;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// One of them, with the position that it lacks.
+struct Parked<T> {
+    position: Lsn,
+    record: T,
+}
+
+impl<T> PartialEq for Parked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.position == other.position
+    }
+}
+impl<T> Eq for Parked<T> {}
+impl<T> PartialOrd for Parked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Parked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // A heap gives its greatest first; the lowest position is wanted.
+        other.position.cmp(&self.position)
+    }
+}
+
+/// The undecided records of one thread.
+pub(super) struct Undecided<T> {
+    lanes: Vec<BinaryHeap<Parked<T>>>,
+}
+
+impl<T> Undecided<T> {
+    /// None, over so many lanes.
+    pub fn new(lanes: usize) -> Self {
+        Undecided { lanes: (0..lanes).map(|_| BinaryHeap::new()).collect() }
+    }
+
+    /// Adds one that lacks a position of a lane.
+    pub fn park(&mut self, (lane, position): (usize, Lsn), record: T) {
+        self.lanes[lane].push(Parked { position, record });
+    }
+
+    /// Takes out one that lacks nothing any more. `frontier` says how far a lane is, and `lacks` what a record
+    /// lacks.
+    pub fn decided(
+        &mut self,
+        frontier: impl Fn(usize) -> Lsn,
+        lacks: impl Fn(&T) -> Option<(usize, Lsn)>,
+    ) -> Option<T> {
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].is_empty() {
+                continue;
+            }
+            let reached = frontier(lane);
+            while self.lanes[lane].peek().is_some_and(|parked| parked.position <= reached) {
+                let parked = self.lanes[lane].pop().expect("looked at above");
+                match lacks(&parked.record) {
+                    Some(place) => self.park(place, parked.record),
+                    None => return Some(parked.record),
+                }
+            }
+        }
+        None
+    }
+
+    /// All that are left.
+    pub fn into_rest(self) -> impl Iterator<Item = T> {
+        self.lanes.into_iter().flatten().map(|parked| parked.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// As many records as there are chunks lack what two lanes say only at the end; others are decided in
+    /// between.
+    #[test]
+    fn a_lane_that_stands_still_costs_no_looks() {
+        const CHUNKS: u64 = 2_000;
+        let (frontier, looks) = ([0, 0, 0].map(Cell::new), Cell::new(0));
+        let lacks = |needs: &[Lsn; 3]| {
+            looks.set(looks.get() + 1);
+            (0..3).map(|lane| (lane, needs[lane])).find(|&(lane, lsn)| lsn > frontier[lane].get())
+        };
+        let mut undecided = Undecided::new(3);
+        let mut decided = Vec::new();
+        for chunk in 1..=CHUNKS {
+            // One that the next chunk decides, and one that two lanes have to decide, in any order.
+            for record in [[chunk + 1, 0, 0], [0, chunk * 7 % CHUNKS + 1, chunk]] {
+                undecided.park(lacks(&record).unwrap(), record);
+            }
+            frontier[0].set(chunk);
+            while let Some(record) = undecided.decided(|lane| frontier[lane].get(), lacks) {
+                decided.push(record);
+            }
+        }
+        assert_eq!(decided.len() as u64, CHUNKS - 1);
+        frontier[1].set(CHUNKS);
+        frontier[2].set(CHUNKS - 1);
+        while let Some(record) = undecided.decided(|lane| frontier[lane].get(), lacks) {
+            decided.push(record);
+        }
+        assert_eq!(decided.len() as u64, 2 * CHUNKS - 2);
+        let rest: Vec<_> = undecided.into_rest().collect();
+        assert_eq!(rest.len(), 2);
+        assert!(rest.iter().all(|needs| needs[0] > CHUNKS || needs[2] == CHUNKS));
+        // When it was parked, and once for each lane that it lacked.
+        assert!(looks.get() <= 5 * CHUNKS, "{} looks", looks.get());
+    }
+}
