@@ -318,7 +318,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     /// has no room, or if its device is slow.
     #[cold]
     fn look_for_stream(&mut self, backlog: u64) {
-        let Some(writer) = &self.writer else { return };
+        let Some(writer) = &mut self.writer else { return };
         let is_full = backlog >= writer.room();
         if is_full && mutation::is(Mutation::WaitInFullStream) {
             writer.wait_for_room(self.stream);
@@ -329,7 +329,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         }
         let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
         if leaves || stream != self.stream {
-            // A slow one gets one record, which tells how slow it is now.
+            // A slow one gets one record: by then another may have room.
             self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
             self.stream = stream;
             self.quiet = writer.backlog(stream) == 0;

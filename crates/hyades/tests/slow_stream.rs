@@ -9,14 +9,20 @@ use hyades::{CommitQueue, Concurrency, Database, Protocol, Schema, Session, Tabl
 use hyades_platform::device::{Device, FileDevice, MountedDevice, Throttle, ThrottledDevice};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const ROWS: Table = Table::nth(0);
 
 /// Longer than anything here takes on a busy machine that does not wait for a held device.
 const LONG: Duration = Duration::from_secs(5);
+
+/// Each test measures time, and one breaks rules of the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 /// Four streams, each in a directory of its own.
 fn open(dir: &Path, device: Arc<dyn Device>, protocol: Protocol, buffer_bytes: usize) -> Database {
@@ -106,6 +112,11 @@ fn held(dir: &Path, protocol: Protocol, buffer_bytes: usize) -> (HeldDevice, Dat
 /// What is ready in one stream is found while another, in which more is parked, stands still.
 #[test]
 fn a_waiter_is_woken_by_any_of_its_streams() {
+    let _alone = alone();
+    wait_for_any();
+}
+
+fn wait_for_any() {
     let dir = directory();
     let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
     let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
@@ -139,6 +150,7 @@ fn a_waiter_is_woken_by_any_of_its_streams() {
 /// As long as nothing becomes durable a waiter sleeps, until the log stops.
 #[test]
 fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
+    let _alone = alone();
     let dir = directory();
     let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 16);
     let ([mut at_0], mut queue) = (sessions_at_0(&db), db.commit_queue());
@@ -156,6 +168,11 @@ fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
 /// A session whose stream has no room, since others have filled it, goes on in another one.
 #[test]
 fn a_session_leaves_a_stream_without_room() {
+    let _alone = alone();
+    leave_full_stream();
+}
+
+fn leave_full_stream() {
     for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
         let dir = directory();
         let (device, db) = held(dir.path(), protocol, 1 << 14);
@@ -189,6 +206,7 @@ fn a_session_leaves_a_stream_without_room() {
 /// Where no stream has room, the first that has some again will do.
 #[test]
 fn a_session_goes_on_in_the_first_stream_that_has_room() {
+    let _alone = alone();
     let dir = directory();
     let (device, db) = held(dir.path(), Protocol::Taurus, 1 << 14);
     let _released = (0..4).map(|n| device.hold(&format!("device-{n}"))).collect::<Vec<_>>();
@@ -277,6 +295,11 @@ fn with_the_last(throttle: Throttle) -> Pace {
 
 #[test]
 fn a_slow_device_leaves_clients_their_pace() {
+    let _alone = alone();
+    keep_pace();
+}
+
+fn keep_pace() {
     let device = |bytes_per_s, latency_ms: u64| Throttle {
         bytes_per_s: Some(bytes_per_s),
         latency_ns: latency_ms * 1_000_000,
@@ -296,6 +319,7 @@ fn a_slow_device_leaves_clients_their_pace() {
 /// stream before it could be seen to hang.
 #[test]
 fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
+    let _alone = alone();
     let dir = directory();
     let inner = throttled(dir.path(), USUAL);
     let device = HeldDevice::new(inner);
@@ -312,4 +336,23 @@ fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
     eprintln!("{} acknowledged, the longest pause {:?}", pace.acknowledged, pace.longest_pause);
     assert!(pace.longest_pause < Duration::from_millis(500), "{:?}", pace.longest_pause);
     db.close().unwrap();
+}
+
+/// Each rule that the others rely on, broken on purpose, is noticed.
+#[cfg(feature = "mutations")]
+#[test]
+fn each_broken_rule_of_slow_streams_is_found() {
+    use hyades_platform::mutation::{self, Mutation};
+    let _alone = alone();
+    let rules = [
+        (Mutation::WaitForOneLane, wait_for_any as fn()),
+        (Mutation::WaitInFullStream, leave_full_stream),
+        (Mutation::BacklogInBytes, keep_pace),
+    ];
+    for (rule, check) in rules {
+        mutation::set(Some(rule));
+        let found = std::panic::catch_unwind(check);
+        mutation::set(None);
+        assert!(found.is_err(), "{} goes unnoticed", rule.name());
+    }
 }

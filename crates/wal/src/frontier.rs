@@ -10,7 +10,7 @@ use crate::Lsn;
 use crate::error::Poisoned;
 use crate::lsn_vector;
 use hyades_platform::event::Event;
-use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_platform::watermark::Watermark;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -190,6 +190,7 @@ impl Frontier {
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
             number
         };
+        checker_fence();
         if lane.durable.get_ordered() >= lsn {
             self.wake_up_to(at, lane.durable.get());
         } else if self.poison.is_set() {

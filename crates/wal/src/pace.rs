@@ -21,7 +21,8 @@ const LEAST_NS: u64 = 500_000;
 const SLOW: u64 = 4;
 
 /// What is known of an idle stream loses half of its weight in this time, so that a device that was slow
-/// is tried again.
+/// is tried again: by a frame that nothing depends on, since rows that are written spread what they depend on
+/// to all who read or overwrite them.
 const HALF_LIFE_NS: u64 = 100_000_000;
 
 /// What a stream's flusher has seen of its device. Written by the flusher, a few words for each batch;
@@ -81,9 +82,17 @@ impl Pace {
 pub struct Choice {
     /// The stream.
     pub stream: usize,
-    /// Its device is much slower than others': it is worth a record, which tells whether it still is, or
-    /// the only one with room. Choose again soon.
+    /// Its device is much slower than others', which have no room or much before them. Choose again soon.
     pub is_slow: bool,
+}
+
+/// What a writer finds that looks for a stream.
+pub(crate) struct Outlook {
+    /// None if no stream has room.
+    pub(crate) choice: Option<Choice>,
+    /// Idle streams of whose devices too little is known, or nothing any more: a frame that nothing depends on
+    /// tells.
+    pub(crate) untried: SmallVec<[usize; 4]>,
 }
 
 impl Shared {
@@ -102,34 +111,52 @@ impl Shared {
                 || is_under_way() && pace.elapsed(clock::monotonic_ns()) > LEAST_NS)
     }
 
-    /// The stream in which a record would be durable first, of those that have room; none if none has. Of
-    /// streams that are about as good, the next in turn from `first` on, so that sessions which look at the
-    /// same time go different ways. `stays` is a stream that is left only for one at least twice as
-    /// good.
-    pub(crate) fn quickest(&self, first: usize, stays: Option<usize>) -> Option<Choice> {
+    /// The stream in which a record would be durable first, of those that have room. One whose device is not
+    /// known yet comes behind all others, unless `unknown`. Of streams that are about as good, the next in
+    /// turn from `first` on, so that sessions which look at the same time go different ways. `stays` is a
+    /// stream that is left only for one at least twice as good.
+    pub(crate) fn quickest(&self, first: usize, stays: Option<usize>, unknown: bool) -> Outlook {
         let now = clock::monotonic_ns();
-        let known = self.streams.iter().filter(|s| s.pace.unit_ns.load(Relaxed) > 0);
-        let fastest = known.map(|s| s.pace.usual()).min().unwrap_or(LEAST_NS);
-        let slow = |stream: usize| {
-            let pace = &self.streams[stream].pace;
-            pace.usual().max(pace.elapsed(now)) > SLOW.saturating_mul(fastest)
+        let unknown = unknown || self.options.stepped;
+        let pace = |stream: usize| &*self.streams[stream].pace;
+        let is_known = |stream: usize| unknown || pace(stream).unit_ns.load(Relaxed) > 0;
+        let n = self.streams.len();
+        let known = (0..n).filter(|&stream| pace(stream).unit_ns.load(Relaxed) > 0);
+        let fastest = known.map(|stream| pace(stream).usual()).min().unwrap_or(LEAST_NS);
+        let times: SmallVec<[Option<u64>; 16]> = (0..n).map(|s| self.time(s, now)).collect();
+        let best = |known: bool| {
+            let of = (0..n).filter(|&stream| is_known(stream) == known);
+            of.filter_map(|stream| times[stream]).min()
         };
-        let time = |stream: usize| self.time(stream, now, fastest);
-        let times: SmallVec<[Option<u64>; 16]> = (0..self.streams.len()).map(time).collect();
-        let best = times.iter().flatten().min()?;
-        let up_to = |stream: usize, limit: u64| times[stream].is_some_and(|time| time <= limit);
-        let n = times.len();
-        let mut in_turn = (0..n).map(|at| (first + at) % n);
-        let stream = match stays.filter(|&stream| up_to(stream, best.saturating_mul(2))) {
-            Some(stream) => stream,
-            None => in_turn.find(|&stream| up_to(stream, best.saturating_add(best / 4)))?,
+        let (is_known_best, best) = match best(true) {
+            Some(best) => (true, Some(best)),
+            None => (false, best(false)),
         };
-        Some(Choice { stream, is_slow: slow(stream) })
+        let choice = best.and_then(|best| {
+            let up_to = |stream: usize, limit: u64| {
+                let fits = times[stream].is_some_and(|time| time <= limit);
+                fits && is_known(stream) == is_known_best
+            };
+            let stays = stays.filter(|&stream| up_to(stream, best.saturating_mul(2)));
+            let mut in_turn = (0..n).map(|at| (first + at) % n);
+            let next = || in_turn.find(|&stream| up_to(stream, best.saturating_add(best / 4)));
+            let stream = stays.or_else(next)?;
+            let time = pace(stream).usual().max(pace(stream).elapsed(now));
+            Some(Choice { stream, is_slow: time > SLOW.saturating_mul(fastest) })
+        });
+        let is_untried = |stream: usize| {
+            let pace = pace(stream);
+            let is_told =
+                is_known(stream) && (pace.usual() <= fastest || pace.faded(now) > fastest);
+            !is_told && times[stream].is_some() && self.streams[stream].backlog(&self.frontier) == 0
+        };
+        let tries = n > 1 && !self.options.stepped;
+        let untried = (0..n).filter(|&stream| tries && is_untried(stream));
+        Outlook { choice, untried: untried.collect() }
     }
 
-    /// How long a record would take in this stream; None if there is no room. `fastest` is what a unit takes
-    /// in the fastest stream.
-    fn time(&self, stream: usize, now: u64, fastest: u64) -> Option<u64> {
+    /// How long a record would take in this stream; None if there is no room.
+    fn time(&self, stream: usize, now: u64) -> Option<u64> {
         let backlog = self.streams[stream].backlog(&self.frontier);
         if backlog >= self.room() {
             return None;
@@ -139,7 +166,7 @@ impl Shared {
         }
         let pace = &self.streams[stream].pace;
         if backlog == 0 {
-            return Some(pace.faded(now).max(fastest));
+            return Some(pace.usual());
         }
         // Half of the batch under way, what waits behind it, and its own.
         let unit = pace.usual().max(pace.elapsed(now));

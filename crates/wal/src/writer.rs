@@ -5,9 +5,13 @@ use crate::frame::{self, FrameKind, Payload};
 use crate::log::Shared;
 use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
+use hyades_platform::mutation::{self, Mutation};
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+
+/// The payload of a void frame that tries a device.
+const TRY_BYTES: usize = 8;
 
 /// A thread's access to the log. It occupies a slot until it is dropped.
 #[derive(Debug)]
@@ -69,20 +73,26 @@ impl Writer {
     /// its own.
     pub fn first_stream(&self) -> usize {
         let own = self.slot - (FLUSHER_SLOT + 1);
-        let choice = self.shared.quickest(own, None);
+        let choice = self.shared.quickest(own, None, true).choice;
         choice.map_or(own % self.shared.streams.len(), |choice| choice.stream)
     }
 
     /// The stream in which a record would be durable first, of those that have room; waits until one has.
+    /// Idle streams whose devices have to be tried, for the first time or again, get a void frame.
     /// The caller is at `current`. It `stays` there unless another is at least twice as good; otherwise it
     /// goes on to the next of those that are about as good, each writer in an order of its own. Once the
     /// log has stopped there is nothing to wait for. For before locks are taken, as
     /// [`wait_for_room`](Self::wait_for_room).
-    pub fn choose_stream(&self, current: usize, stays: bool) -> Choice {
+    pub fn choose_stream(&mut self, current: usize, stays: bool) -> Choice {
         let streams = self.shared.streams.len();
         let next = self.slot - (FLUSHER_SLOT + 1) + current + 1;
+        let tries = !mutation::is(Mutation::BacklogInBytes);
         loop {
-            if let Some(choice) = self.shared.quickest(next, stays.then_some(current)) {
+            let outlook = self.shared.quickest(next, stays.then_some(current), false);
+            for stream in outlook.untried.into_iter().filter(|_| tries) {
+                self.reserve_in(stream, TRY_BYTES).void();
+            }
+            if let Some(choice) = outlook.choice {
                 return choice;
             }
             let wanted = (0..streams).map(|stream| (stream, self.has_room_at(stream)));
