@@ -4,7 +4,7 @@
 
 use crate::schema::Tables;
 use fastrand::Rng;
-use hyades::{CheckpointSettings, LogSettings, MAX_ROW_BYTES, RetrySettings};
+use hyades::{CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, RetrySettings};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ const REST_BYTES: usize = 64;
 const LARGE_BYTES: usize = 48 << 20;
 
 /// The longest keys of a history, in bytes before they are encoded, which may double them.
-const LONGEST_KEY: u32 = 32_000;
+const LONGEST_KEY: usize = MAX_KEY_BYTES / 2 - 1;
 
 impl Shape {
     /// The shape that a seed stands for; changes what it is drawn for.
@@ -66,7 +66,10 @@ impl Shape {
                         *sessions = (*sessions).min(2);
                     }
                 }
-                1 => tables.longest_key = [1, 2, 9, 100, 1000, LONGEST_KEY][rng.usize(0..6)],
+                1 => {
+                    let most = [1, 2, 9, 100, 1000, 32_000, LONGEST_KEY][rng.usize(0..7)];
+                    tables.longest_key = most as u32;
+                }
                 2 => tables.spare = [1, 10, 300][rng.usize(0..3)],
                 3 => {
                     tables.indexed = true;
@@ -97,6 +100,16 @@ impl Shape {
                 }
             }
         }
+        let longest_key = tables.longest_key as usize;
+        if longest_key > 1000 {
+            tables.keys = tables.keys.min((LARGE_BYTES / longest_key) as i64);
+            let room = MAX_ROW_BYTES - REST_BYTES - longest_key;
+            tables.longest_text = tables.longest_text.min(room as u32);
+        }
+        if longest_key == LONGEST_KEY {
+            *transactions = (*transactions).min(2 * LARGE_BYTES / longest_key);
+            *lives = (*lives).min(3);
+        }
         // A record longer than a buffer waits for its stream while its rows are locked.
         shape.stalled &= tables.longest_text == 0 && !shape.bulk && tables.longest_key <= 100;
         shape
@@ -107,7 +120,8 @@ impl Shape {
         let all = [
             (tables.longest_text >= 1 << 20, "rows of 1 to 16 MiB"),
             (tables.longest_text > 0 && tables.longest_text < 1 << 20, "rows of 9 to 300 kB"),
-            (tables.longest_key > 100, "long keys"),
+            (tables.longest_key > 32_000, "keys up to the limit"),
+            (tables.longest_key > 100 && tables.longest_key <= 32_000, "long keys"),
             (tables.longest_key > 0 && tables.longest_key <= 100, "keys of bytes"),
             (tables.spare > 0, "more tables"),
             (sessions >= 8, "8 to 64 sessions"),

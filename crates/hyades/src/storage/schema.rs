@@ -14,7 +14,7 @@ pub const MAX_ROW_BYTES: usize = 16 << 20;
 /// The largest primary key in bytes as it is encoded, and the most that the columns of a secondary index take, the
 /// row's primary key behind them not counted. Integers take their width, text and bytes two more than they have and one
 /// more for each zero byte, and each nullable column of a secondary index one more.
-pub const MAX_KEY_BYTES: usize = 64 << 10;
+pub const MAX_KEY_BYTES: usize = 4 << 20;
 
 /// How the primary index is organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
