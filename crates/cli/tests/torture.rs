@@ -7,7 +7,7 @@ mod common;
 use common::{code, hyades, stderr, stdout};
 use serde_json::Value;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "seed",
     "histories",
     "crashes",
@@ -17,6 +17,7 @@ const COLUMNS: [&str; 11] = [
     "resurrected",
     "diverged",
     "refused_wrongly",
+    "late",
     "hung",
     "seconds",
 ];

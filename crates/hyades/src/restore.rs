@@ -13,6 +13,7 @@ use crate::logging::record::{Head, Tid};
 use crate::opening::{self, Source};
 use crate::recovery::Loss;
 use crate::recovery::catalogue::Catalogue;
+use crate::recovery::decode::Shape;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
@@ -124,7 +125,7 @@ pub(crate) fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreRepo
     // Nothing is begun where the declarations do not fit.
     Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
     if how.salvage {
-        from.find_damage()?;
+        from.find_damage(Shape::leaves_out)?;
     }
     let known = match how.until {
         Until::Newest => None,

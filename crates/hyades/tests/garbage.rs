@@ -94,10 +94,11 @@ fn churn(db: &Database, count: u64, step: impl Fn(&mut Session, u64, u64) + Sync
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let sessions = workers.map(|worker| worker.join().unwrap());
+        let sessions = workers.map(|worker| worker.join());
         let epochs = began.elapsed().as_secs_f64() / EPOCH.as_secs_f64();
         over.store(true, Ordering::Relaxed);
         looker.join().unwrap();
+        let sessions = sessions.map(Result::unwrap);
         let end = left_after_a_few_more(db, sessions.into());
         Left {
             most: most.load(Ordering::Relaxed),

@@ -79,8 +79,9 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
                 let (epoch, sequence) = record.tid();
                 let tid = varint_len(epoch) + varint_len(sequence);
                 let frame_bytes = (frame.end - frame.start) as usize;
-                // When an epoch began is said once in an epoch, by whose record comes first.
-                let epoch_began = record.epoch_us().map_or(0, |_| 8);
+                // The first record of an epoch says when the epoch began, and what its command wrote.
+                let first_of_epoch = if command { 8 + 4 } else { 8 };
+                let epoch_began = record.epoch_us().map_or(0, |_| first_of_epoch);
                 said.extend(record.epoch_us().map(|_| epoch));
                 let beside = frame_bytes - record.body_bytes() - epoch_began;
                 records.push((record.tid(), beside - tid + LONGEST_TID));

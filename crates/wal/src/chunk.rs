@@ -1,7 +1,7 @@
 //! Frames as a reader hands them out: contiguous, of one stream, found right.
 
 use crate::Lsn;
-use crate::frame::{self, Frame};
+use crate::frame::{self, Frame, FrameKind};
 
 /// Contiguous frames of one stream, whose checksums were right.
 #[derive(Clone, Debug)]
@@ -31,6 +31,16 @@ impl Chunk {
     /// The frames, in order.
     pub fn frames(&self) -> Frames<'_> {
         Frames { bytes: &self.bytes, at: self.start }
+    }
+
+    /// What its anchors state, and where each ends.
+    pub(crate) fn anchors(&self, lanes: usize) -> impl Iterator<Item = (Lsn, Vec<Lsn>)> {
+        let anchors = self.frames().filter(|frame| frame.kind == FrameKind::Anchor);
+        anchors.filter_map(move |frame| {
+            let mut stated = vec![0; lanes];
+            frame::read_anchor(frame.payload, &mut stated)?;
+            Some((frame.end, stated))
+        })
     }
 
     /// The frames from `lsn` on, which is where one begins, or the chunk's end.

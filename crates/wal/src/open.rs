@@ -35,6 +35,8 @@ pub struct Recovering {
     damage: Vec<Error>,
     /// Streams that are known to be damaged: (incarnation, lane).
     pub(crate) broken: BTreeSet<(u32, usize)>,
+    /// How far each stream of an incarnation can be used, where anchors must not state more.
+    pub(crate) whole: BTreeMap<u32, Vec<Lsn>>,
     pub(crate) lenient: Leniency,
 }
 
@@ -193,6 +195,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         chains,
         damage,
         broken: BTreeSet::new(),
+        whole: BTreeMap::new(),
         lenient,
     })
 }
@@ -337,6 +340,9 @@ impl Recovering {
         }
         if self.broken.contains(&(incarnation.number, dimension)) {
             reader.forget_mark();
+        }
+        if let Some(whole) = self.whole.get(&incarnation.number) {
+            reader.believe_anchors_up_to(whole.clone());
         }
         reader
     }

@@ -49,6 +49,8 @@ pub struct ReaderEnd {
     pub(crate) finished: bool,
     /// The device gave out nothing there.
     pub(crate) unreadable: bool,
+    /// What is there may rely on what another stream has lost.
+    pub(crate) cut_short: bool,
 }
 
 /// Bytes of the file around where the reader is.
@@ -127,6 +129,9 @@ pub struct StreamReader {
     /// What the device cannot read ends the valid prefix, like damage.
     lenient: bool,
     unreadable: bool,
+    cut_short: bool,
+    /// Where anchors must not state more than this, behind one that does nothing is handed out.
+    whole: Option<Vec<Lsn>>,
 }
 
 impl StreamReader {
@@ -179,6 +184,8 @@ impl StreamReader {
             bytes_read: 0,
             lenient: false,
             unreadable: false,
+            cut_short: false,
+            whole: None,
         };
         for segment in reader.segments.iter().filter(|s| !s.spare) {
             let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
@@ -250,6 +257,7 @@ impl StreamReader {
             stopped_at: self.stopped_at.clone(),
             finished: self.finished,
             unreadable: self.unreadable,
+            cut_short: self.cut_short,
         }
     }
 
@@ -261,6 +269,18 @@ impl StreamReader {
     /// The manifest's mark counts no more: part of what lies behind it is lost.
     pub(crate) fn forget_mark(&mut self) {
         self.mark = 0;
+    }
+
+    /// Ends the valid prefix behind an anchor that states more than this.
+    pub(crate) fn believe_anchors_up_to(&mut self, whole: Vec<Lsn>) {
+        self.whole = Some(whole);
+    }
+
+    /// A stream of which the anchor in effect states more than is whole: the lane, what it states, what is whole.
+    fn overstated(&self) -> Option<(usize, Lsn, Lsn)> {
+        let lanes = self.anchor.iter().zip(self.whole.as_ref()?).enumerate();
+        let lanes = lanes.map(|(lane, (&stated, &whole))| (lane, stated, whole));
+        lanes.into_iter().find(|&(_, stated, whole)| stated > whole)
     }
 
     /// The next frames, all validated; None at the end of the valid prefix.
@@ -385,6 +405,14 @@ impl StreamReader {
             };
             let length = (frame.end - frame.start) as usize;
             if frame.end > self.skip_to {
+                if let Some((lane, stated, whole)) = self.overstated() {
+                    self.cut_short = true;
+                    let why = format!(
+                        "what follows may rely on lane {lane} up to Lsn {stated}, which can be used up to \
+                         Lsn {whole} only"
+                    );
+                    return self.stop(open, place, why);
+                }
                 if chunk.bytes.is_empty() {
                     chunk.start = frame.start;
                     chunk.anchor.clone_from(&self.anchor);

@@ -10,7 +10,7 @@ use crate::lsn_vector::LsnVector;
 use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
 use crate::reader::ReaderEnd;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A stream is damaged: something durable says that it was durable beyond the end of its valid prefix.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Damage {
     pub durable_to: Lsn,
     /// The file and the byte at which it shows, and why.
     pub error: Error,
+    /// The stream is whole there; what follows may rely on one that is not.
+    pub cut_short: bool,
 }
 
 /// Where every stream of every incarnation ends; proof that nothing durable is missing.
@@ -95,18 +97,30 @@ impl Recovering {
         Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
     }
 
-    /// Reads everything to find the streams that are damaged. Readers that are made afterwards take no
-    /// manifest's word for what such a stream holds: its mark is what is stated before the damage.
+    /// Reads everything to find the streams that are damaged, and how far the others can be used. Readers that
+    /// are made afterwards take no manifest's word for what a damaged stream holds: its mark is what is stated
+    /// before the damage.
+    ///
+    /// Where records leave out what an anchor covers (`leaves_out`), a record may depend on anything that the
+    /// anchor states, and others depend on that record by its position alone. So where an anchor states more
+    /// than is whole, readers end behind it, and streams that rely on what lies there end likewise.
     ///
     /// # Errors
     /// The device failed.
-    pub fn find_damage(&mut self) -> Result<(), Error> {
-        let mut ends = Vec::new();
+    pub fn find_damage(&mut self, leaves_out: impl Fn(&Incarnation) -> bool) -> Result<(), Error> {
+        let (mut ends, mut anchors) = (Vec::new(), Vec::new());
         for mut reader in self.readers() {
-            while reader.next_chunk()?.is_some() {}
+            let mut stated = Vec::new();
+            while let Some(chunk) = reader.next_chunk()? {
+                if stated.is_empty() {
+                    stated.push((chunk.start(), chunk.anchor().to_vec()));
+                }
+                stated.extend(chunk.anchors(reader.dimensions));
+            }
             ends.push(reader.end());
+            anchors.push(stated);
         }
-        let mut broken = BTreeSet::new();
+        let (mut broken, mut whole) = (BTreeSet::new(), BTreeMap::new());
         for incarnation in &self.manifest.incarnations {
             for (lane, judged) in self.judge_lanes(incarnation, &ends)?.into_iter().enumerate() {
                 let chain = &self.chains[&incarnation.dims[lane].stream];
@@ -114,12 +128,20 @@ impl Recovering {
                     broken.insert((incarnation.number, lane));
                 }
             }
+            if leaves_out(incarnation) {
+                let lanes = ends.iter().zip(&anchors);
+                let lanes = lanes.filter(|(end, _)| end.incarnation == incarnation.number);
+                let (valid_to, anchors): (Vec<_>, Vec<_>) =
+                    lanes.map(|(end, stated)| (end.valid_to, &stated[..])).unzip();
+                whole.insert(incarnation.number, usable(valid_to, &anchors));
+            }
         }
         self.broken = broken;
+        self.whole = whole;
         Ok(())
     }
 
-    /// Which streams of an incarnation are damaged, for whoever goes on all the same.
+    /// Which streams of an incarnation are damaged, those first that are so themselves; for whoever goes on all the same.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a reader is missing or was not read to its end.
@@ -129,7 +151,9 @@ impl Recovering {
         ends: &[ReaderEnd],
     ) -> Result<Vec<Damage>, Error> {
         let judged = self.judge_lanes(incarnation, ends)?;
-        Ok(judged.into_iter().filter_map(Result::err).collect())
+        let mut damaged: Vec<Damage> = judged.into_iter().filter_map(Result::err).collect();
+        damaged.sort_by_key(|damage| damage.cut_short);
+        Ok(damaged)
     }
 
     /// By lane: how far it is proven durable, or how it is damaged.
@@ -157,6 +181,22 @@ impl Recovering {
     }
 }
 
+/// How far each stream can be used, if anchors are to state no more than that. `anchors`: by stream, where each
+/// begins to count, and what it states.
+fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
+    loop {
+        let states_more = |anchor: &[Lsn]| anchor.iter().zip(&ends).any(|(lsn, end)| lsn > end);
+        let first = |stated: &&[(Lsn, Vec<Lsn>)]| {
+            stated.iter().find(|(_, anchor)| states_more(anchor)).map_or(Lsn::MAX, |(at, _)| *at)
+        };
+        let limits: Vec<Lsn> = anchors.iter().map(first).collect();
+        if ends.iter().zip(&limits).all(|(end, limit)| end <= limit) {
+            return ends;
+        }
+        ends.iter_mut().zip(limits).for_each(|(end, limit)| *end = limit.min(*end));
+    }
+}
+
 /// The highest Lsn that a lane is proven durable to, unless it is valid only below that.
 fn judge(
     lanes: &[&ReaderEnd],
@@ -178,7 +218,7 @@ fn judge(
         best.path = manifest_dir.join(MANIFEST);
         best.offset = 0;
     }
-    if best.lsn <= lane.valid_to && !lane.unreadable {
+    if best.lsn <= lane.valid_to && !lane.unreadable && !lane.cut_short {
         return Ok(best.lsn);
     }
     let (path, offset, why) = &lane.stopped_at;
@@ -197,5 +237,26 @@ fn judge(
         ),
     );
     let (incarnation, stream, valid_to) = (lane.incarnation, lane.stream, lane.valid_to);
-    Err(Damage { incarnation, stream, valid_to, durable_to: best.lsn, error })
+    let (durable_to, cut_short) = (best.lsn, lane.cut_short);
+    Err(Damage { incarnation, stream, valid_to, durable_to, error, cut_short })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usable;
+
+    #[test]
+    fn a_stream_ends_behind_the_first_anchor_that_states_more_than_is_whole() {
+        let anchors: [&[(u64, Vec<u64>)]; 3] = [
+            &[(0, vec![0, 0, 0]), (40, vec![30, 10, 0])],
+            &[(0, vec![0, 0, 0]), (50, vec![9, 40, 0]), (70, vec![11, 60, 0])],
+            &[(0, vec![0, 0, 0]), (20, vec![9, 70, 0]), (60, vec![10, 71, 0])],
+        ];
+        // Nothing is lost: nothing states more than is whole.
+        assert_eq!(usable(vec![90, 90, 90], &anchors), [90, 90, 90]);
+        // Stream 1 relies on stream 0 from 70 on, and stream 2 from 60 on on what stream 1 has there.
+        assert_eq!(usable(vec![10, 90, 90], &anchors), [10, 70, 60]);
+        assert_eq!(usable(vec![9, 90, 90], &anchors), [9, 70, 60]);
+        assert_eq!(usable(vec![8, 90, 90], &anchors), [8, 50, 20]);
+    }
 }

@@ -51,6 +51,12 @@ impl Shape {
         Shape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
 
+    /// Whether an incarnation's records leave out what the anchor in effect covers.
+    pub fn leaves_out(incarnation: &Incarnation) -> bool {
+        let setting = incarnation.settings.get("vectors").map(String::as_str);
+        matches!(setting, Some("yes" | "predecessors"))
+    }
+
     /// Passes over what comes after this epoch.
     pub fn until(self, epoch: u64) -> Shape {
         Shape { until: epoch, ..self }

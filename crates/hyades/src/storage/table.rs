@@ -7,7 +7,7 @@ use super::layout::Layout;
 use super::ordered_index::{
     Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Progress,
 };
-use super::record::Record;
+use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{Entry, Secondary};
 use super::value::{Type, Value};
@@ -337,7 +337,9 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         leave: impl FnOnce(&S),
         guard: &Guard,
     ) {
-        debug_assert_eq!(record.entries.load(Ordering::Acquire), 0);
+        // Its count of entries may be above 0 for a moment: a transaction that links one counts it, sees
+        // that the record is dead, and takes it back.
+        debug_assert_ne!(record.word.load(Ordering::Acquire) & word::DEAD, 0);
         let key = record.key();
         let unlinked = match &self.primary {
             Primary::Hash { index, misses } => {
