@@ -55,6 +55,14 @@ pub struct Work<'d> {
     pub steps: Vec<AtomicU64>,
 }
 
+impl Work<'_> {
+    /// The transactions of each writer beside readers.
+    fn beside_readers(&self) -> usize {
+        let writers = self.steps.len().saturating_sub(1).max(1);
+        (self.shape.programs(&self.tables) / writers).clamp(1, MOST_BESIDE_READERS)
+    }
+}
+
 /// What a session has done when it is over.
 #[derive(Debug, Default)]
 pub struct Ended {
@@ -67,7 +75,10 @@ pub struct Ended {
 /// A session that reads everything does so this often.
 const READS: usize = 4;
 
-/// Writers go on beside it for so many transactions.
+/// Writers go on beside it for about so long.
+const BESIDE_READERS: Duration = Duration::from_secs(4);
+
+/// And for so many transactions at most, fewer and with longer pauses where rows are large.
 const MOST_BESIDE_READERS: usize = 4000;
 
 fn starved(error: &Error) -> Option<String> {
@@ -119,13 +130,14 @@ impl<'d> Runner<'d> {
 
     /// Runs transactions. Says so if one starved.
     fn write(&mut self) -> Option<String> {
+        let beside = self.work.beside_readers();
         for n in 0.. {
             if n >= self.work.transactions {
                 // A few more, as long as a reader has to get through beside them.
-                if self.work.readers.load(Ordering::Relaxed) == 0 || n >= MOST_BESIDE_READERS {
+                if self.work.readers.load(Ordering::Relaxed) == 0 || n >= beside {
                     break;
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(BESIDE_READERS / beside as u32);
             }
             if let Err(error) = self.step(true, &mut || {}) {
                 return starved(&error);

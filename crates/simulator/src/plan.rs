@@ -195,3 +195,29 @@ impl Plan {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// About how many bytes the transactions of a life write.
+    fn written(plan: &Plan) -> usize {
+        let rows = if plan.shape.bulk { 2 + plan.tables.keys as usize / 12 } else { 2 };
+        plan.sessions * plan.transactions * rows * plan.tables.row_bytes()
+    }
+
+    #[test]
+    fn whatever_is_drawn_a_history_fits_in_memory() {
+        let mut shapes = [0; 3];
+        for seed in 0..50_000 {
+            let plan = Plan::random(seed, Combination::all()[0]);
+            assert!(written(&plan) <= 1 << 30, "a life writes {} bytes: {plan:?}", written(&plan));
+            assert!(plan.sessions * plan.transactions <= 8000, "{plan:?}");
+            assert!(plan.sessions > 0 && plan.transactions >= 3, "{plan:?}");
+            shapes[0] += usize::from(plan.sessions == 64);
+            shapes[1] += usize::from(plan.sessions == 64 && plan.tables.longest_text > 0);
+            shapes[2] += usize::from(plan.shape.stalled && plan.transactions == 2000);
+        }
+        assert!(shapes.iter().all(|drawn| *drawn > 20), "features are still drawn: {shapes:?}");
+    }
+}

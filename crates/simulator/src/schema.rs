@@ -63,6 +63,11 @@ impl Tables {
         PAIR.map(|n| (table, self.keys + n))
     }
 
+    /// About how many bytes a row takes at most.
+    pub(crate) fn row_bytes(self) -> usize {
+        (self.longest_text as usize + self.longest_key as usize).max(64)
+    }
+
     /// One more than the largest key that a row of the first two tables may have.
     fn end(self) -> i64 {
         self.keys + if self.pairs { PAIR.len() as i64 } else { 0 }

@@ -39,6 +39,19 @@ const REST_BYTES: usize = 64;
 /// All rows of a history with large ones take about so many bytes.
 const LARGE_BYTES: usize = 48 << 20;
 
+/// The transactions of a life write about so many bytes at most: a simulated disk is in memory, as it is seen and as
+/// it is on the medium, and keeps what all lives wrote.
+const LIFE_BYTES: usize = 8 * LARGE_BYTES;
+
+/// So many transactions of a life can be judged in a second, even if all of them write the same row.
+const LIFE_PROGRAMS: usize = 8000;
+
+/// More transactions of a session than this only have to be where a stream stands still.
+const MOST_TRANSACTIONS: usize = 400;
+
+/// Fewer transactions of a session than this show little.
+const LEAST_TRANSACTIONS: usize = 3;
+
 /// The longest keys of a history, in bytes before they are encoded, which may double them.
 const LONGEST_KEY: usize = MAX_KEY_BYTES / 2 - 1;
 
@@ -57,12 +70,10 @@ impl Shape {
                     let most = most[rng.usize(0..most.len()).min(rng.usize(0..most.len() + 1))];
                     tables.longest_text = most as u32;
                     tables.keys = ((LARGE_BYTES / most) as i64).clamp(4, 1200);
-                    *transactions = (*transactions).min((2 * LARGE_BYTES / most).max(3));
                     *lives = (*lives).min(3);
                     if rng.bool() {
                         // All of them are there then.
                         shape.bulk = true;
-                        *transactions = (*transactions).min(6);
                         *sessions = (*sessions).min(2);
                     }
                 }
@@ -85,7 +96,6 @@ impl Shape {
                 7 if tables.longest_text == 0 => {
                     shape.bulk = true;
                     tables.keys = [500, 3000, 3000, 20_000][rng.usize(0..4)];
-                    *transactions = (*transactions).min(12);
                     *lives = (*lives).min(3);
                 }
                 8 => {
@@ -100,6 +110,13 @@ impl Shape {
                 }
             }
         }
+        shape.fit(Drawn { tables, sessions, transactions, lives });
+        shape
+    }
+
+    /// Makes a history as small as its features allow, in whatever order they were drawn.
+    fn fit(&mut self, drawn: Drawn<'_>) {
+        let Drawn { tables, sessions, transactions, lives } = drawn;
         let longest_key = tables.longest_key as usize;
         if longest_key > 1000 {
             tables.keys = tables.keys.min((LARGE_BYTES / longest_key) as i64);
@@ -107,12 +124,27 @@ impl Shape {
             tables.longest_text = tables.longest_text.min(room as u32);
         }
         if longest_key == LONGEST_KEY {
-            *transactions = (*transactions).min(2 * LARGE_BYTES / longest_key);
             *lives = (*lives).min(3);
         }
         // A record longer than a buffer waits for its stream while its rows are locked.
-        shape.stalled &= tables.longest_text == 0 && !shape.bulk && tables.longest_key <= 100;
-        shape
+        self.stalled &= tables.longest_text == 0 && !self.bulk && tables.longest_key <= 100;
+        if !self.stalled {
+            *transactions = (*transactions).min(MOST_TRANSACTIONS);
+        }
+        if self.bulk && tables.keys > 8 {
+            *transactions = (*transactions).min(if tables.longest_text > 0 { 6 } else { 12 });
+        }
+        let session = (2 * LARGE_BYTES / tables.row_bytes()).max(LEAST_TRANSACTIONS);
+        let life = self.programs(tables).min(LIFE_PROGRAMS);
+        *sessions = (*sessions).min(life / LEAST_TRANSACTIONS);
+        *transactions = (*transactions).min(session).min(life / *sessions);
+    }
+
+    /// The transactions of a life that write no more than it may, about.
+    pub(crate) fn programs(&self, tables: &Tables) -> usize {
+        // One in three writes a quarter of the keys then, and others one or two rows.
+        let rows = if self.bulk { 1 + tables.keys as usize / 16 } else { 1 };
+        LIFE_BYTES / (rows * tables.row_bytes())
     }
 
     /// What is not plain, in words.
