@@ -3,12 +3,13 @@
 use crate::checkpoint::CheckpointSettings;
 use crate::database::Database;
 use crate::error::{Abort, Error};
+use crate::logging::record::RecordKind;
 use crate::recovery::Progress;
 use crate::restore::{self, Restore, RestoreReport};
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
-use crate::transaction::procedure::{Procedure, ProcedureId, Record};
+use crate::transaction::procedure::{Procedure, ProcedureId};
 use hyades_platform::device::Device;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -162,13 +163,13 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 /// versions of procedures may join.
 ///
 /// ```
-/// use hyades::{Concurrency, Database, Protocol, Record, Schema, Transaction, Type};
+/// use hyades::{Concurrency, Database, Protocol, RecordKind, Schema, Transaction, Type};
 /// # let temporary = tempfile::tempdir()?;
 /// # let (dir, other) = (temporary.path().join("a"), temporary.path().join("b"));
 /// let mut builder = Database::builder()
 ///     .protocol(Protocol::Taurus)
 ///     .concurrency(Concurrency::Silo)
-///     .record(Record::Adaptive)
+///     .record(RecordKind::Adaptive)
 ///     .streams(8)
 ///     .log_dir(other) // a second directory, perhaps on another device
 ///     .on_progress(|progress| eprintln!("{} transactions", progress.records_done));
@@ -186,7 +187,7 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 pub struct Builder {
     pub(crate) protocol: Protocol,
     pub(crate) concurrency: Concurrency,
-    pub(crate) record: Record,
+    pub(crate) record: RecordKind,
     pub(crate) log: LogSettings,
     pub(crate) tables: Vec<Schema>,
     pub(crate) procedures: Vec<Procedure>,
@@ -202,7 +203,7 @@ impl Default for Builder {
         Builder {
             protocol: Protocol::default(),
             concurrency: Concurrency::default(),
-            record: Record::Data,
+            record: RecordKind::Data,
             log: LogSettings {
                 dirs: Vec::new(),
                 streams: 4,
@@ -245,7 +246,7 @@ impl Builder {
 
     /// Chooses how procedures are logged unless they, or a call, say otherwise. Closures are always
     /// data-logged.
-    pub fn record(mut self, record: Record) -> Self {
+    pub fn record(mut self, record: RecordKind) -> Self {
         self.record = record;
         self
     }
@@ -344,7 +345,7 @@ impl Builder {
         &mut self,
         name: &str,
         version: u32,
-        record: Record,
+        record: RecordKind,
         body: F,
     ) -> ProcedureId
     where

@@ -6,6 +6,7 @@ use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
 use crate::config::Builder;
 use crate::error::{Abort, Error};
+use crate::logging::record::RecordKind;
 use crate::opening::{self, AnyEngine};
 use crate::pool::Pool;
 use crate::recovery::RecoveryReport;
@@ -13,7 +14,7 @@ use crate::session::{Answer, AnySession, Verdict};
 use crate::tally::Counts;
 use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
+use crate::transaction::procedure::{Procedure, ProcedureId, append, decode_result};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
     pub procedure_ids: Vec<u32>,
-    pub record: Record,
+    pub record: RecordKind,
     pub data_only: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
@@ -435,11 +436,11 @@ impl Session {
         &mut self,
         procedure: ProcedureId,
         arguments: &A,
-        record: Record,
+        record: RecordKind,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        if self.shared.data_only && record != Record::Data {
+        if self.shared.data_only && record != RecordKind::Data {
             return Err(Error::Misuse(
-                "the log was opened for data records only: open it with Builder::record(Record::Adaptive) \
+                "the log was opened for data records only: open it with Builder::record(RecordKind::Adaptive) \
                  or register a procedure as a command to mix them"
                     .to_string(),
             ));
@@ -451,7 +452,7 @@ impl Session {
         &mut self,
         procedure: ProcedureId,
         arguments: &A,
-        record: Option<Record>,
+        record: Option<RecordKind>,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
         let Session { inner, shared, arguments: bytes, result: value, answer, .. } = self;
         bytes.clear();

@@ -53,6 +53,7 @@ pub use config::{Builder, Concurrency, LogSettings, Protocol, Replay};
 pub use database::{Database, Session, Stats};
 
 pub use error::{Abort, Error};
+pub use logging::record::RecordKind;
 pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
@@ -65,7 +66,7 @@ pub use storage::value::{Assignable, ColumnType, Type, Value};
 pub use storage::{for_tests, hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
 pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
-pub use transaction::procedure::{ProcedureId, Record};
+pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 
 /// The program in README.md compiles and runs.

@@ -8,6 +8,7 @@ use crate::database::{Database, Shared};
 use crate::digest;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::logging::record::RecordKind;
 use crate::logging::supported::{self, RunsUnder};
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
 use crate::pool::Pool;
@@ -18,7 +19,7 @@ use crate::session::{AnySession, Session};
 use crate::storage::table::Table;
 use crate::tally::Counts;
 use crate::ticket::References;
-use crate::transaction::procedure::{self, Record};
+use crate::transaction::procedure;
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
@@ -272,8 +273,8 @@ impl Opening<'_> {
 
     /// Whether no command can come: then replay may go by versions alone.
     fn is_data_only(&self) -> bool {
-        let data = |record: Option<Record>| record.is_none_or(|r| r == Record::Data);
-        self.builder.record == Record::Data
+        let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
+        self.builder.record == RecordKind::Data
             && self.builder.procedures.iter().all(|p| data(p.record))
     }
 

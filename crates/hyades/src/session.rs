@@ -6,11 +6,11 @@ use crate::concurrency::steps::{Appender, Call};
 use crate::engine::Engine;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
+use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
 use crate::tally::Tally;
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
@@ -45,7 +45,7 @@ pub(crate) trait AnySession: Send {
     /// Runs `body` until it ends without a conflict.
     fn run(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
@@ -143,7 +143,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[inline(always)]
     fn try_once(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<Result<(), Abort>, Error> {
@@ -168,7 +168,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[cold]
     fn try_again(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
@@ -213,14 +213,14 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[inline(always)]
     fn attempt(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Abort> {
         let engine = &*self.engine;
         let guard = crossbeam_epoch::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let record = call.map_or(Record::Data, |(_, record)| record);
+        let record = call.map_or(RecordKind::Data, |(_, record)| record);
         engine.protocol.begin(stamp, record);
         let state = State::new(
             &self.arena,
@@ -369,7 +369,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
 impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
     fn run(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {

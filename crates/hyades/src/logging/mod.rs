@@ -31,10 +31,10 @@ pub(crate) mod versions;
 use crate::checkpoint::cut::Seats;
 use crate::config::LogSettings;
 use crate::engine::EPOCH;
-use crate::transaction::procedure::Record;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use needs::Needs;
+use record::RecordKind;
 use row_frame::RowFrames;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Called now and then by busy sessions, which hold nothing then.
     fn keep_house(&self) {}
     /// A transaction begins, which is to be logged in this way, if nothing is in the way of it.
-    fn begin(&self, txn: &mut Self::TxnStamp, record: Record) {
+    fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
         let _ = (txn, record);
     }
     /// The transaction is about to be told something about rows: by every operation but one that puts a row

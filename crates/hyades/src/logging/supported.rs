@@ -1,5 +1,6 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
+use super::record::RecordKind;
 use super::{LoggingProtocol, StampReader, StartsOnLog};
 use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, poplar::Poplar};
 use super::{serial::Serial, silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
@@ -9,7 +10,6 @@ use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
 use crate::error::Error;
 use crate::opening::Opening;
-use crate::transaction::procedure::Record;
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
 pub(crate) trait RunsUnder<P: LoggingProtocol>: ConcurrencyControl {}
@@ -131,8 +131,8 @@ impl Protocol {
 }
 
 /// Refuses a kind of record that cannot be recovered under the protocol.
-pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Error> {
-    if record == Record::Data || protocol.takes_commands() {
+pub(crate) fn check_record(protocol: Protocol, record: RecordKind) -> Result<(), Error> {
+    if record == RecordKind::Data || protocol.takes_commands() {
         return Ok(());
     }
     Err(Error::Misuse(format!(

@@ -9,12 +9,12 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::Needs;
 use crate::logging::record::Head;
+use crate::logging::record::RecordKind;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIds, State, Workspace};
 use bumpalo::Bump;
@@ -107,7 +107,7 @@ impl CommandRunner {
         let mut appender = Appender {
             writer: None,
             stream: 0,
-            kind: Record::Command,
+            kind: RecordKind::Command,
             call: None,
             needs: &mut Needs::default(),
             payload: &mut self.payload,
