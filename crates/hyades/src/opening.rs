@@ -1,6 +1,6 @@
 //! Opening: from a builder's description, over recovery, to a running database.
 
-use crate::checkpoint::cut::{Cut, Seats};
+use crate::checkpoint::cut::Cut;
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
@@ -20,6 +20,7 @@ use crate::storage::table::Table;
 use crate::tally::Counts;
 use crate::ticket::References;
 use crate::transaction::procedure;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
@@ -250,18 +251,18 @@ impl Opening<'_> {
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));
         let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
-        let seats = Arc::<Seats>::default();
+        let active = Arc::<ActiveEpochs>::default();
         let protocol = P::start(&Ground {
             log: &log,
             settings: &builder.log,
             data_only,
             epoch: &epoch,
             epoch_interval,
-            seats: &seats,
+            active: &active,
             tables: tables.len(),
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        engine.cut = Cut::over(seats);
+        engine.cut = Cut::over(active);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = builder.log.whole_rows;
         engine.retries = builder.retries;

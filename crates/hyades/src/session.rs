@@ -1,6 +1,5 @@
 //! A session: what one thread keeps between its transactions, and how it runs them.
 
-use crate::checkpoint::cut::Seat;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::steps::{Appender, Call};
 use crate::engine::Engine;
@@ -14,6 +13,7 @@ use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
 use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
+use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
@@ -65,7 +65,7 @@ pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
     workspace: Workspace,
     row_ids: RowIdBlock,
     /// Where a checkpoint sees that a commit is under way.
-    seat: Arc<Seat>,
+    slot: Arc<EpochSlot>,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
     stream: usize,
@@ -118,7 +118,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
-            seat: engine.cut.seat(),
+            slot: engine.cut.add_slot(),
             tally: engine.tallies.add(),
             engine,
             log,
@@ -262,8 +262,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             if self.quiet && !state.writes.is_empty() {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
-            let _seated =
-                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.seat, &engine.epoch));
+            let _entered =
+                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.slot, &engine.epoch));
             C::commit(engine, state, &mut appender)
         } else {
             C::abandon(engine, state, &mut appender)
@@ -402,7 +402,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
 impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for Session<C, P> {
     fn drop(&mut self) {
         self.rest();
-        self.engine.cut.give_back(&self.seat);
+        self.engine.cut.remove_slot(&self.slot);
         self.engine.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {
             self.engine.protocol.end_session(stamp);

@@ -28,9 +28,9 @@ pub(crate) mod unstamped;
 pub(crate) mod unwritten;
 pub(crate) mod versions;
 
-use crate::checkpoint::cut::Seats;
 use crate::config::LogSettings;
 use crate::engine::EPOCH;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use needs::Needs;
@@ -226,7 +226,7 @@ pub(crate) struct Ground<'g> {
     pub epoch: &'g Arc<Epoch>,
     pub epoch_interval: Duration,
     /// Where sessions say in which epoch they commit.
-    pub seats: &'g Arc<Seats>,
+    pub active: &'g Arc<ActiveEpochs>,
     /// How many tables there are.
     pub tables: usize,
 }
