@@ -3,6 +3,7 @@
 use crate::checkpoint::cut::Cut;
 use crate::garbage::LeftBehind;
 use crate::logging::LoggingProtocol;
+use crate::logging::settings::EPOCH;
 use crate::retry::{Gate, RetrySettings};
 use crate::storage::table::Table;
 use crate::tally::Tallies;
@@ -12,9 +13,6 @@ use hyades_platform::epoch::Epoch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Epochs are this long while the database is busy, unless it is told otherwise.
-pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 
 /// A session takes so many row ids at a time.
 const ROW_ID_BLOCK: u64 = 1024;
