@@ -44,7 +44,7 @@ const PROTOCOLS: &[&str] =
     &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological"];
 
 /// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
-/// and where people choose. One way of replay is serial too.
+/// the readers of stamps, and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
     "crates/hyades/src/logging/gsn.rs",
@@ -54,9 +54,10 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/logging/poplar.rs",
     "crates/hyades/src/logging/serial.rs",
     "crates/hyades/src/logging/silo_r.rs",
-    "crates/hyades/src/logging/supported.rs",
+    "crates/hyades/src/logging/stamp_readers.rs",
     "crates/hyades/src/logging/taurus.rs",
     "crates/hyades/src/logging/taurus_2016.rs",
+    "crates/hyades/src/opening/pairs.rs",
     "crates/hyades/src/recovery/mod.rs",
 ];
 

@@ -22,7 +22,7 @@ pub(crate) mod row_frame;
 pub(crate) mod serial;
 pub(crate) mod settings;
 pub(crate) mod silo_r;
-pub(crate) mod supported;
+pub(crate) mod stamp_readers;
 pub(crate) mod taurus;
 pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;

@@ -1,5 +1,7 @@
 //! Opening: from a builder's description, over recovery, to a running database.
 
+mod pairs;
+
 use crate::checkpoint::cut::Cut;
 use crate::checkpoint::keeper::Keeper;
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
@@ -9,7 +11,6 @@ use crate::digest;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::record::RecordKind;
-use crate::logging::supported::{self, RunsUnder};
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
 use crate::pool::Pool;
 use crate::ranges;
@@ -26,6 +27,7 @@ use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.concurrency);
-    supported::open(pair, Opening { builder, started_ns, source: None })
+    pairs::open(pair, Opening { builder, started_ns, source: None })
 }
 
 /// Where the state comes from, if not from where the log will be written.
@@ -55,7 +57,7 @@ pub(crate) fn open_from(builder: Builder, source: Source<'_>) -> Result<Database
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.concurrency);
-    supported::open(pair, Opening { builder, started_ns, source: Some(source) })
+    pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
 }
 
 /// An engine of some sound pair.
@@ -138,8 +140,8 @@ fn check(builder: &Builder) -> Result<(), Error> {
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
-        .try_for_each(|record| supported::check_record(builder.protocol, record))?;
-    supported::check_streams(builder.protocol, builder.log.streams)
+        .try_for_each(|record| pairs::check_record(builder.protocol, record))?;
+    pairs::check_streams(builder.protocol, builder.log.streams)
 }
 
 /// A database being opened.

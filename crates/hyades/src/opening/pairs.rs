@@ -1,15 +1,16 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
-use super::record::RecordKind;
-use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, poplar::Poplar};
-use super::{serial::Serial, silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
+use super::Opening;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
 use crate::error::Error;
-use crate::opening::Opening;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::RecordKind;
+use crate::logging::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover};
+use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
+use crate::logging::{taurus::Taurus, taurus_2016::Taurus2016};
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
 pub(crate) trait RunsUnder<P: LoggingProtocol>: ConcurrencyControl {}
@@ -93,18 +94,6 @@ impl Concurrency {
     /// Every concurrency control there is.
     pub fn all() -> impl Iterator<Item = Concurrency> {
         std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
-    }
-}
-
-/// How the stamps in a protocol's records are read, by its name in the manifest; `None` where they are
-/// vectors, or nothing.
-pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
-    match name {
-        SiloR::NAME => Some(super::silo_r::read_stamp),
-        Gsn::NAME => Some(super::gsn::read_stamp),
-        Plover::NAME => Some(super::plover::read_stamp),
-        Poplar::NAME => Some(super::poplar::read_stamp),
-        _ => None,
     }
 }
 
