@@ -27,6 +27,7 @@ mod config;
 mod database;
 mod digest;
 mod engine;
+mod erased;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,6 +1,6 @@
 //! A database as of some moment, or what is left of a damaged one, in a new directory.
 //!
-//! Moments are cuts between epochs ([`crate::checkpoint::cut`] says why that is a state in which every
+//! Moments are cuts between epochs ([`crate::engine::cut`] says why that is a state in which every
 //! transaction has all that it depends on): replay passes over the records of later epochs. What is damaged
 //! cuts streams off, and then the rule that judges a crash judges this: a record counts iff all that it needs
 //! lies below where the streams end now. The state becomes a checkpoint in the new directory, which cannot

@@ -2,13 +2,14 @@
 
 mod pairs;
 
-use crate::checkpoint::cut::Cut;
-use crate::checkpoint::keeper::Keeper;
+use crate::checkpoint::keeper::{Checkpointed, Keeper};
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared};
 use crate::digest;
 use crate::engine::Engine;
+use crate::engine::cut::Cut;
+use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
@@ -16,7 +17,8 @@ use crate::pool::Pool;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::{Plan, RecoveryReport, recover};
-use crate::session::{AnySession, Session};
+use crate::session::Session;
+use crate::session::shared::Sessions;
 use crate::storage::table::Table;
 use crate::tally::Counts;
 use crate::ticket::References;
@@ -60,50 +62,36 @@ pub(crate) fn open_from(builder: Builder, source: Source<'_>) -> Result<Database
     pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
 }
 
-/// An engine of some sound pair.
-pub(crate) trait AnyEngine: Send + Sync {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error>;
-    fn digest(&self) -> u64;
-    fn rows(&self) -> u64;
-    fn cut(&self) -> &Cut;
-    /// What all its sessions have counted.
-    fn counts(&self) -> Counts;
-    fn checkpoint(
-        &self,
-        log: &Log,
-        settings: &CheckpointSettings,
-        stop: &AtomicBool,
-    ) -> Result<(Checkpoint, CheckpointReport), Error>;
-}
-
 struct Host<C, P: LoggingProtocol> {
-    engine: Arc<Engine<P>>,
+    shared: Arc<Sessions<P>>,
     log: Option<Log>,
     concurrency: PhantomData<fn() -> C>,
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = Session::<C, P>::new(self.engine.clone(), self.log.clone())?;
+        let session = Session::<C, P>::new(self.shared.clone(), self.log.clone())?;
         Ok(Box::new(session))
     }
 
     fn digest(&self) -> u64 {
-        digest::digest(&self.engine.tables)
+        digest::digest(&self.shared.engine.tables)
     }
 
     fn rows(&self) -> u64 {
-        digest::rows(&self.engine.tables)
-    }
-
-    fn cut(&self) -> &Cut {
-        &self.engine.cut
+        digest::rows(&self.shared.engine.tables)
     }
 
     fn counts(&self) -> Counts {
-        let mut counts = self.engine.tallies.sum();
-        counts.garbage += self.engine.left_behind.len() as u64;
+        let mut counts = self.shared.tallies.sum();
+        counts.garbage += self.shared.left_behind.len() as u64;
         counts
+    }
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
+    fn cut(&self) -> &Cut {
+        &self.shared.engine.cut
     }
 
     fn checkpoint(
@@ -112,9 +100,9 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         settings: &CheckpointSettings,
         stop: &AtomicBool,
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
-        let written = checkpoint::write(&self.engine, log, settings, stop);
+        let written = checkpoint::write(&self.shared.engine, log, settings, stop);
         // The epoch of the cut is over.
-        self.engine.left_behind.sweep_all::<C, P>(&self.engine);
+        self.shared.left_behind.sweep_all::<C, P>(&self.shared.engine);
         written
     }
 }
@@ -162,10 +150,9 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let epoch = Arc::new(Epoch::new(1));
         let row_ids = Arc::new(AtomicU64::new(1));
-        let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        engine.retries = self.builder.retries;
-        let engine = Arc::new(engine);
-        let host = Host::<C, P> { engine, log: None, concurrency: PhantomData };
+        let engine = Engine::new(tables, protocol, epoch, row_ids);
+        let shared = Arc::new(Sessions::new(engine, self.builder.retries));
+        let host = Host::<C, P> { shared, log: None, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
@@ -267,10 +254,10 @@ impl Opening<'_> {
         engine.cut = Cut::over(active);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = builder.log.whole_rows;
-        engine.retries = builder.retries;
-        engine.nests = builder.log.stepped;
-        let engine = Arc::new(engine);
-        let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
+        let mut shared = Sessions::new(engine, builder.retries);
+        shared.nests = builder.log.stepped;
+        let shared = Arc::new(shared);
+        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 

@@ -3,6 +3,7 @@
 use super::descents::Places;
 use super::known::KnownRows;
 use super::wanted::Wanted;
+use crate::engine::RowIdBlock;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::{Change, Head};
@@ -92,13 +93,6 @@ pub(crate) enum RowIds<'s> {
     Fresh(&'s mut RowIdBlock),
     /// A replayed command takes those that its record carries.
     Recorded(std::slice::Iter<'s, u64>),
-}
-
-/// A session's share of the row ids.
-#[derive(Debug, Default)]
-pub(crate) struct RowIdBlock {
-    pub next: u64,
-    pub end: u64,
 }
 
 /// Working memory that a session, or a replaying thread, keeps between transactions.
