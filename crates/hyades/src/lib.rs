@@ -59,15 +59,18 @@ pub use logging::settings::LogSettings;
 pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
+pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{
     Column, Columns, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, PrimaryKind, Schema, Set,
 };
 pub use storage::value::{Assignable, ColumnType, Type, Value};
 #[doc(hidden)]
-pub use storage::{for_tests, hash_index, ordered_index};
+pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
-pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
+pub use transaction::access::{Access, Index, Key, Savepoint, Scan, Table, Transaction};
+#[doc(hidden)]
+pub use transaction::for_tests;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 

@@ -3,6 +3,7 @@
 pub(crate) mod shared;
 
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
 use crate::concurrency::steps::{Appender, Call};
 use crate::engine::RowIdBlock;
 use crate::erased::{Answer, AnySession, Verdict};
@@ -14,7 +15,6 @@ use crate::retry::OnThisThread;
 use crate::tally::Tally;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIds, State, Workspace};
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::clock;

@@ -2,6 +2,7 @@
 
 use super::partitioned::{self, Many};
 use super::row_frames;
+use super::state::{Pending, State, Write};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::record::{
@@ -11,7 +12,6 @@ use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::row::push_varint;
-use crate::transaction::state::{Pending, State, Write};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};

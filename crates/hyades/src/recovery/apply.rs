@@ -6,6 +6,7 @@
 use super::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
+use crate::concurrency::state::install_delta;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -16,7 +17,6 @@ use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, Table};
-use crate::transaction::state::install_delta;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
