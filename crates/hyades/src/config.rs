@@ -5,7 +5,8 @@ use crate::database::Database;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::logging::settings::LogSettings;
-use crate::recovery::Progress;
+use crate::recovery::plan::Replay;
+use crate::recovery::report::Progress;
 use crate::restore::{self, Restore, RestoreReport};
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
@@ -87,25 +88,6 @@ pub enum Concurrency {
     /// Optimistic, validated at commit (Tu et al., SOSP 2013).
     #[default]
     Silo,
-}
-
-/// How replay orders the records of a log that needs ordering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Replay {
-    /// Prefix watermarks, and a window of records that wait in each stream.
-    #[default]
-    Wavefront,
-    /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.
-    Pools,
-    /// One thread, in an order that the vectors allow.
-    Serial,
-}
-
-impl Replay {
-    /// Whether no other thread is to take part.
-    pub(crate) fn is_on_one_thread(self) -> bool {
-        self == Replay::Serial
-    }
 }
 
 /// Who is told how recovery goes.

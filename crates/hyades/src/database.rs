@@ -10,7 +10,7 @@ use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::opening;
 use crate::pool::Pool;
-use crate::recovery::RecoveryReport;
+use crate::recovery::report::RecoveryReport;
 use crate::tally::Counts;
 use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;

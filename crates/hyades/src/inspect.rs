@@ -7,7 +7,7 @@ mod liveness;
 
 pub use self::liveness::Liveness;
 pub(crate) use self::liveness::is_live;
-use crate::checkpoint::load;
+use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::Stamp;
@@ -58,14 +58,14 @@ impl Known {
 /// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; it says which, and where.
 pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
     let checkpoint = recovering.manifest().checkpoint.as_ref();
-    checkpoint.map(|checkpoint| load::verify(recovering, checkpoint)).transpose()
+    checkpoint.map(|checkpoint| verify::verify(recovering, checkpoint)).transpose()
 }
 
 /// Reads every block of the checkpoint, if there is one, past what is damaged. Returns the rows and bytes that are
 /// whole, and what is not.
 pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
     match &recovering.manifest().checkpoint {
-        Some(checkpoint) => load::examine(recovering, checkpoint),
+        Some(checkpoint) => verify::examine(recovering, checkpoint),
         None => (0, 0, Vec::new()),
     }
 }

@@ -50,13 +50,14 @@ mod transaction_id;
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
-pub use config::{Builder, Concurrency, Protocol, Replay};
+pub use config::{Builder, Concurrency, Protocol};
 pub use database::{Database, Session, Stats};
 
 pub use error::{Abort, Error};
 pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;
-pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
+pub use recovery::plan::Replay;
+pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::range::Range;

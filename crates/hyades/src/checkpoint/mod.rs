@@ -9,9 +9,9 @@
 
 pub(crate) mod format;
 pub(crate) mod keeper;
-pub(crate) mod load;
 mod pace;
-mod read;
+pub(crate) mod read;
+pub(crate) mod verify;
 mod write;
 
 use crate::engine::Engine;

@@ -9,9 +9,9 @@
 //! time over an [`Access`] whose every operation ends with a conflict, as any operation may. So it gets
 //! to its first operation, having announced what it does itself, and nothing happens in the database.
 
-use super::Replay;
 use super::apply::Applier;
 use super::decode::Decoder;
+use super::replay::Replay;
 use crate::concurrency::state::Determinism;
 use crate::engine::Engine;
 use crate::error::Abort;

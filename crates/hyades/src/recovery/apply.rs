@@ -3,7 +3,7 @@
 //! Every row carries the TID of its last writer, and an image goes in only if it is newer. A delta
 //! names the version that it follows; it is held until that version is there, or something newer.
 
-use super::Replay;
+use super::replay::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
 use crate::concurrency::state::install_delta;

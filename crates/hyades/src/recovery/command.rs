@@ -1,7 +1,7 @@
 //! Command records: the procedure runs again, on the same code as a running transaction.
 
-use super::Replay;
 use super::apply::leave_for_later;
+use super::replay::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
 use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
