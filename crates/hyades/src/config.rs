@@ -1,13 +1,11 @@
 //! How a database is described before it is opened.
 
 use crate::checkpoint::CheckpointSettings;
-use crate::database::Database;
-use crate::error::{Abort, Error};
+use crate::error::Abort;
 use crate::logging::record::RecordKind;
 use crate::logging::settings::LogSettings;
 use crate::recovery::plan::Replay;
 use crate::recovery::report::Progress;
-use crate::restore::{self, Restore, RestoreReport};
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
@@ -32,19 +30,21 @@ pub enum Protocol {
     /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
     /// 2016), as corrected in docs/protocols.md.
     Taurus2016,
-    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
-    SiloR,
-    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
-    Gsn,
-    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section IV). Data
+    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
     /// records only.
-    Physiological,
-    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
+    SiloR,
+    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records
     /// only.
+    Gsn,
+    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section
+    /// IV). Data records only.
+    Physiological,
+    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data
+    /// records only.
     Plover,
     /// Parallel streams with scalable sequence numbers: transactions that only put rows down
-    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou et
-    /// al., 2019). Data records only.
+    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou
+    /// et al., 2019). Data records only.
     Poplar,
 }
 
@@ -93,7 +93,7 @@ pub enum Concurrency {
 /// Who is told how recovery goes.
 pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 
-/// Describes and opens a database, see [`Database::builder`].
+/// Describes and opens a database, see [`crate::Database::builder`].
 ///
 /// What is declared has to be the same every time that a directory is opened; new tables and new
 /// versions of procedures may join.
@@ -109,7 +109,8 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 ///     .streams(8)
 ///     .log_dir(other) // a second directory, perhaps on another device
 ///     .on_progress(|progress| eprintln!("{} transactions", progress.records_done));
-/// let log = builder.table(Schema::new("log").column("at_us", Type::I64).column("what", Type::Text));
+/// let schema = Schema::new("log").column("at_us", Type::I64).column("what", Type::Text);
+/// let log = builder.table(schema);
 /// builder.procedure("note", 1, move |tx: &Transaction<'_>, what: String| {
 ///     // Without a primary key a row gets a hidden id. The time is the same at replay.
 ///     tx.insert(log, &[tx.now_us().into(), what[..].into()])
@@ -178,8 +179,8 @@ impl Builder {
         self
     }
 
-    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed on
-    /// all of them in turn.
+    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed
+    /// on all of them in turn.
     pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.log.dirs.push(dir.as_ref().to_path_buf());
         self
@@ -215,16 +216,16 @@ impl Builder {
         self
     }
 
-    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been loaded, takes
-    /// no longer than this, as far as that can be told from how fast the last replay was. Where that
-    /// cannot be kept, [`Database::checkpoints`] says by how much, and why.
+    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been
+    /// loaded, takes no longer than this, as far as that can be told from how fast the last replay
+    /// was. Where that cannot be kept, [`crate::Database::checkpoints`] says by how much, and why.
     pub fn max_recovery(mut self, bound: Duration) -> Self {
         self.checkpoints.max_recovery = Some(bound);
         self
     }
 
-    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1; 0.1 if not
-    /// set.
+    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1;
+    /// 0.1 if not set.
     pub fn checkpoint_share(mut self, share: f64) -> Self {
         self.checkpoints.share = share;
         self
@@ -249,9 +250,9 @@ impl Builder {
     }
 
     /// Registers a procedure: it must be deterministic, taking time and randomness from its
-    /// transaction, and it passes on a conflict that an operation returns. Change `version` whenever its
-    /// behaviour changes. It may be begun more than once for a transaction: where it met a conflict,
-    /// and, at recovery, to learn which rows it will touch.
+    /// transaction, and it passes on a conflict that an operation returns. Change `version`
+    /// whenever its behaviour changes. It may be begun more than once for a transaction: where it
+    /// met a conflict, and, at recovery, to learn which rows it will touch.
     pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
     where
         A: DeserializeOwned,
@@ -280,50 +281,5 @@ impl Builder {
     fn add(&mut self, procedure: Procedure) -> ProcedureId {
         self.procedures.push(procedure);
         ProcedureId(self.procedures.len() as u32 - 1)
-    }
-
-    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
-    ///
-    /// # Errors
-    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
-    /// incomplete or does not match what is declared. Nothing on disk is changed then.
-    pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
-        self.log.dirs.insert(0, dir.as_ref().to_path_buf());
-        Database::open(self)
-    }
-
-    /// Recovers a database as of some moment, or what is left of a damaged one, into a new directory. The
-    /// original's directories are read and not changed; further directories of this builder are not used. What
-    /// is declared has to be what the original declares.
-    ///
-    /// ```
-    /// use hyades::{Database, Restore, Schema, Type, Until};
-    /// # let temporary = tempfile::tempdir()?;
-    /// # let (dir, new) = (temporary.path().join("a"), temporary.path().join("b"));
-    /// let describe = || {
-    ///     let mut builder = Database::builder();
-    ///     let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
-    ///     (builder, words)
-    /// };
-    /// let (builder, words) = describe();
-    /// let db = builder.open(&dir)?;
-    /// let (_, ticket) = db.session()?.submit(|tx| tx.insert(words, &["kept".into()]))?;
-    /// let id = ticket.transaction_id().expect("it wrote something");
-    /// ticket.wait()?;
-    /// # std::thread::sleep(std::time::Duration::from_millis(20));
-    /// db.transact(|tx| tx.insert(words, &["a mistake".into()]))??;
-    /// db.close()?;
-    ///
-    /// let report = describe().0.restore(&Restore::new(vec![dir], &new).until(Until::Transaction(id)))?;
-    /// assert_eq!((report.rows, report.cut_epoch), (1, Some(id.epoch)));
-    /// assert_eq!(describe().0.open(&new)?.rows(), 1);
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The moment lies before what the log still knows; the new directory is not empty; the original is in use
-    /// or, unless it is to be salvaged, damaged.
-    pub fn restore(self, how: &Restore) -> Result<RestoreReport, Error> {
-        restore::restore(self, how)
     }
 }

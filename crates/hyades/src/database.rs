@@ -8,7 +8,6 @@ use crate::config::Builder;
 use crate::erased::{Answer, AnyEngine, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
-use crate::opening;
 use crate::pool::Pool;
 use crate::recovery::report::RecoveryReport;
 use crate::tally::Counts;
@@ -97,10 +96,6 @@ impl Database {
     /// Begins the description of a database.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
-        opening::open(builder)
     }
 
     pub(crate) fn over(shared: Shared) -> Database {

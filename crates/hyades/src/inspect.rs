@@ -7,6 +7,7 @@ mod liveness;
 
 pub use self::liveness::Liveness;
 pub(crate) use self::liveness::is_live;
+pub use crate::calendar::time;
 use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
@@ -15,7 +16,6 @@ use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, Shape};
-pub use crate::restore::time;
 use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};

@@ -21,6 +21,7 @@
 //! ```
 
 mod backup;
+mod calendar;
 mod checkpoint;
 mod concurrency;
 mod config;

@@ -34,18 +34,26 @@ use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, U
 use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Replaying less log than this says nothing about how fast replay is.
 const MEASURABLE_BYTES: u64 = 8 << 20;
 
-/// Opens what the builder describes.
-pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
-    let started_ns = clock::monotonic_ns();
-    check(&builder)?;
-    let pair = (builder.protocol, builder.concurrency);
-    pairs::open(pair, Opening { builder, started_ns, source: None })
+impl Builder {
+    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
+    ///
+    /// # Errors
+    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
+    /// incomplete or does not match what is declared. Nothing on disk is changed then.
+    pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
+        self.log.dirs.insert(0, dir.as_ref().to_path_buf());
+        let started_ns = clock::monotonic_ns();
+        check(&self)?;
+        let pair = (self.protocol, self.concurrency);
+        pairs::open(pair, Opening { builder: self, started_ns, source: None })
+    }
 }
 
 /// Where the state comes from, if not from where the log will be written.
