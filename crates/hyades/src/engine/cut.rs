@@ -4,14 +4,14 @@
 //! A cut is an epoch E. The checkpoint holds what transactions with epochs up to E have left. That
 //! is a state in which every transaction has all that it depends on, anti-dependencies included: a
 //! transaction reads its epoch while what it writes is locked and before it validates what it read,
-//! so whoever overwrites something that it read has an epoch that is not lower (Silo, SOSP 2013,
-//! section 4.9: epochs are serialization points).
+//! so a transaction that overwrites something that it read has an epoch that is not lower (Silo,
+//! SOSP 2013, section 4.9: epochs are serialization points).
 //!
 //! Making it, in order:
 //!
 //! 1. The cut is published, and the position of every stream is noted; then the epoch is seen to be
-//!    still E. Whoever has a later epoch read it after that: it sees the cut, and its frames lie
-//!    behind the positions.
+//!    still E. A transaction of a later epoch read it after that: it sees the cut, and its frames
+//!    lie behind the positions.
 //! 2. The epoch is advanced. Every session enters its epoch slot before it reads its transaction's
 //!    epoch, so once each slot has been seen idle, or with a later epoch, all that is up to E is
 //!    installed.
@@ -101,10 +101,10 @@ pub(crate) struct Cut {
     /// be in one order with the epoch.
     epoch: AtomicU64,
     /// The thread that takes checkpoints sleeps until something is committed. Written by it and by
-    /// who wakes it; SeqCst, since it looks at the log after it has said so.
+    /// the threads that wake it; SeqCst, since it looks at the log after it has said so.
     asleep: AtomicBool,
-    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by who
-    /// makes the cut; read by who has seen that (SeqCst).
+    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by the
+    /// checkpoint; read by commits that have seen the cut (SeqCst).
     fuzzy: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
@@ -296,7 +296,7 @@ impl Cut {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes the one who sleeps.
+    /// Wakes the thread that takes checkpoints.
     #[cold]
     pub fn wake(&self) {
         let _bell = self.bell.lock().expect("no holder panics");
@@ -310,9 +310,9 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// Two sessions commit while a cut is made. Whoever has an epoch of the cut is installed when
-    /// the cut is; whoever comes after it knows of it before it installs, and its frame lies behind
-    /// the positions that were noted.
+    /// Two sessions commit while a cut is made. A transaction of the cut is installed when the cut
+    /// is made; a later one knows of the cut before it installs, and its frame lies behind the
+    /// positions that were noted.
     #[test]
     fn a_transaction_is_in_the_cut_or_knows_of_it() {
         struct Shared {

@@ -61,7 +61,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
 }
 
 impl Protocol {
-    /// The one that follows in [`Protocol::all`]. Without a wildcard: whoever adds one adds it here.
+    /// The one that follows in [`Protocol::all`]. Without a wildcard: a new one does not compile
+    /// until it stands here.
     fn next(self) -> Option<Protocol> {
         match self {
             Protocol::None => Some(Protocol::Serial),
@@ -98,8 +99,8 @@ impl Concurrency {
 }
 
 impl Protocol {
-    /// Whether procedures may be logged as commands. Where a log's order does not show who has to be
-    /// replayed after whom, readers before later writers included, it holds changed rows only.
+    /// Whether procedures may be logged as commands. Where a log's order does not show which has to
+    /// be replayed after whom, readers before later writers included, it holds changed rows only.
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,

@@ -18,10 +18,10 @@ pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
     pub catalogue: Arc<Catalogue>,
     pub held: HeldDeltas,
     pub counts: Counts,
-    /// The first error; everyone stops when there is one.
+    /// The first error; all threads stop when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
-    /// What records left behind where rows have several versions, by who left it.
+    /// What records left behind where rows have several versions, by the record that left it.
     pub later: Mutex<VecDeque<(Id, Garbage)>>,
     /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
 }
 
 impl<S: Default + Send + Sync + 'static> Replay<S> {
-    /// Remembers the first error and stops everyone.
+    /// Remembers the first error and stops all threads.
     pub fn fail(&self, error: Error) {
         self.failure.lock().expect("no holder panics").get_or_insert(error);
         self.failed.store(true, Ordering::Release);
