@@ -53,7 +53,7 @@ pub struct CheckpointStats {
 /// An engine, whatever its concurrency control and its logging protocol, as checkpoints see it.
 pub(crate) trait Checkpointed: Send + Sync {
     fn cut(&self) -> &Cut;
-    /// Writes a checkpoint; see [`super::write`].
+    /// Writes a checkpoint; see [`super::write()`].
     fn checkpoint(
         &self,
         log: &Log,

@@ -99,9 +99,9 @@ impl Concurrency {
 }
 
 impl Protocol {
-    /// Whether procedures may be logged as commands. Where a log's order does not show which transaction
-    /// has to be replayed after which, readers before later writers included, it holds changed rows
-    /// only.
+    /// Whether procedures may be logged as commands. Where a log's order does not show which
+    /// transaction has to be replayed after which, readers before later writers included, it holds
+    /// changed rows only.
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
