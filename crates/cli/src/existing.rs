@@ -1,7 +1,7 @@
 //! Databases that are there: what commands need in order to open one without its program.
 
 use crate::failure::Failure;
-use hyades::{Builder, Error, Record};
+use hyades::{Builder, Error, RecordKind};
 use hyades_wal::{LogOptions, Manifest, Recovering};
 use hyades_workloads::{Workload, bank, tpcc, ycsb};
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub fn as_it_was<T>(
     for declare in workloads {
         let mut builder = hyades::inspect::builder_without_tables(manifest)?;
         declare(&mut builder);
-        match act(builder.record(Record::Data)) {
+        match act(builder.record(RecordKind::Data)) {
             // Other tables: nothing has been done yet.
             Err(Error::Mismatch(_)) => {}
             done => return Ok(done?),

@@ -12,7 +12,9 @@
 mod callgrind;
 
 use callgrind::{counted_by_callgrind, instructions};
-use hyades::{Abort, Column, Database, Protocol, Record, Schema, Table, Transaction, Type, Value};
+use hyades::{
+    Abort, Column, Database, Protocol, RecordKind, Schema, Table, Transaction, Type, Value,
+};
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::lsn_vector;
 use std::time::Duration;
@@ -73,7 +75,7 @@ fn child(arguments: &[String]) {
     let directory = tempfile::tempdir_in(MemoryDevice::ROOT).expect("a temporary directory");
     let mut builder = Database::builder()
         .protocol(protocol)
-        .record(if record == "command" { Record::Command } else { Record::Data })
+        .record(if record == "command" { RecordKind::Command } else { RecordKind::Data })
         .streams(streams)
         .log_settings(|log| {
             log.device = Some(MemoryDevice::shared());

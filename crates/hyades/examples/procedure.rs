@@ -4,7 +4,7 @@
 //!
 //! `cargo run -p hyades --example procedure`
 
-use hyades::{Abort, Column, Database, ProcedureId, Record, Schema, Table, Transaction, Type};
+use hyades::{Abort, Column, Database, ProcedureId, RecordKind, Schema, Table, Transaction, Type};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn open(dir: &Path) -> Result<(Database, ProcedureId), hyades::Error> {
     );
     // Another behaviour needs another version; the old one stays registered as long as the log may
     // hold calls of it.
-    let id = builder.procedure_recorded("visit", 1, Record::Command, visit);
+    let id = builder.procedure_recorded("visit", 1, RecordKind::Command, visit);
     Ok((builder.open(dir)?, id))
 }
 

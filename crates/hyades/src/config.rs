@@ -1,18 +1,18 @@
 //! How a database is described before it is opened.
 
 use crate::checkpoint::CheckpointSettings;
-use crate::database::Database;
-use crate::error::{Abort, Error};
-use crate::recovery::Progress;
-use crate::restore::{self, Restore, RestoreReport};
+use crate::error::Abort;
+use crate::logging::record::RecordKind;
+use crate::logging::settings::LogSettings;
+use crate::recovery::plan::Replay;
+use crate::recovery::report::Progress;
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
-use crate::transaction::procedure::{Procedure, ProcedureId, Record};
-use hyades_platform::device::Device;
+use crate::transaction::procedure::{Procedure, ProcedureId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,19 +30,21 @@ pub enum Protocol {
     /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
     /// 2016), as corrected in docs/protocols.md.
     Taurus2016,
-    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data records only.
-    SiloR,
-    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records only.
-    Gsn,
-    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section IV). Data
+    /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
     /// records only.
-    Physiological,
-    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data records
+    SiloR,
+    /// Parallel streams with a global sequence number (Wang, Johnson, PVLDB 2014). Data records
     /// only.
+    Gsn,
+    /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section
+    /// IV). Data records only.
+    Physiological,
+    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data
+    /// records only.
     Plover,
     /// Parallel streams with scalable sequence numbers: transactions that only put rows down
-    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou et
-    /// al., 2019). Data records only.
+    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou
+    /// et al., 2019). Data records only.
     Poplar,
 }
 
@@ -88,91 +90,27 @@ pub enum Concurrency {
     Silo,
 }
 
-/// How replay orders the records of a log that needs ordering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Replay {
-    /// Prefix watermarks, and a window of records that wait in each stream.
-    #[default]
-    Wavefront,
-    /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.
-    Pools,
-    /// One thread, in an order that the vectors allow.
-    Serial,
-}
-
-impl Replay {
-    /// Whether no other thread is to take part.
-    pub(crate) fn is_on_one_thread(self) -> bool {
-        self == Replay::Serial
-    }
-}
-
-/// Everything that can be set about the log.
-#[derive(Clone)]
-pub struct LogSettings {
-    /// Directories of the streams, used in turn. The first also holds the manifest.
-    pub dirs: Vec<PathBuf>,
-    /// How many log streams, 1 to 64.
-    pub streams: usize,
-    /// What the directories are on; ordinary files if not set.
-    pub device: Option<Arc<dyn Device>>,
-    /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB.
-    pub buffer_bytes: usize,
-    /// The largest segment file in bytes: a multiple of 4,096, from 64 KiB to 1 TiB.
-    pub segment_bytes: u64,
-    /// Waits this long between flushes. If not set, flushes as soon as somebody waits; while nobody does,
-    /// a busy stream at most every 500 us, or every 2 ms once that is 1 KiB or more. At most an hour.
-    pub flush_interval: Option<Duration>,
-    /// Flushes at once when a buffer holds this much, whatever the interval.
-    pub flush_fill_bytes: Option<usize>,
-    /// A vector anchor after this many bytes of the log. Few anchors make records longer, by what rows touched
-    /// since the last one depend on; many make replay wait, for a record comes after all that its anchor covers. 1 byte
-    /// to 1 TiB.
-    pub anchor_interval_bytes: u64,
-    /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
-    /// below what is durable, in every stream, on average: one that stands still holds nothing up. At most
-    /// 1 TiB.
-    pub delta_bytes: u64,
-    /// Under Taurus, of either year: at most about so many bytes of memory are for the vectors of rows that were
-    /// touched lately. Well before that the vectors of rows are given up at once when they are durable, whatever
-    /// `anchor_interval_bytes` and `delta_bytes` say. Where a stream stands still and that does not help, rows share one
-    /// vector, and transactions that touch these wait for one another's streams.
-    pub hot_rows_bytes: u64,
-    /// How long an epoch is while the database is busy; the protocol's own choice if not set. Epochs are
-    /// cuts for checkpoints, and where a protocol acknowledges by epochs it takes about as long. 100 us to
-    /// an hour.
-    pub epoch: Option<Duration>,
-    /// Under physiological logging: before-images are logged, and recovery undoes what was lost half-way.
-    /// Without them it keeps the changes of a transaction aside until it has seen that it committed.
-    pub undo: bool,
-    /// Data records hold the whole rows that a transaction updated, as the papers' do, instead of the
-    /// columns that it changed. Either kind of log is recovered whatever is set here.
-    pub whole_rows: bool,
-    /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
-    #[doc(hidden)]
-    pub stepped: bool,
-}
-
 /// Who is told how recovery goes.
 pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 
-/// Describes and opens a database, see [`Database::builder`].
+/// Describes and opens a database, see [`crate::Database::builder`].
 ///
 /// What is declared has to be the same every time that a directory is opened; new tables and new
 /// versions of procedures may join.
 ///
 /// ```
-/// use hyades::{Concurrency, Database, Protocol, Record, Schema, Transaction, Type};
+/// use hyades::{Concurrency, Database, Protocol, RecordKind, Schema, Transaction, Type};
 /// # let temporary = tempfile::tempdir()?;
 /// # let (dir, other) = (temporary.path().join("a"), temporary.path().join("b"));
 /// let mut builder = Database::builder()
 ///     .protocol(Protocol::Taurus)
 ///     .concurrency(Concurrency::Silo)
-///     .record(Record::Adaptive)
+///     .record(RecordKind::Adaptive)
 ///     .streams(8)
 ///     .log_dir(other) // a second directory, perhaps on another device
 ///     .on_progress(|progress| eprintln!("{} transactions", progress.records_done));
-/// let log = builder.table(Schema::new("log").column("at_us", Type::I64).column("what", Type::Text));
+/// let schema = Schema::new("log").column("at_us", Type::I64).column("what", Type::Text);
+/// let log = builder.table(schema);
 /// builder.procedure("note", 1, move |tx: &Transaction<'_>, what: String| {
 ///     // Without a primary key a row gets a hidden id. The time is the same at replay.
 ///     tx.insert(log, &[tx.now_us().into(), what[..].into()])
@@ -186,7 +124,7 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 pub struct Builder {
     pub(crate) protocol: Protocol,
     pub(crate) concurrency: Concurrency,
-    pub(crate) record: Record,
+    pub(crate) record: RecordKind,
     pub(crate) log: LogSettings,
     pub(crate) tables: Vec<Schema>,
     pub(crate) procedures: Vec<Procedure>,
@@ -202,23 +140,8 @@ impl Default for Builder {
         Builder {
             protocol: Protocol::default(),
             concurrency: Concurrency::default(),
-            record: Record::Data,
-            log: LogSettings {
-                dirs: Vec::new(),
-                streams: 4,
-                device: None,
-                buffer_bytes: 8 << 20,
-                segment_bytes: 64 << 20,
-                flush_interval: None,
-                flush_fill_bytes: None,
-                anchor_interval_bytes: 128 << 10,
-                delta_bytes: 0,
-                hot_rows_bytes: 512 << 20,
-                epoch: None,
-                undo: true,
-                whole_rows: false,
-                stepped: false,
-            },
+            record: RecordKind::Data,
+            log: LogSettings::default(),
             tables: Vec::new(),
             procedures: Vec::new(),
             recovery_threads: 0,
@@ -245,7 +168,7 @@ impl Builder {
 
     /// Chooses how procedures are logged unless they, or a call, say otherwise. Closures are always
     /// data-logged.
-    pub fn record(mut self, record: Record) -> Self {
+    pub fn record(mut self, record: RecordKind) -> Self {
         self.record = record;
         self
     }
@@ -256,8 +179,8 @@ impl Builder {
         self
     }
 
-    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed on
-    /// all of them in turn.
+    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed
+    /// on all of them in turn.
     pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.log.dirs.push(dir.as_ref().to_path_buf());
         self
@@ -293,16 +216,16 @@ impl Builder {
         self
     }
 
-    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been loaded, takes
-    /// no longer than this, as far as that can be told from how fast the last replay was. Where that
-    /// cannot be kept, [`Database::checkpoints`] says by how much, and why.
+    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been
+    /// loaded, takes no longer than this, as far as that can be told from how fast the last replay
+    /// was. Where that cannot be kept, [`crate::Database::checkpoints`] says by how much, and why.
     pub fn max_recovery(mut self, bound: Duration) -> Self {
         self.checkpoints.max_recovery = Some(bound);
         self
     }
 
-    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1; 0.1 if not
-    /// set.
+    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1;
+    /// 0.1 if not set.
     pub fn checkpoint_share(mut self, share: f64) -> Self {
         self.checkpoints.share = share;
         self
@@ -327,9 +250,9 @@ impl Builder {
     }
 
     /// Registers a procedure: it must be deterministic, taking time and randomness from its
-    /// transaction, and it passes on a conflict that an operation returns. Change `version` whenever its
-    /// behaviour changes. It may be begun more than once for a transaction: where it met a conflict,
-    /// and, at recovery, to learn which rows it will touch.
+    /// transaction, and it passes on a conflict that an operation returns. Change `version`
+    /// whenever its behaviour changes. It may be begun more than once for a transaction: where it
+    /// met a conflict, and, at recovery, to learn which rows it will touch.
     pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
     where
         A: DeserializeOwned,
@@ -344,7 +267,7 @@ impl Builder {
         &mut self,
         name: &str,
         version: u32,
-        record: Record,
+        record: RecordKind,
         body: F,
     ) -> ProcedureId
     where
@@ -358,50 +281,5 @@ impl Builder {
     fn add(&mut self, procedure: Procedure) -> ProcedureId {
         self.procedures.push(procedure);
         ProcedureId(self.procedures.len() as u32 - 1)
-    }
-
-    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
-    ///
-    /// # Errors
-    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
-    /// incomplete or does not match what is declared. Nothing on disk is changed then.
-    pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
-        self.log.dirs.insert(0, dir.as_ref().to_path_buf());
-        Database::open(self)
-    }
-
-    /// Recovers a database as of some moment, or what is left of a damaged one, into a new directory. The
-    /// original's directories are read and not changed; further directories of this builder are not used. What
-    /// is declared has to be what the original declares.
-    ///
-    /// ```
-    /// use hyades::{Database, Restore, Schema, Type, Until};
-    /// # let temporary = tempfile::tempdir()?;
-    /// # let (dir, new) = (temporary.path().join("a"), temporary.path().join("b"));
-    /// let describe = || {
-    ///     let mut builder = Database::builder();
-    ///     let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
-    ///     (builder, words)
-    /// };
-    /// let (builder, words) = describe();
-    /// let db = builder.open(&dir)?;
-    /// let (_, ticket) = db.session()?.submit(|tx| tx.insert(words, &["kept".into()]))?;
-    /// let id = ticket.transaction_id().expect("it wrote something");
-    /// ticket.wait()?;
-    /// # std::thread::sleep(std::time::Duration::from_millis(20));
-    /// db.transact(|tx| tx.insert(words, &["a mistake".into()]))??;
-    /// db.close()?;
-    ///
-    /// let report = describe().0.restore(&Restore::new(vec![dir], &new).until(Until::Transaction(id)))?;
-    /// assert_eq!((report.rows, report.cut_epoch), (1, Some(id.epoch)));
-    /// assert_eq!(describe().0.open(&new)?.rows(), 1);
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The moment lies before what the log still knows; the new directory is not empty; the original is in use
-    /// or, unless it is to be salvaged, damaged.
-    pub fn restore(self, how: &Restore) -> Result<RestoreReport, Error> {
-        restore::restore(self, how)
     }
 }

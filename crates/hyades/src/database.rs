@@ -5,15 +5,15 @@ use crate::checkpoint::CheckpointReport;
 use crate::checkpoint::keeper::{CheckpointStats, Keeper};
 use crate::concurrency::steps::Call;
 use crate::config::Builder;
+use crate::erased::{Answer, AnyEngine, AnySession, Verdict};
 use crate::error::{Abort, Error};
-use crate::opening::{self, AnyEngine};
+use crate::logging::record::RecordKind;
 use crate::pool::Pool;
-use crate::recovery::RecoveryReport;
-use crate::session::{Answer, AnySession, Verdict};
+use crate::recovery::report::RecoveryReport;
 use crate::tally::Counts;
 use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{Procedure, ProcedureId, Record, append, decode_result};
+use crate::transaction::procedure::{Procedure, ProcedureId, append, decode_result};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
     pub procedure_ids: Vec<u32>,
-    pub record: Record,
+    pub record: RecordKind,
     pub data_only: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
@@ -96,10 +96,6 @@ impl Database {
     /// Begins the description of a database.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
-        opening::open(builder)
     }
 
     pub(crate) fn over(shared: Shared) -> Database {
@@ -435,11 +431,11 @@ impl Session {
         &mut self,
         procedure: ProcedureId,
         arguments: &A,
-        record: Record,
+        record: RecordKind,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        if self.shared.data_only && record != Record::Data {
+        if self.shared.data_only && record != RecordKind::Data {
             return Err(Error::Misuse(
-                "the log was opened for data records only: open it with Builder::record(Record::Adaptive) \
+                "the log was opened for data records only: open it with Builder::record(RecordKind::Adaptive) \
                  or register a procedure as a command to mix them"
                     .to_string(),
             ));
@@ -451,7 +447,7 @@ impl Session {
         &mut self,
         procedure: ProcedureId,
         arguments: &A,
-        record: Option<Record>,
+        record: Option<RecordKind>,
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
         let Session { inner, shared, arguments: bytes, result: value, answer, .. } = self;
         bytes.clear();

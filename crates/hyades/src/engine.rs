@@ -1,23 +1,26 @@
-//! What all sessions of a database share.
+//! What the transactions of a database share.
 
-use crate::checkpoint::cut::Cut;
-use crate::garbage::LeftBehind;
+pub(crate) mod cut;
+
 use crate::logging::LoggingProtocol;
-use crate::retry::{Gate, RetrySettings};
+use crate::logging::settings::EPOCH;
 use crate::storage::table::Table;
-use crate::tally::Tallies;
-use crate::transaction::state::RowIdBlock;
+use cut::Cut;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Epochs are this long while the database is busy, unless it is told otherwise.
-pub(crate) const EPOCH: Duration = Duration::from_millis(10);
-
 /// A session takes so many row ids at a time.
 const ROW_ID_BLOCK: u64 = 1024;
+
+/// A session's share of the row ids.
+#[derive(Debug, Default)]
+pub(crate) struct RowIdBlock {
+    next: u64,
+    end: u64,
+}
 
 pub(crate) struct Engine<P: LoggingProtocol> {
     pub tables: Arc<Vec<Table<P::RowStamp>>>,
@@ -27,17 +30,10 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub row_ids: Arc<AtomicU64>,
     /// Where commits and checkpoints meet.
     pub cut: Cut,
-    pub tallies: Tallies,
-    pub left_behind: LeftBehind,
     /// How long an epoch is while the database is busy.
     pub epoch_interval: Duration,
     /// Updates are written, and logged, as whole rows instead of changed columns.
     pub whole_rows: bool,
-    /// Closed while a transaction that starved runs alone.
-    pub gate: Gate,
-    pub retries: RetrySettings,
-    /// One thread runs several sessions' transactions inside each other, in simulations.
-    pub nests: bool,
     /// Mixed into the seeds of transactions.
     seed: AtomicU64,
 }
@@ -56,13 +52,8 @@ impl<P: LoggingProtocol> Engine<P> {
             epoch,
             row_ids,
             cut: Cut::default(),
-            tallies: Tallies::default(),
-            left_behind: LeftBehind::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
-            gate: Gate::default(),
-            retries: RetrySettings::default(),
-            nests: false,
             seed,
         }
     }

@@ -30,6 +30,7 @@ mod left_behind;
 pub(crate) use left_behind::LeftBehind;
 
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{Pending, State};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::Tid;
@@ -38,7 +39,6 @@ use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::{Record, word};
 use crate::storage::table::Lookup;
-use crate::transaction::state::{Pending, State};
 use crossbeam_epoch::Guard;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};

@@ -7,7 +7,8 @@ mod liveness;
 
 pub use self::liveness::Liveness;
 pub(crate) use self::liveness::is_live;
-use crate::checkpoint::load;
+pub use crate::calendar::time;
+use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::Stamp;
@@ -15,7 +16,6 @@ use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, Shape};
-pub use crate::restore::time;
 use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
@@ -58,14 +58,14 @@ impl Known {
 /// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; it says which, and where.
 pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
     let checkpoint = recovering.manifest().checkpoint.as_ref();
-    checkpoint.map(|checkpoint| load::verify(recovering, checkpoint)).transpose()
+    checkpoint.map(|checkpoint| verify::verify(recovering, checkpoint)).transpose()
 }
 
 /// Reads every block of the checkpoint, if there is one, past what is damaged. Returns the rows and bytes that are
 /// whole, and what is not.
 pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
     match &recovering.manifest().checkpoint {
-        Some(checkpoint) => load::examine(recovering, checkpoint),
+        Some(checkpoint) => verify::examine(recovering, checkpoint),
         None => (0, 0, Vec::new()),
     }
 }

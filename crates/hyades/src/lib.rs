@@ -21,12 +21,14 @@
 //! ```
 
 mod backup;
+mod calendar;
 mod checkpoint;
 mod concurrency;
 mod config;
 mod database;
 mod digest;
 mod engine;
+mod erased;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -49,23 +51,29 @@ mod transaction_id;
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
-pub use config::{Builder, Concurrency, LogSettings, Protocol, Replay};
+pub use config::{Builder, Concurrency, Protocol};
 pub use database::{Database, Session, Stats};
 
 pub use error::{Abort, Error};
-pub use recovery::{IncarnationReport, Loss, Progress, RecoveryReport};
+pub use logging::record::RecordKind;
+pub use logging::settings::LogSettings;
+pub use recovery::plan::Replay;
+pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
+pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{
     Column, Columns, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, PrimaryKind, Schema, Set,
 };
 pub use storage::value::{Assignable, ColumnType, Type, Value};
 #[doc(hidden)]
-pub use storage::{for_tests, hash_index, ordered_index};
+pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
-pub use transaction::access::{Access, Index, Key, Range, Savepoint, Scan, Table, Transaction};
-pub use transaction::procedure::{ProcedureId, Record};
+pub use transaction::access::{Access, Index, Key, Savepoint, Scan, Table, Transaction};
+#[doc(hidden)]
+pub use transaction::for_tests;
+pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 
 /// The program in README.md compiles and runs.

@@ -1,7 +1,7 @@
 //! Sessions that a database lends to whoever runs a transaction without a session of his own.
 
+use crate::erased::AnySession;
 use crate::error::Error;
-use crate::session::AnySession;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Sessions are made as they are needed. Where the log has no place for another, who wants one waits for one

@@ -1,8 +1,9 @@
 //! The range of every setting, seen to before anything is opened.
 
 use crate::checkpoint::CheckpointSettings;
-use crate::config::{Builder, LogSettings};
+use crate::config::Builder;
 use crate::error::Error;
+use crate::logging::settings::LogSettings;
 use hyades_wal::MAX_LANES;
 use std::ops::RangeInclusive;
 use std::time::Duration;

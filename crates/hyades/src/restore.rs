@@ -1,19 +1,20 @@
 //! A database as of some moment, or what is left of a damaged one, in a new directory.
 //!
-//! Moments are cuts between epochs ([`crate::checkpoint::cut`] says why that is a state in which every
-//! transaction has all that it depends on): replay passes over the records of later epochs. What is damaged
-//! cuts streams off, and then the rule that judges a crash judges this: a record counts iff all that it needs
-//! lies below where the streams end now. The state becomes a checkpoint in the new directory, which cannot
-//! be opened before that is whole.
+//! Moments are cuts between epochs ([`crate::engine::cut`] says why that is a state in which every
+//! transaction has all that it depends on): replay passes over the records of later epochs. What is
+//! damaged cuts streams off, and then the rule that judges a crash judges this: a record counts iff
+//! all that it needs lies below where the streams end now. The state becomes a checkpoint in the
+//! new directory, which cannot be opened before that is whole.
 
+use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
 use crate::inspect;
 use crate::logging::record::{Head, Tid};
 use crate::opening::{self, Source};
-use crate::recovery::Loss;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::Shape;
+use crate::recovery::report::Loss;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
@@ -32,8 +33,9 @@ pub enum Until {
     /// All that there is.
     #[default]
     Newest,
-    /// Everything acknowledged by this time, in microseconds since 1970, and nothing that began a few
-    /// milliseconds later: the cut falls at the first epoch that is known to have begun after it.
+    /// Everything acknowledged by this time, in microseconds since 1970, and nothing that began a
+    /// few milliseconds later: the cut falls at the first epoch that is known to have begun after
+    /// it.
     Time(u64),
     /// This transaction, and all of its epoch.
     Transaction(TransactionId),
@@ -72,8 +74,8 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// From these directories, all those of the database or of a backup, to that one, which must be empty or
-    /// absent.
+    /// From these directories, all those of the database or of a backup, to that one, which must be
+    /// empty or absent.
     pub fn new(from: Vec<PathBuf>, to: impl AsRef<Path>) -> Restore {
         Restore { from, to: to.as_ref().to_owned(), until: Until::Newest, salvage: false }
     }
@@ -84,9 +86,9 @@ impl Restore {
         self
     }
 
-    /// Goes on where the log is damaged, with what is provably whole: streams end where they are damaged, and
-    /// all that depends on what lies behind is left out. What was lost is reported. For databases that cannot
-    /// be opened and of which there is no copy.
+    /// Goes on where the log is damaged, with what is provably whole: streams end where they are
+    /// damaged, and all that depends on what lies behind is left out. What was lost is reported.
+    /// For databases that cannot be opened and of which there is no copy.
     pub fn salvage(mut self, salvage: bool) -> Restore {
         self.salvage = salvage;
         self
@@ -98,7 +100,8 @@ impl Restore {
 pub struct RestoreReport {
     /// The last epoch that is in it; None: all that there was.
     pub cut_epoch: Option<u64>,
-    /// When the last epoch that left something began, in microseconds since 1970, if the log says so.
+    /// When the last epoch that left something began, in microseconds since 1970, if the log says
+    /// so.
     pub last_epoch_us: Option<u64>,
     /// When the first epoch that was left out began.
     pub next_epoch_us: Option<u64>,
@@ -112,8 +115,46 @@ pub struct RestoreReport {
     pub losses: Vec<Loss>,
 }
 
-/// See [`Builder::restore`].
-pub(crate) fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> {
+impl Builder {
+    /// Recovers a database as of some moment, or what is left of a damaged one, into a new
+    /// directory. The original's directories are read and not changed; further directories of this
+    /// builder are not used. What is declared has to be what the original declares.
+    ///
+    /// ```
+    /// use hyades::{Database, Restore, Schema, Type, Until};
+    /// # let temporary = tempfile::tempdir()?;
+    /// # let (dir, new) = (temporary.path().join("a"), temporary.path().join("b"));
+    /// let describe = || {
+    ///     let mut builder = Database::builder();
+    ///     let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
+    ///     let words = builder.table(schema);
+    ///     (builder, words)
+    /// };
+    /// let (builder, words) = describe();
+    /// let db = builder.open(&dir)?;
+    /// let (_, ticket) = db.session()?.submit(|tx| tx.insert(words, &["kept".into()]))?;
+    /// let id = ticket.transaction_id().expect("it wrote something");
+    /// ticket.wait()?;
+    /// # std::thread::sleep(std::time::Duration::from_millis(20));
+    /// db.transact(|tx| tx.insert(words, &["a mistake".into()]))??;
+    /// db.close()?;
+    ///
+    /// let how = Restore::new(vec![dir], &new).until(Until::Transaction(id));
+    /// let report = describe().0.restore(&how)?;
+    /// assert_eq!((report.rows, report.cut_epoch), (1, Some(id.epoch)));
+    /// assert_eq!(describe().0.open(&new)?.rows(), 1);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The moment lies before what the log still knows; the new directory is not empty; the
+    /// original is in use or, unless it is to be salvaged, damaged.
+    pub fn restore(self, how: &Restore) -> Result<RestoreReport, Error> {
+        restore(self, how)
+    }
+}
+
+fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> {
     if builder.protocol == Protocol::None {
         return Err(Error::Misuse(
             "without a log there is nothing to recover from: choose the protocol of the database"
@@ -265,7 +306,8 @@ fn cut(
                         .into(),
                 ));
             }
-            // An epoch is over before the next one begins: earlier than the first there was nothing.
+            // An epoch is over before the next one begins: earlier than the first there was
+            // nothing.
             if let (None, Some((first, began))) = (checkpoint, known.began_us.first_key_value())
                 && *began > asked
             {
@@ -322,76 +364,6 @@ fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Err
             )))
         }
     }
-}
-
-fn days_of(year: u64) -> u64 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    if leap { 366 } else { 365 }
-}
-
-fn days_of_months(year: u64) -> [u64; 12] {
-    let february = days_of(year) - 337;
-    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-}
-
-/// Microseconds since 1970 at a date and time of day, UTC.
-fn parse_time(text: &str) -> Option<u64> {
-    let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
-    let (date, time) = text.split_once(['T', 't', ' '])?;
-    let number = |text: &str| -> Option<u64> {
-        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        digits.then(|| text.parse().ok())?
-    };
-    let mut date = date.split('-').map(number);
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let (whole, part) = time.split_once('.').unwrap_or((time, ""));
-    let mut time = whole.split(':').map(number);
-    let (hour, minute) = (time.next()??, time.next()??);
-    let second = time.next().unwrap_or(Some(0))?;
-    let months = (1970..10_000).contains(&year).then(|| days_of_months(year))?;
-    let days_in_month = *months.get((month as usize).checked_sub(1)?)?;
-    let sound = (1..=days_in_month).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60
-        && date.next().is_none()
-        && time.next().is_none()
-        && part.len() <= 6;
-    if !sound {
-        return None;
-    }
-    let micros = if part.is_empty() { 0 } else { number(&format!("{part:0<6}"))? };
-    let days = (1970..year).map(days_of).sum::<u64>()
-        + months[..month as usize - 1].iter().sum::<u64>()
-        + day
-        - 1;
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros)
-}
-
-/// A time for people: microseconds since 1970 as a date and a time of day, UTC.
-pub fn time(us: u64) -> String {
-    let (days, rest) = (us / 86_400_000_000, us % 86_400_000_000);
-    let (mut year, mut left) = (1970, days);
-    while left >= days_of(year) {
-        left -= days_of(year);
-        year += 1;
-    }
-    let months = days_of_months(year);
-    let mut month = 0;
-    while left >= months[month] {
-        left -= months[month];
-        month += 1;
-    }
-    let seconds = rest / 1_000_000;
-    format!(
-        "{year:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
-        month + 1,
-        left + 1,
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60,
-        rest % 1_000_000
-    )
 }
 
 impl std::fmt::Display for RestoreReport {
@@ -455,17 +427,10 @@ fn note(how: &Restore, report: &RestoreReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Until, parse_time, time};
+    use super::Until;
 
     #[test]
-    fn times_are_dates() {
-        assert_eq!(time(0), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(time(951_782_400_000_001), "2000-02-29T00:00:00.000001Z");
-        assert_eq!(time(1_798_761_599_999_999), "2026-12-31T23:59:59.999999Z");
-        for us in [0, 951_782_400_000_001, 1_798_761_599_999_999, 1_700_000_000_123_456] {
-            assert_eq!(parse_time(&time(us)), Some(us));
-        }
-        assert_eq!(parse_time("1970-01-02 00:01"), Some(86_460_000_000));
+    fn a_moment_may_be_a_time() {
         assert_eq!("2000-02-29T00:00:00.5Z".parse(), Ok(Until::Time(951_782_400_500_000)));
     }
 

@@ -1,62 +1,34 @@
 //! A session: what one thread keeps between its transactions, and how it runs them.
 
-use crate::checkpoint::cut::Seat;
+pub(crate) mod shared;
+
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
 use crate::concurrency::steps::{Appender, Call};
-use crate::engine::Engine;
+use crate::engine::RowIdBlock;
+use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
+use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
 use crate::tally::Tally;
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIdBlock, RowIds, State, Workspace};
 use bumpalo::Bump;
+use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Choice, Log, Lsn, Writer};
+use hyades_wal::{Choice, Log, Writer};
+use shared::Sessions;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a transaction's body wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Commit,
-    /// Undo, but the caller sees the outcome.
-    Abandon,
-}
-
-/// What a transaction that has run leaves to its session's owner.
-#[derive(Default)]
-pub(crate) struct Answer {
-    /// What it has to wait for.
-    pub needs: Needs,
-    /// Its epoch, and the stream and the end of its record, if it left one.
-    pub placed: Option<(u64, usize, Lsn)>,
-}
-
-/// A session of some engine, as the public face uses it.
-pub(crate) trait AnySession: Send {
-    /// Runs `body` until it ends without a conflict.
-    fn run(
-        &mut self,
-        call: Option<(Call<'_>, Record)>,
-        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-        answer: &mut Answer,
-    ) -> Result<(), Error>;
-    /// It may be long until the next transaction: others see to what this session has to clear away.
-    fn rest(&mut self);
-    /// How many attempts ended in a conflict.
-    fn conflicts(&self) -> u64;
-}
-
 pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
-    engine: Arc<Engine<P>>,
+    shared: Arc<Sessions<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
     stamp: Option<P::TxnStamp>,
@@ -65,7 +37,7 @@ pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
     workspace: Workspace,
     row_ids: RowIdBlock,
     /// Where a checkpoint sees that a commit is under way.
-    seat: Arc<Seat>,
+    slot: Arc<EpochSlot>,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
     stream: usize,
@@ -112,15 +84,15 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 const HOUSEKEEPING: u64 = 64;
 
 impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
-    pub fn new(engine: Arc<Engine<P>>, log: Option<Log>) -> Result<Self, Error> {
+    pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
-        let stamp = Some(engine.protocol.txn_stamp());
+        let stamp = Some(shared.engine.protocol.txn_stamp());
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
         Ok(Session {
-            seat: engine.cut.seat(),
-            tally: engine.tallies.add(),
-            engine,
+            slot: shared.engine.cut.add_slot(),
+            tally: shared.tallies.add(),
+            shared,
             log,
             writer,
             stamp,
@@ -143,7 +115,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[inline(always)]
     fn try_once(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<Result<(), Abort>, Error> {
@@ -168,12 +140,12 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[cold]
     fn try_again(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let engine = Arc::clone(&self.engine);
-        let (retries, began) = (engine.retries, clock::monotonic_ns());
+        let shared = Arc::clone(&self.shared);
+        let (retries, began) = (shared.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
         loop {
             self.tally.conflict();
@@ -185,13 +157,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
-            if is_starving && !engine.nests && !mutation::is(Mutation::NeverAlone) {
+            if is_starving && !shared.nests && !mutation::is(Mutation::NeverAlone) {
                 if alone.is_none() {
-                    alone = engine.gate.close(PATIENCE_WITH_OTHERS);
+                    alone = shared.gate.close(PATIENCE_WITH_OTHERS);
                 }
                 alone.iter().for_each(|alone| alone.attempt_took(longest_ns));
             } else {
-                engine.gate.pass();
+                shared.gate.pass();
             }
             self.back_off(attempts.min(u64::from(u32::MAX)) as u32);
             if self.try_once(call, body, answer)?.is_ok() {
@@ -205,7 +177,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     fn sweep(&mut self) {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let under_way = UnderWay(self.log.as_ref());
-        self.garbage.sweep::<C, P>(&self.engine, stamp);
+        self.garbage.sweep::<C, P>(&self.shared.engine, stamp);
         self.tally.set_garbage(self.garbage.len());
         under_way.over();
     }
@@ -213,14 +185,14 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     #[inline(always)]
     fn attempt(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Abort> {
-        let engine = &*self.engine;
+        let engine = &self.shared.engine;
         let guard = crossbeam_epoch::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let record = call.map_or(Record::Data, |(_, record)| record);
+        let record = call.map_or(RecordKind::Data, |(_, record)| record);
         engine.protocol.begin(stamp, record);
         let state = State::new(
             &self.arena,
@@ -262,8 +234,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             if self.quiet && !state.writes.is_empty() {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
-            let _seated =
-                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.seat, &engine.epoch));
+            let _entered =
+                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.slot, &engine.epoch));
             C::commit(engine, state, &mut appender)
         } else {
             C::abandon(engine, state, &mut appender)
@@ -306,8 +278,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
             self.look_for_stream(backlog);
         }
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
-        self.engine.protocol.enter_stream(writer, self.stream);
-        self.engine.cut.wait_for_room(|| log.poisoned().is_some());
+        self.shared.engine.protocol.enter_stream(writer, self.stream);
+        self.shared.engine.cut.wait_for_room(|| log.poisoned().is_some());
         match log.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause.to_string())),
             None => Ok(()),
@@ -337,8 +309,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     }
 
     fn keep_house(&mut self) {
-        self.engine.epoch.advance_if_older_than(self.engine.epoch_interval);
-        self.engine.protocol.keep_house();
+        self.shared.engine.epoch.advance_if_older_than(self.shared.engine.epoch_interval);
+        self.shared.engine.protocol.keep_house();
         self.sweep_left_behind(0);
         // A device that has begun to stand still gets no more than this many.
         self.look_for_stream(0);
@@ -346,10 +318,10 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
 
     /// Clears away some of what others have left, and what this one has left, `noted` items.
     fn sweep_left_behind(&mut self, noted: usize) {
-        if self.engine.left_behind.len() > 0 {
+        if self.shared.left_behind.len() > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
             let under_way = UnderWay(self.log.as_ref());
-            self.engine.left_behind.sweep::<C, P>(&self.engine, stamp, noted);
+            self.shared.left_behind.sweep::<C, P>(&self.shared.engine, stamp, noted);
             under_way.over();
         }
     }
@@ -369,13 +341,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
 impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
     fn run(
         &mut self,
-        call: Option<(Call<'_>, Record)>,
+        call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let database = Arc::as_ptr(&self.engine).addr();
-        let _here = (!self.engine.nests).then(|| OnThisThread::begin(database)).transpose()?;
-        self.engine.gate.pass();
+        let database = Arc::as_ptr(&self.shared).addr();
+        let _here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
+        self.shared.gate.pass();
         match self.try_once(call, body, answer)? {
             Ok(()) => Ok(()),
             Err(_) => self.try_again(call, body, answer),
@@ -385,7 +357,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
     fn rest(&mut self) {
         let noted = self.garbage.len();
         if noted > 0 {
-            self.engine.left_behind.take_over(&mut self.garbage);
+            self.shared.left_behind.take_over(&mut self.garbage);
             self.tally.set_garbage(0);
         }
         // While a panic goes on there must not be another.
@@ -402,10 +374,10 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
 impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for Session<C, P> {
     fn drop(&mut self) {
         self.rest();
-        self.engine.cut.give_back(&self.seat);
-        self.engine.tallies.end(&self.tally);
+        self.shared.engine.cut.remove_slot(&self.slot);
+        self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {
-            self.engine.protocol.end_session(stamp);
+            self.shared.engine.protocol.end_session(stamp);
         }
     }
 }

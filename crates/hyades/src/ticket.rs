@@ -1,8 +1,8 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
+use crate::erased::Answer;
 use crate::error::Error;
 use crate::logging::{Needs, admits};
-use crate::session::Answer;
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
 use smallvec::SmallVec;

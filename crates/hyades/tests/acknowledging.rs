@@ -7,8 +7,8 @@ mod common;
 use common::held::HeldDevice;
 use common::{directory, power_cut};
 use hyades::{
-    Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Session, Table, Ticket,
-    Type,
+    Abort, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Session, Table,
+    Ticket, Type,
 };
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, PowerCutDevice, PowerCutOptions,
@@ -49,7 +49,7 @@ fn open(
             .primary_key(&["id"]),
     );
     // With commands in the log, readers are remembered too.
-    let record = if protocol.takes_commands() { Record::Command } else { Record::Data };
+    let record = if protocol.takes_commands() { RecordKind::Command } else { RecordKind::Data };
     builder.procedure_recorded("touch", 1, record, |tx, id: i64| {
         tx.get(ROWS, id)?;
         Ok(())

@@ -3,7 +3,7 @@
 
 mod common;
 use common::directory;
-use hyades::{Abort, Builder, Column, Database, Protocol, Record, Schema, Table, Type};
+use hyades::{Abort, Builder, Column, Database, Protocol, RecordKind, Schema, Table, Type};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn builder(protocol: Protocol, streams: usize, threads: usize, met: &Arc<Met>) -
     let mut builder = Database::builder()
         .protocol(protocol)
         .streams(streams)
-        .record(Record::Command)
+        .record(RecordKind::Command)
         .recovery_threads(threads);
     builder.table(
         Schema::new("rows")

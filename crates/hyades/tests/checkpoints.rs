@@ -8,7 +8,7 @@ use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
     fingerprint, populate, power_cut, refused, run, try_open,
 };
-use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, Record, Value};
+use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn a_manifest_that_cannot_be_switched_loses_nothing() {
 
 fn plain() -> Combination {
     let (protocol, concurrency) = (Protocol::Taurus, Concurrency::Silo);
-    Combination { protocol, concurrency, record: Record::Adaptive, streams: 3 }
+    Combination { protocol, concurrency, record: RecordKind::Adaptive, streams: 3 }
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
 #[test]
 fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;
-    let data = |c: &Combination| c.record == Record::Data && c.streams < 16;
+    let data = |c: &Combination| c.record == RecordKind::Data && c.streams < 16;
     for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| data(c)) {
         let dir = directory();
         let mut acknowledged = Vec::new();

@@ -4,8 +4,8 @@
 mod common;
 use common::{combinations, directory, power_cut};
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Index, Protocol, Record, Replay, Schema, Table,
-    Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, Index, Protocol, RecordKind, Replay, Schema,
+    Table, Transaction, Type,
 };
 use hyades_platform::device::Device;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ const BY_GROUP: Index = Index(0);
 fn builder(
     (protocol, streams): (Protocol, usize),
     concurrency: Concurrency,
-    record: Record,
+    record: RecordKind,
     device: Option<Arc<dyn Device>>,
 ) -> Builder {
     let mut builder = Database::builder()
@@ -76,7 +76,7 @@ fn same_after_reopening(
     dir: &Path,
     layout: (Protocol, usize),
     concurrency: Concurrency,
-    record: Record,
+    record: RecordKind,
     digest: u64,
 ) {
     for (threads, replay) in
@@ -122,7 +122,8 @@ fn time_randomness_and_row_ids_repeat_at_replay() {
     for layout in LAYOUTS {
         for concurrency in CONTROLS {
             let dir = directory();
-            let db = builder(layout, concurrency, Record::Command, None).open(dir.path()).unwrap();
+            let db =
+                builder(layout, concurrency, RecordKind::Command, None).open(dir.path()).unwrap();
             let id = db.prepare("chance").unwrap();
             let seen = std::sync::Mutex::new(Vec::new());
             on_two_threads(&db, |session, thread| {
@@ -140,8 +141,9 @@ fn time_randomness_and_row_ids_repeat_at_replay() {
             drawn.sort_unstable();
             drawn.dedup();
             assert_eq!(drawn.len(), 160, "every transaction has its own numbers");
-            same_after_reopening(dir.path(), layout, concurrency, Record::Command, digest);
-            let db = builder(layout, concurrency, Record::Command, None).open(dir.path()).unwrap();
+            same_after_reopening(dir.path(), layout, concurrency, RecordKind::Command, digest);
+            let db =
+                builder(layout, concurrency, RecordKind::Command, None).open(dir.path()).unwrap();
             let fresh = db.transact(|tx| tx.insert(LINES, &[0i64.into(), "new"[..].into()]));
             let fresh = fresh.unwrap().unwrap();
             assert!(seen.iter().all(|s| s.2 < fresh), "row ids are not given out again");
@@ -180,7 +182,8 @@ fn what_is_put_in_place_and_taken_back_by_many_at_once_is_no_conflict_at_replay(
         for concurrency in CONTROLS {
             for keep in [0, 20] {
                 let dir = directory();
-                let opened = builder(layout, concurrency, Record::Command, None).open(dir.path());
+                let opened =
+                    builder(layout, concurrency, RecordKind::Command, None).open(dir.path());
                 let db = opened.unwrap();
                 let id = db.prepare("take_back").unwrap();
                 on_two_threads(&db, |session, thread| {
@@ -198,7 +201,7 @@ fn what_is_put_in_place_and_taken_back_by_many_at_once_is_no_conflict_at_replay(
                 });
                 let digest = db.digest();
                 drop(db);
-                same_after_reopening(dir.path(), layout, concurrency, Record::Command, digest);
+                same_after_reopening(dir.path(), layout, concurrency, RecordKind::Command, digest);
             }
         }
     }
@@ -225,7 +228,7 @@ fn bulk(tx: &Transaction<'_>, bulk: Bulk) -> Result<i64, Abort> {
 fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
     for layout in LAYOUTS {
         for concurrency in CONTROLS {
-            for record in [Record::Data, Record::Command, Record::Adaptive] {
+            for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
                 let dir = directory();
                 let device = power_cut(5);
                 let held = Some(Arc::new(device.clone()) as Arc<dyn Device>);
@@ -264,7 +267,7 @@ fn rows_grow_and_shrink() {
     for concurrency in CONTROLS {
         let dir = directory();
         let layout = (Protocol::Taurus, 3);
-        let db = builder(layout, concurrency, Record::Data, None).open(dir.path()).unwrap();
+        let db = builder(layout, concurrency, RecordKind::Data, None).open(dir.path()).unwrap();
         let name = |id: i64, len: usize| format!("{id}-{}", "y".repeat(len));
         on_two_threads(&db, |session, thread| {
             let id = thread as i64;
@@ -285,8 +288,8 @@ fn rows_grow_and_shrink() {
         });
         let digest = db.digest();
         drop(db);
-        same_after_reopening(dir.path(), layout, concurrency, Record::Data, digest);
-        let db = builder(layout, concurrency, Record::Data, None).open(dir.path()).unwrap();
+        same_after_reopening(dir.path(), layout, concurrency, RecordKind::Data, digest);
+        let db = builder(layout, concurrency, RecordKind::Data, None).open(dir.path()).unwrap();
         db.transact(|tx| {
             for id in 0..2 {
                 let row = tx.get(ITEMS, id)?.unwrap();
@@ -330,7 +333,7 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
     for concurrency in CONTROLS {
         let layout = (Protocol::Taurus, 4);
         let dir = directory();
-        let db = builder(layout, concurrency, Record::Adaptive, None).open(dir.path()).unwrap();
+        let db = builder(layout, concurrency, RecordKind::Adaptive, None).open(dir.path()).unwrap();
         let id = db.prepare("hot").unwrap();
         let mut rows = db.session().unwrap();
         for id in 0..=200i64 {
@@ -355,7 +358,7 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         assert!(commands >= 48, "{data} data records, {commands} commands");
         assert_eq!(data > 201 + 300, threads > 1, "{data} data records, {commands} commands");
-        same_after_reopening(dir.path(), layout, concurrency, Record::Adaptive, digest);
+        same_after_reopening(dir.path(), layout, concurrency, RecordKind::Adaptive, digest);
     }
 }
 
@@ -364,7 +367,7 @@ fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
     for concurrency in CONTROLS {
         let dir = directory();
         let layout = (Protocol::Taurus, 2);
-        let mut builder = builder(layout, concurrency, Record::Command, None);
+        let mut builder = builder(layout, concurrency, RecordKind::Command, None);
         builder.procedure("panics", 1, |tx: &Transaction<'_>, id: i64| -> Result<(), Abort> {
             tx.upsert(ITEMS, &[id.into(), 9i64.into(), "panic"[..].into()])?;
             panic!("inside a procedure");

@@ -10,7 +10,7 @@ use common::{
     populate, power_cut, refused, run, try_open,
 };
 use hyades::{
-    CheckpointSettings, Concurrency, Protocol, Record, Restore, TransactionId, Until, backup,
+    CheckpointSettings, Concurrency, Protocol, RecordKind, Restore, TransactionId, Until, backup,
 };
 use hyades_platform::clock;
 use hyades_platform::device::Device;
@@ -286,7 +286,7 @@ fn a_moment_in_the_middle_of_work_holds_whole_transactions() {
 #[test]
 fn an_archived_backup_reaches_back_before_the_checkpoint() {
     let (protocol, concurrency) = (Protocol::Taurus, Concurrency::Silo);
-    let c = Combination { protocol, concurrency, record: Record::Adaptive, streams: 3 };
+    let c = Combination { protocol, concurrency, record: RecordKind::Adaptive, streams: 3 };
     let (dir, to) = (directory(), directory());
     let copy = to.path().join("copy");
     let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };

@@ -5,7 +5,7 @@ mod common;
 use common::held::HeldDevice;
 use common::{directory, watched::watched};
 use hyades::{
-    Builder, Column, Concurrency, Database, ProcedureId, Protocol, Record, Schema, Table,
+    Builder, Column, Concurrency, Database, ProcedureId, Protocol, RecordKind, Schema, Table,
     Transaction, Type,
 };
 use hyades_platform::device::{Device, FileDevice};
@@ -33,7 +33,7 @@ fn mix(tx: &Transaction<'_>, (to, from): (i64, i64)) -> Result<(), hyades::Abort
 struct Run {
     protocol: Protocol,
     concurrency: Concurrency,
-    record: Record,
+    record: RecordKind,
     hot_rows_bytes: u64,
 }
 
@@ -104,7 +104,7 @@ fn all(hot_rows_bytes: u64) -> Vec<Run> {
     let mut all = Vec::new();
     for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
         for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
-            for record in [Record::Command, Record::Adaptive, Record::Data] {
+            for record in [RecordKind::Command, RecordKind::Adaptive, RecordKind::Data] {
                 all.push(Run { protocol, concurrency, record, hot_rows_bytes });
             }
         }
@@ -129,7 +129,7 @@ fn without_the_common_slot_it_is_not() {
     use hyades_platform::mutation::{self, Mutation};
     let (_alone, _watched) = (alone(), watched("broken rules"));
     for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
-        let (protocol, record) = (Protocol::Taurus, Record::Command);
+        let (protocol, record) = (Protocol::Taurus, RecordKind::Command);
         let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
         mutation::set(Some(Mutation::ForgetCommon));
         let unnoticed = (0..20).all(|_| run.is_recovered(10_000, true));

@@ -4,7 +4,8 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Table, Transaction, Type,
+    Abort, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Table, Transaction,
+    Type,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn builder(protocol: Protocol, way: Way, outside: i64) -> hyades::Builder {
     let mut builder = Database::builder()
         .protocol(protocol)
         .concurrency(Concurrency::Silo)
-        .record(Record::Command);
+        .record(RecordKind::Command);
     let schema = Schema::new("rows").column("id", Type::I64).column("value", Type::I64);
     builder.table(schema.primary_key(&["id"]));
     let outside = Arc::new(AtomicI64::new(outside));

@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Index, MAX_KEY_BYTES, Protocol, Record, Schema,
-    Table, Transaction, Type, Value,
+    Abort, Builder, Column, Concurrency, Database, Index, MAX_KEY_BYTES, Protocol, RecordKind,
+    Schema, Table, Transaction, Type, Value,
 };
 use std::cell::Cell;
 
@@ -142,9 +142,9 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
     let too_long = "n".repeat(MAX_KEY_BYTES - 1);
     let alias_too_long = vec![b'a'; MAX_KEY_BYTES - 2];
     for (protocol, record) in [
-        (Protocol::Taurus, Record::Data),
-        (Protocol::Taurus, Record::Command),
-        (Protocol::Poplar, Record::Data),
+        (Protocol::Taurus, RecordKind::Data),
+        (Protocol::Taurus, RecordKind::Command),
+        (Protocol::Poplar, RecordKind::Data),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let open = || {

@@ -4,7 +4,7 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Protocol, Record, Replay, Schema, Table,
+    Abort, Builder, Column, Concurrency, Database, Protocol, RecordKind, Replay, Schema, Table,
     Transaction, Type,
 };
 use std::path::Path;
@@ -20,7 +20,7 @@ fn builder(streams: usize) -> Builder {
     let mut builder = Database::builder()
         .protocol(Protocol::Taurus)
         .concurrency(Concurrency::Silo)
-        .record(Record::Command)
+        .record(RecordKind::Command)
         .streams(streams)
         .log_settings(|log| {
             log.anchor_interval_bytes = 700;

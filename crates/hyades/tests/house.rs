@@ -1,8 +1,10 @@
 //! The rules of the house that a compiler does not check, held against every source file.
 #![allow(missing_docs)]
 
+mod source_tree;
+
+use source_tree::{Source, collect, root};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 const LONGEST_FILE_LINES: usize = 520;
 
@@ -42,7 +44,7 @@ const PROTOCOLS: &[&str] =
     &["taurus", "serial", "silor", "gsn", "plover", "poplar", "physiological"];
 
 /// Where protocols may be named in code: their own files, the list of modules, the table of pairs,
-/// and where people choose. One way of replay is serial too.
+/// the readers of stamps, and where people choose. One way of replay is serial too.
 const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/config.rs",
     "crates/hyades/src/logging/gsn.rs",
@@ -52,38 +54,13 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/logging/poplar.rs",
     "crates/hyades/src/logging/serial.rs",
     "crates/hyades/src/logging/silo_r.rs",
-    "crates/hyades/src/logging/supported.rs",
+    "crates/hyades/src/logging/stamp_readers.rs",
     "crates/hyades/src/logging/taurus.rs",
     "crates/hyades/src/logging/taurus_2016.rs",
+    "crates/hyades/src/opening/pairs.rs",
     "crates/hyades/src/recovery/mod.rs",
+    "crates/hyades/src/recovery/plan.rs",
 ];
-
-struct Source {
-    /// From the workspace's root, with slashes.
-    path: String,
-    text: String,
-}
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("a crate lies two levels deep").to_path_buf()
-}
-
-fn collect(dir: &Path, wanted: &[&str], out: &mut Vec<Source>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() {
-            if name != "target" && name != ".git" {
-                collect(&path, wanted, out);
-            }
-        } else if wanted.iter().any(|ending| name.ends_with(ending)) {
-            let text = fs::read_to_string(&path).unwrap();
-            let path = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
-            out.push(Source { path, text });
-        }
-    }
-}
 
 /// Every Rust source but this one, which has to name what it forbids.
 fn sources() -> Vec<Source> {

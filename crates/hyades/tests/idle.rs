@@ -4,7 +4,7 @@
 
 mod common;
 use common::{Combination, DATA_ONLY, directory, open, populate, run};
-use hyades::{Concurrency, Protocol, Record, Replay};
+use hyades::{Concurrency, Protocol, RecordKind, Replay};
 use std::fs;
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ fn an_idle_database_uses_no_processor() {
             .chain(numbered)
     {
         let concurrency = Concurrency::Silo;
-        let record = if DATA_ONLY.contains(&protocol) { Record::Data } else { Record::Adaptive };
+        let record =
+            if DATA_ONLY.contains(&protocol) { RecordKind::Data } else { RecordKind::Adaptive };
         let c = Combination { protocol, concurrency, record, streams };
         let dir = directory();
         let opened = open(dir.path(), c, None, 2, Replay::Wavefront);

@@ -4,15 +4,15 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Protocol, Record, Schema, Table, Transaction,
-    Type,
+    Abort, Builder, Column, Concurrency, Database, Protocol, RecordKind, Schema, Table,
+    Transaction, Type,
 };
 
 const NUMBERS: Table = Table::nth(0);
 const LINES: Table = Table::nth(1);
 const VALUE: Column<i64> = Column::at(1);
 
-fn builder(protocol: Protocol, concurrency: Concurrency, record: Record) -> Builder {
+fn builder(protocol: Protocol, concurrency: Concurrency, record: RecordKind) -> Builder {
     let mut builder = Database::builder()
         .protocol(protocol)
         .concurrency(concurrency)
@@ -48,7 +48,7 @@ fn digest_again(builder: Builder, dir: &std::path::Path, threads: usize) -> u64 
 fn a_command_that_was_given_many_row_ids_is_logged_as_data() {
     for protocol in [Protocol::Taurus, Protocol::Taurus2016, Protocol::Serial] {
         for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
-            let again = || builder(protocol, concurrency, Record::Command);
+            let again = || builder(protocol, concurrency, RecordKind::Command);
             let dir = directory();
             let db = again().open(dir.path()).unwrap();
             for lines in [10i64, 3000] {
@@ -67,10 +67,10 @@ fn a_command_that_was_given_many_row_ids_is_logged_as_data() {
 #[test]
 fn a_record_that_follows_many_others_names_them_all_in_a_frame() {
     for (record, concurrency) in [
-        (Record::Data, Concurrency::Silo),
-        (Record::Data, Concurrency::NoWait),
-        (Record::Adaptive, Concurrency::Silo),
-        (Record::Adaptive, Concurrency::NoWait),
+        (RecordKind::Data, Concurrency::Silo),
+        (RecordKind::Data, Concurrency::NoWait),
+        (RecordKind::Adaptive, Concurrency::Silo),
+        (RecordKind::Adaptive, Concurrency::NoWait),
     ] {
         let again = || builder(Protocol::Taurus2016, concurrency, record);
         let dir = directory();

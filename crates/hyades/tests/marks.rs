@@ -4,7 +4,7 @@
 mod common;
 use common::{DATA_ONLY, directory, power_cut};
 use hyades::{
-    Abort, Column, Concurrency, Database, Error, Protocol, Record, Schema, Session, Table,
+    Abort, Column, Concurrency, Database, Error, Protocol, RecordKind, Schema, Session, Table,
     Transaction, Type,
 };
 use hyades_platform::device::Device;
@@ -149,7 +149,7 @@ fn commands_are_refused_with_what_would_be_right() {
         assert!(!path.exists(), "nothing is made");
     };
     for protocol in DATA_ONLY {
-        for record in [Record::Command, Record::Adaptive] {
+        for record in [RecordKind::Command, RecordKind::Adaptive] {
             refuses(&|path| builder(protocol, 2, None).record(record).open(path));
             refuses(&|path| {
                 let mut builder = builder(protocol, 2, None);

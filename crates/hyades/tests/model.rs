@@ -5,8 +5,8 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Column, Concurrency, Database, Index, Protocol, Record, Replay, Row, Schema, Set, Table,
-    Transaction, Type, Value,
+    Abort, Column, Concurrency, Database, Index, Protocol, RecordKind, Replay, Row, Schema, Set,
+    Table, Transaction, Type, Value,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ fn open(dir: &Path, kind: Kind, concurrency: Concurrency) -> Database {
         .concurrency(concurrency)
         .protocol(Protocol::Taurus)
         .streams(2)
-        .record(Record::Data)
+        .record(RecordKind::Data)
         .recovery_threads(2)
         .replay(Replay::Wavefront)
         .log_settings(|log| {

@@ -4,7 +4,7 @@
 mod common;
 use common::directory;
 use hyades::inspect::{Content, Inspector};
-use hyades::{Abort, Column, Database, Record, Schema, Table, Transaction, Type};
+use hyades::{Abort, Column, Database, RecordKind, Schema, Table, Transaction, Type};
 use hyades_wal::{LogOptions, open};
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn set(tx: &Transaction<'_>, (id, count): (i64, i64)) -> Result<bool, Abort> {
 
 /// Writes a log that ends with transactions of which each changes a row that no other has changed
 /// lately: whatever they depend on is durable, and an anchor says so.
-fn write(dir: &Path, record: Record, by_procedure: bool) {
+fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
     let mut builder = Database::builder().streams(STREAMS).record(record);
     builder = builder.log_settings(|log| log.anchor_interval_bytes = 1000);
     let schema = Schema::new("rows").column("id", Type::I64).column("count", Type::I64);
@@ -98,14 +98,14 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
 #[test]
 fn an_independent_transaction_has_at_most_twenty_bytes_beside_its_own() {
     let cases = [
-        ("command", Record::Command, true),
-        ("data alone", Record::Data, false),
-        ("data among commands", Record::Adaptive, false),
+        ("command", RecordKind::Command, true),
+        ("data alone", RecordKind::Data, false),
+        ("data among commands", RecordKind::Adaptive, false),
     ];
     for (what, record, by_procedure) in cases {
         let dir = directory();
         write(dir.path(), record, by_procedure);
-        let overheads = overheads(dir.path(), record == Record::Command);
+        let overheads = overheads(dir.path(), record == RecordKind::Command);
         let most = overheads.iter().max().unwrap();
         assert!(*most <= LIMIT, "{what}: {most} bytes, at most {LIMIT}: {overheads:?}");
         // A frame cannot do with less than checksum, length, kind, flags, TID and a vector.

@@ -7,8 +7,8 @@ use common::{
     try_open,
 };
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Error, Protocol, Record, Replay, Schema, Table,
-    Transaction, Type, Value,
+    Abort, Builder, Column, Concurrency, Database, Error, Protocol, RecordKind, Replay, Schema,
+    Table, Transaction, Type, Value,
 };
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn counters() -> Schema {
         .index("by_count", &["count"])
 }
 
-fn builder(protocol: Protocol, record: Record) -> Builder {
+fn builder(protocol: Protocol, record: RecordKind) -> Builder {
     let streams = if protocol == Protocol::Serial { 1 } else { 3 };
     Database::builder()
         .protocol(protocol)
@@ -58,7 +58,7 @@ fn builder(protocol: Protocol, record: Record) -> Builder {
         })
 }
 
-fn with_add(protocol: Protocol, record: Record) -> Builder {
+fn with_add(protocol: Protocol, record: RecordKind) -> Builder {
     let mut builder = builder(protocol, record);
     builder.table(counters());
     builder.procedure("add", 1, add);
@@ -83,7 +83,7 @@ fn count_up(db: &Database, version: u32, calls: i64) {
 }
 
 /// A closed database whose log calls `add` version 1; its digest.
-fn counted(dir: &Path, protocol: Protocol, record: Record) -> u64 {
+fn counted(dir: &Path, protocol: Protocol, record: RecordKind) -> u64 {
     let db = with_add(protocol, record).open(dir).unwrap();
     count_up(&db, 1, 60);
     let digest = db.digest();
@@ -97,10 +97,10 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Serial, Protocol::Taurus, Protocol::
 fn a_procedure_that_is_missing_or_of_another_version_is_named() {
     for protocol in PROTOCOLS {
         let dir = directory();
-        let digest = counted(dir.path(), protocol, Record::Command);
+        let digest = counted(dir.path(), protocol, RecordKind::Command);
         let before = fingerprint(dir.path());
 
-        let mut without = builder(protocol, Record::Command);
+        let mut without = builder(protocol, RecordKind::Command);
         without.table(counters());
         let error = refused(without.open(dir.path()), "a missing procedure");
         assert!(matches!(error, Error::Recovery(_)), "{error:?}");
@@ -109,7 +109,7 @@ fn a_procedure_that_is_missing_or_of_another_version_is_named() {
             assert!(text.contains(part), "{text}");
         }
 
-        let mut other = builder(protocol, Record::Command);
+        let mut other = builder(protocol, RecordKind::Command);
         other.table(counters());
         other.procedure("add", 2, add_twice);
         let text = refused(other.open(dir.path()), "another version").to_string();
@@ -118,7 +118,7 @@ fn a_procedure_that_is_missing_or_of_another_version_is_named() {
         }
         assert_eq!(fingerprint(dir.path()), before, "a refusal changed something on disk");
 
-        let db = with_add(protocol, Record::Command).open(dir.path()).unwrap();
+        let db = with_add(protocol, RecordKind::Command).open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest);
     }
 }
@@ -127,9 +127,9 @@ fn a_procedure_that_is_missing_or_of_another_version_is_named() {
 fn two_versions_of_a_procedure_replay_each_its_own_records() {
     for protocol in PROTOCOLS {
         let dir = directory();
-        counted(dir.path(), protocol, Record::Command);
+        counted(dir.path(), protocol, RecordKind::Command);
         let both = || {
-            let mut builder = with_add(protocol, Record::Command);
+            let mut builder = with_add(protocol, RecordKind::Command);
             builder.procedure("add", 2, add_twice);
             builder
         };
@@ -166,10 +166,10 @@ fn a_schema_that_differs_is_refused() {
     ];
     for protocol in PROTOCOLS {
         let dir = directory();
-        counted(dir.path(), protocol, Record::Data);
+        counted(dir.path(), protocol, RecordKind::Data);
         let before = fingerprint(dir.path());
         for (what, schema) in &pairs {
-            let mut builder = builder(protocol, Record::Data);
+            let mut builder = builder(protocol, RecordKind::Data);
             builder.table(schema.clone());
             builder.procedure("add", 1, add);
             let error = refused(builder.open(dir.path()), what);
@@ -186,12 +186,12 @@ fn a_schema_that_differs_is_refused() {
 #[test]
 fn a_flipped_byte_in_what_was_durable_is_named() {
     for (protocol, record) in [
-        (Protocol::Serial, Record::Command),
-        (Protocol::Taurus, Record::Data),
-        (Protocol::Taurus, Record::Command),
-        (Protocol::Taurus, Record::Adaptive),
-        (Protocol::Taurus2016, Record::Data),
-        (Protocol::Taurus2016, Record::Command),
+        (Protocol::Serial, RecordKind::Command),
+        (Protocol::Taurus, RecordKind::Data),
+        (Protocol::Taurus, RecordKind::Command),
+        (Protocol::Taurus, RecordKind::Adaptive),
+        (Protocol::Taurus2016, RecordKind::Data),
+        (Protocol::Taurus2016, RecordKind::Command),
     ] {
         let dir = directory();
         counted(dir.path(), protocol, record);
@@ -241,7 +241,7 @@ fn a_missing_segment_stream_or_directory_is_refused() {
     let c = Combination {
         protocol: Protocol::Taurus,
         concurrency: Concurrency::Silo,
-        record: Record::Command,
+        record: RecordKind::Command,
         streams: 4,
     };
     let (dir, second) = (directory(), directory());
@@ -282,7 +282,7 @@ const CHILD: &str = "HYADES_TEST_OPEN";
 #[test]
 fn another_process_opens() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
-    match with_add(Protocol::Taurus, Record::Data).open(&dir) {
+    match with_add(Protocol::Taurus, RecordKind::Data).open(&dir) {
         Ok(_) => println!("child: it opened"),
         Err(error) => println!("child: {error}"),
     }
@@ -291,7 +291,7 @@ fn another_process_opens() {
 #[test]
 fn a_directory_in_use_is_refused() {
     let dir = directory();
-    let again = || with_add(Protocol::Taurus, Record::Data).open(dir.path());
+    let again = || with_add(Protocol::Taurus, RecordKind::Data).open(dir.path());
     let db = again().unwrap();
     count_up(&db, 1, 5);
     // The database is idle now: the files stay as they are.
@@ -364,9 +364,9 @@ fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, par
         (Protocol::Taurus2016, 2, Replay::Wavefront),
     ] {
         let dir = directory();
-        let digest = counted(dir.path(), protocol, Record::Command);
+        let digest = counted(dir.path(), protocol, RecordKind::Command);
         let before = fingerprint(dir.path());
-        let mut changed = builder(protocol, Record::Command).replay(replay);
+        let mut changed = builder(protocol, RecordKind::Command).replay(replay);
         changed = changed.recovery_threads(threads);
         changed.table(counters());
         changed.procedure("add", 1, body);
@@ -377,7 +377,7 @@ fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, par
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(fingerprint(dir.path()), before, "{part}: something changed on disk");
-        let db = with_add(protocol, Record::Command).open(dir.path()).unwrap();
+        let db = with_add(protocol, RecordKind::Command).open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest);
     }
 }
@@ -397,7 +397,7 @@ fn a_procedure_that_inserts_otherwise_at_replay_stops_recovery() {
     const LINES: Table = Table::nth(0);
     let lines = || Schema::new("lines").column("what", Type::I64);
     let open = |dir: &Path, lines_each: i64| {
-        let mut builder = builder(Protocol::Taurus, Record::Command);
+        let mut builder = builder(Protocol::Taurus, RecordKind::Command);
         builder.table(lines());
         builder.procedure("write", 1, move |tx: &Transaction<'_>, what: i64| {
             for _ in 0..lines_each {
@@ -426,7 +426,7 @@ fn a_bank_opened_twice_in_a_row_is_the_same() {
     let c = Combination {
         protocol: Protocol::Taurus,
         concurrency: Concurrency::NoWait,
-        record: Record::Adaptive,
+        record: RecordKind::Adaptive,
         streams: 2,
     };
     let dir = directory();

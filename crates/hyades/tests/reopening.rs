@@ -3,7 +3,7 @@
 
 mod common;
 use common::{Combination, DATA_ONLY, How, check, directory, populate, run, try_open};
-use hyades::{Concurrency, Protocol, Record, Replay};
+use hyades::{Concurrency, Protocol, RecordKind, Replay};
 use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ fn any_combination(rng: &mut fastrand::Rng) -> Combination {
     if rng.u32(0..3) == 0 {
         // Numbers, and marks, come and go between incarnations.
         let protocol = DATA_ONLY[rng.usize(0..DATA_ONLY.len())];
-        return Combination { protocol, concurrency, record: Record::Data, streams };
+        return Combination { protocol, concurrency, record: RecordKind::Data, streams };
     }
-    let record = [Record::Data, Record::Command, Record::Adaptive][rng.usize(0..3)];
+    let record = [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive][rng.usize(0..3)];
     Combination { protocol, concurrency, record, streams }
 }
 
@@ -114,7 +114,7 @@ fn a_crash_while_opening_costs_nothing() {
         (4, Protocol::Taurus2016),
     ] {
         let streams = if protocol == Protocol::Serial { 1 } else { 4 };
-        let record = if seed >= 3 { Record::Adaptive } else { Record::Command };
+        let record = if seed >= 3 { RecordKind::Adaptive } else { RecordKind::Command };
         let c = Combination { protocol, concurrency: Concurrency::Silo, record, streams };
         let dir = directory();
         let opened = try_open(dir.path(), c, How::default()).unwrap();

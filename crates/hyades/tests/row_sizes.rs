@@ -4,7 +4,7 @@
 mod common;
 use common::{directory, files};
 use hyades::{
-    Abort, Builder, Database, Error, MAX_ROW_BYTES, Protocol, Record, Schema, Table, Type,
+    Abort, Builder, Database, Error, MAX_ROW_BYTES, Protocol, RecordKind, Schema, Table, Type,
 };
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn builder(protocol: Protocol, hash: bool) -> Builder {
     let one_stream = matches!(protocol, Protocol::Serial | Protocol::Physiological);
     let mut builder = Database::builder()
         .protocol(protocol)
-        .record(Record::Data)
+        .record(RecordKind::Data)
         .streams(if one_stream { 1 } else { 2 })
         .checkpoint_settings(|settings| settings.share = 1.0)
         .log_settings(|log| log.segment_bytes = 4 << 20);

@@ -5,8 +5,8 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Index, Protocol, Record, Replay, Schema, Table,
-    Transaction, Type, Value,
+    Abort, Builder, Column, Concurrency, Database, Index, Protocol, RecordKind, Replay, Schema,
+    Table, Transaction, Type, Value,
 };
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -134,7 +134,7 @@ fn builder(
     streams: usize,
     protocol: Protocol,
     concurrency: Concurrency,
-    record: Record,
+    record: RecordKind,
 ) -> Builder {
     let mut builder = Database::builder()
         .protocol(protocol)
@@ -208,7 +208,7 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
 /// One kind of invariant, or all at once, under everything.
 fn under_everything(which: &[&str]) {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for record in [Record::Data, Record::Command, Record::Adaptive] {
+        for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 4),
@@ -219,7 +219,7 @@ fn under_everything(which: &[&str]) {
                 (Protocol::Poplar, 3),
                 (Protocol::Physiological, 1),
             ] {
-                if record != Record::Data && !protocol.takes_commands() {
+                if record != RecordKind::Data && !protocol.takes_commands() {
                     continue;
                 }
                 let what = format!("{concurrency:?} {record:?} {protocol:?}");
@@ -271,8 +271,9 @@ fn of_inserts_with_one_key_one_wins() {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
         for table in [KEYS, NUMBERS] {
             let dir = directory();
-            let db =
-                builder(4, Protocol::Taurus, concurrency, Record::Data).open(dir.path()).unwrap();
+            let db = builder(4, Protocol::Taurus, concurrency, RecordKind::Data)
+                .open(dir.path())
+                .unwrap();
             let won = AtomicU64::new(0);
             let start = Barrier::new(3);
             std::thread::scope(|scope| {

@@ -3,12 +3,12 @@
 
 mod common;
 use common::{ACCOUNTS, BALANCE, Combination, How, Opened, directory, populate, try_open};
-use hyades::{Abort, Concurrency, Error, Protocol, Record};
+use hyades::{Abort, Concurrency, Error, Protocol, RecordKind};
 use std::path::Path;
 use std::time::Duration;
 
 fn bank(dir: &Path, protocol: Protocol, concurrency: Concurrency) -> Opened {
-    let combination = Combination { protocol, concurrency, record: Record::Data, streams: 2 };
+    let combination = Combination { protocol, concurrency, record: RecordKind::Data, streams: 2 };
     let opened = try_open(dir, combination, How::default()).unwrap();
     populate(&opened);
     opened

@@ -4,7 +4,7 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Builder, Column, Database, Protocol, Record, Schema, Table, Transaction, Type,
+    Abort, Builder, Column, Database, Protocol, RecordKind, Schema, Table, Transaction, Type,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn builder(threads: usize, patience: Duration, together: &Arc<Together>) -> Buil
     let mut builder = Database::builder()
         .protocol(Protocol::Taurus)
         .streams(1)
-        .record(Record::Command)
+        .record(RecordKind::Command)
         .recovery_threads(threads);
     builder.table(
         Schema::new("rows").column("id", Type::U64).column("count", Type::U64).primary_key(&["id"]),

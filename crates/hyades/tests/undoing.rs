@@ -186,7 +186,7 @@ fn what_it_cannot_recover_is_refused_with_what_it_can() {
         let builder = Database::builder().protocol(Protocol::Physiological).streams(1);
         change(builder).open(dir.path()).err().expect("it is refused").to_string()
     };
-    for record in [hyades::Record::Command, hyades::Record::Adaptive] {
+    for record in [hyades::RecordKind::Command, hyades::RecordKind::Adaptive] {
         let why = refuse(&|builder| builder.record(record));
         assert!(why.contains("record to data"), "{why}");
     }

@@ -5,8 +5,8 @@
 mod common;
 use common::directory;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, ProcedureId, Protocol, Record, Schema, Table,
-    Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, ProcedureId, Protocol, RecordKind, Schema,
+    Table, Transaction, Type,
 };
 use std::sync::{Mutex, MutexGuard};
 
@@ -43,7 +43,7 @@ fn builder(concurrency: Concurrency) -> (Builder, ProcedureId, ProcedureId) {
         .protocol(Protocol::Taurus)
         .streams(4)
         .concurrency(concurrency)
-        .record(Record::Command)
+        .record(RecordKind::Command)
         .log_settings(|log| log.anchor_interval_bytes = 300);
     for name in ["rates", "accounts"] {
         let table = Schema::new(name).column("id", Type::I64).column("value", Type::I64);
@@ -65,7 +65,7 @@ fn populate(db: &Database) {
 }
 
 /// Whether the state is the same after each of some recoveries.
-fn is_recovered(concurrency: Concurrency, record: Record) -> bool {
+fn is_recovered(concurrency: Concurrency, record: RecordKind) -> bool {
     let dir = directory();
     let (opening, apply, by_command) = builder(concurrency);
     let db = opening.open(dir.path()).unwrap();
@@ -86,7 +86,7 @@ fn is_recovered(concurrency: Concurrency, record: Record) -> bool {
                         for rate in 0..ROWS {
                             let value = (rate, round * 1000 + rate + 1);
                             let (result, ticket) = match record {
-                                Record::Command => session.call(by_command, &value).unwrap(),
+                                RecordKind::Command => session.call(by_command, &value).unwrap(),
                                 _ => session.submit(|tx| change(tx, value)).unwrap(),
                             };
                             result.unwrap();
@@ -113,7 +113,7 @@ fn is_recovered(concurrency: Concurrency, record: Record) -> bool {
 fn who_writes_to_a_table_is_replayed_after_who_read_it() {
     let _alone = alone();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for record in [Record::Command, Record::Data] {
+        for record in [RecordKind::Command, RecordKind::Data] {
             assert!(is_recovered(concurrency, record), "{concurrency:?}, changes as {record:?}");
         }
     }

@@ -4,6 +4,7 @@
 //! checker should see: they take both from here.
 #![forbid(unsafe_code)]
 
+pub mod active_epochs;
 pub mod clock;
 pub mod device;
 pub mod epoch;

@@ -5,7 +5,7 @@
 //! `cargo run --release -p hyades-simulator --example soak -- --seconds 600`
 
 use hyades::{
-    Abort, Column, CommitQueue, Database, Error, Index, ProcedureId, Record, Schema, Table,
+    Abort, Column, CommitQueue, Database, Error, Index, ProcedureId, RecordKind, Schema, Table,
     Transaction, Type,
 };
 use hyades_simulator::plan::Combination;
@@ -217,7 +217,7 @@ fn resident_bytes() -> u64 {
 
 fn work(db: &Database, id: ProcedureId, worker: u64, life: &Life) -> Result<(), Error> {
     let (mut session, mut queue) = (db.session()?, db.commit_queue());
-    let closures = life.combination.record == Record::Data && worker.is_multiple_of(2);
+    let closures = life.combination.record == RecordKind::Data && worker.is_multiple_of(2);
     loop {
         if life.session_each {
             session = db.session()?;

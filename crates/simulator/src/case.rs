@@ -8,7 +8,7 @@ use crate::life::{Counters, Ended, Runner, Work};
 use crate::plan::{Combination, Plan};
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
-use hyades::{Database, ProcedureId, Protocol, Record, Replay};
+use hyades::{Database, ProcedureId, Protocol, RecordKind, Replay};
 use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -127,7 +127,7 @@ impl Opened {
             procedure: self.procedure,
             tables: plan.tables,
             counters,
-            data_only: self.combination.record == Record::Data,
+            data_only: self.combination.record == RecordKind::Data,
             transactions: plan.transactions,
             shape: plan.shape,
             readers: AtomicUsize::new(usize::from(plan.shape.reader && !plan.stepped)),

@@ -5,7 +5,7 @@ use crate::program::{self, Program};
 use crate::schema::Tables;
 use crate::shape::Shape;
 use fastrand::Rng;
-use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, Record, Session, Ticket};
+use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Ticket};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -220,7 +220,7 @@ impl<'d> Runner<'d> {
         between: &mut dyn FnMut(),
     ) -> Result<(String, Ticket), Error> {
         let tables = self.work.tables;
-        let kinds = [Record::Data, Record::Command, Record::Adaptive];
+        let kinds = [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive];
         // Only closures stop between their steps.
         let kind = if self.reads { 0 } else { self.rng.u32(0..8) };
         let (how, result, ticket) = match kind {

@@ -3,7 +3,7 @@
 use crate::schema::Tables;
 use crate::shape::{Drawn, Shape};
 use fastrand::Rng;
-use hyades::{Concurrency, Database, Error, Protocol, Record};
+use hyades::{Concurrency, Database, Error, Protocol, RecordKind};
 use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ pub struct Combination {
     /// The concurrency control.
     pub concurrency: Concurrency,
     /// How procedures are logged.
-    pub record: Record,
+    pub record: RecordKind,
     /// Log streams.
     pub streams: usize,
 }
@@ -35,7 +35,8 @@ impl Combination {
             for protocol in Protocol::all().filter(|p| *p != Protocol::None) {
                 for streams in 1..=STREAMS {
                     for concurrency in Concurrency::all() {
-                        for record in [Record::Data, Record::Command, Record::Adaptive] {
+                        for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive]
+                        {
                             all.push(Combination { protocol, concurrency, record, streams });
                         }
                     }

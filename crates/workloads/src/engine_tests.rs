@@ -7,7 +7,7 @@ use crate::tpcc::{self, Tpcc};
 use crate::ycsb::{self, Ycsb};
 use crate::{Outcome, Workload, populate};
 use fastrand::Rng;
-use hyades::{Abort, Concurrency, Database, Protocol, Record, Ticket, Transaction};
+use hyades::{Abort, Concurrency, Database, Protocol, RecordKind, Ticket, Transaction};
 use std::path::Path;
 
 const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, items: 60, customers: 30 };
@@ -33,7 +33,7 @@ fn bank() -> Bank {
 #[derive(Clone, Copy, Debug)]
 struct Form {
     protocol: Protocol,
-    record: Record,
+    record: RecordKind,
     concurrency: Concurrency,
 }
 
@@ -41,14 +41,14 @@ fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
         for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
-            for record in [Record::Data, Record::Command] {
+            for record in [RecordKind::Data, RecordKind::Command] {
                 forms.push(Form { protocol, record, concurrency });
             }
         }
         for protocol in Protocol::all().filter(|protocol| !protocol.takes_commands()) {
-            forms.push(Form { protocol, record: Record::Data, concurrency });
+            forms.push(Form { protocol, record: RecordKind::Data, concurrency });
         }
-        forms.push(Form { protocol: Protocol::None, record: Record::Data, concurrency });
+        forms.push(Form { protocol: Protocol::None, record: RecordKind::Data, concurrency });
     }
     forms
 }

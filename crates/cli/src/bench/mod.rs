@@ -15,7 +15,7 @@ use crate::place::{DeviceKind, Place};
 use crate::progress::Bar;
 use crate::units;
 use driver::{Drive, Measured};
-use hyades::{Database, Record};
+use hyades::{Database, RecordKind};
 use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{Workload, bank::Bank, populate, tpcc::Tpcc, ycsb::Ycsb};
 use options::{Bench, Protocol, Settings, Workload as Choice};
@@ -111,7 +111,7 @@ pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
 fn open<W: Workload>(
     settings: &Settings,
     workload: &mut W,
-    record: Record,
+    record: RecordKind,
     what: &'static str,
 ) -> Result<Database, Failure> {
     let bar = std::sync::Arc::new(Bar::new(what, 1));
@@ -152,7 +152,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     // The population is logged as commands where that can be, which is short, in an incarnation of its
     // own.
     let commands = settings.protocol.protocol().takes_commands();
-    let record = if commands { Record::Command } else { Record::Data };
+    let record = if commands { RecordKind::Command } else { RecordKind::Data };
     // It is not measured, so it does not wait for a slow device.
     let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::{Args, Subcommand};
-use hyades::{Builder, Record};
+use hyades::Builder;
 use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -79,11 +79,11 @@ impl Protocol {
 
 impl RecordKind {
     /// The engine's word for it.
-    pub fn record(self) -> Record {
+    pub fn record(self) -> hyades::RecordKind {
         match self {
-            RecordKind::Data => Record::Data,
-            RecordKind::Command => Record::Command,
-            RecordKind::Adaptive => Record::Adaptive,
+            RecordKind::Data => hyades::RecordKind::Data,
+            RecordKind::Command => hyades::RecordKind::Command,
+            RecordKind::Adaptive => hyades::RecordKind::Adaptive,
         }
     }
 }
@@ -445,7 +445,7 @@ impl Settings {
     }
 
     /// A builder for the settings' database, with this kind of record.
-    pub fn builder(&self, record: Record) -> Builder {
+    pub fn builder(&self, record: hyades::RecordKind) -> Builder {
         let mut builder = hyades::Database::builder()
             .protocol(self.protocol.protocol())
             .concurrency(match self.concurrency {

@@ -6,7 +6,7 @@ use super::work::Work;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::units;
-use hyades::{Columns, Database, Error, Record, RecoveryReport, Value};
+use hyades::{Columns, Database, Error, RecordKind, RecoveryReport, Value};
 use hyades_workloads::tpcc::schema::DISTRICTS;
 use hyades_workloads::{Reader, Workload, bank};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub fn recover(settings: &Settings, checks: bool) -> Result<Found, Failure> {
     let bar = Arc::new(Bar::new("recovering", 1));
     let shown = bar.clone();
     let mut work = Work::new(settings.size);
-    let builder = Work::builder(settings, Record::Adaptive, Work::files());
+    let builder = Work::builder(settings, RecordKind::Adaptive, Work::files());
     let mut builder = builder.on_progress(move |progress| shown.show(progress));
     work.declare(&mut builder);
     let database = match builder.open(&settings.dir) {

@@ -6,7 +6,7 @@ use super::{Medium, Settings};
 use crate::bench::options::cores;
 use crate::failure::Failure;
 use fastrand::Rng;
-use hyades::{CommitQueue, Database, Record, Session};
+use hyades::{CommitQueue, Database, RecordKind, Session};
 use hyades_platform::clock::monotonic_ns;
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use hyades_workloads::tpcc::NewOrderResult;
@@ -38,7 +38,7 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         })),
     };
     let mut work = Work::new(settings.size);
-    let mut builder = Work::builder(settings, Record::Adaptive, device);
+    let mut builder = Work::builder(settings, RecordKind::Adaptive, device);
     work.declare(&mut builder);
     let database = builder.open(&settings.dir)?;
     // Each line is written as a whole, whichever worker it comes from.
@@ -57,7 +57,7 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
 /// Populates the database on files, synced, and closes it: only the run is to be cut off.
 fn load(settings: &Settings) -> Result<(), Failure> {
     let mut work = Work::new(settings.size);
-    let mut builder = Work::builder(settings, Record::Command, Work::files());
+    let mut builder = Work::builder(settings, RecordKind::Command, Work::files());
     work.declare(&mut builder);
     let database = builder.open(&settings.dir)?;
     populate(&work.bank, &database, cores(), |_| ())?;

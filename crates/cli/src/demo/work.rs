@@ -1,7 +1,7 @@
 //! What the demo runs: transfers and TPC-C in one database.
 
 use super::Settings;
-use hyades::{Builder, Database, Record};
+use hyades::{Builder, Database, RecordKind};
 use hyades_platform::device::{Device, FileDevice};
 use hyades_workloads::bank::{self, Bank};
 use hyades_workloads::tpcc::{self, Tpcc};
@@ -60,7 +60,7 @@ impl Work {
     }
 
     /// A builder for the demo's database.
-    pub fn builder(settings: &Settings, record: Record, device: Arc<dyn Device>) -> Builder {
+    pub fn builder(settings: &Settings, record: RecordKind, device: Arc<dyn Device>) -> Builder {
         Database::builder()
             .streams(settings.streams)
             .record(record)

@@ -1,8 +1,8 @@
 //! Who takes checkpoints: on demand, at an interval, or so often that replay stays short.
 
 use super::{CheckpointReport, CheckpointSettings};
+use crate::engine::cut::Cut;
 use crate::error::Error;
-use crate::opening::AnyEngine;
 use hyades_platform::clock;
 use hyades_wal::{Checkpoint, Log};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,9 +50,21 @@ pub struct CheckpointStats {
     pub bound_missed: Option<String>,
 }
 
+/// An engine, whatever its concurrency control and its logging protocol, as checkpoints see it.
+pub(crate) trait Checkpointed: Send + Sync {
+    fn cut(&self) -> &Cut;
+    /// Writes a checkpoint; see [`super::write()`].
+    fn checkpoint(
+        &self,
+        log: &Log,
+        settings: &CheckpointSettings,
+        stop: &AtomicBool,
+    ) -> Result<(Checkpoint, CheckpointReport), Error>;
+}
+
 /// See the module.
 pub(crate) struct Keeper {
-    engine: Arc<dyn AnyEngine>,
+    engine: Arc<dyn Checkpointed>,
     log: Log,
     settings: CheckpointSettings,
     /// Whether replay's speed was measured when the database was opened, or earlier.
@@ -94,7 +106,11 @@ struct Paced {
 }
 
 impl Keeper {
-    pub fn new(engine: Arc<dyn AnyEngine>, log: Log, settings: CheckpointSettings) -> Arc<Keeper> {
+    pub fn new(
+        engine: Arc<dyn Checkpointed>,
+        log: Log,
+        settings: CheckpointSettings,
+    ) -> Arc<Keeper> {
         let measured = log.manifest().replay_bytes_per_s;
         let replay_bytes_per_s = measured.unwrap_or(UNMEASURED_BYTES_PER_S).max(1);
         let keeper = Arc::new(Keeper {

@@ -7,15 +7,15 @@
 //! record: a command replayed on it finds what it found when it ran. A log of data records alone needs less, see
 //! [`CheckpointSettings::fuzzy`].
 
-pub(crate) mod cut;
 pub(crate) mod format;
 pub(crate) mod keeper;
-pub(crate) mod load;
 mod pace;
-mod read;
+pub(crate) mod read;
+pub(crate) mod verify;
 mod write;
 
 use crate::engine::Engine;
+use crate::engine::cut;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use hyades_platform::clock;

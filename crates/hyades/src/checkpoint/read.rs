@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 /// What a part holds, as its writer counted it or as the manifest states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     pub bytes: u64,
     pub rows: u64,
 }
 
 /// A part that is being read.
-pub(super) struct PartReader {
+pub(crate) struct PartReader {
     pub id: PartId,
     pub path: PathBuf,
     file: Arc<dyn DeviceFile>,
@@ -27,7 +27,7 @@ pub(super) struct PartReader {
 
 /// A block as it stands in its part.
 #[derive(Default)]
-pub(super) struct Block {
+pub(crate) struct Block {
     pub offset: u64,
     pub bytes: Vec<u8>,
 }

@@ -1,10 +1,10 @@
 //! Writing a checkpoint: rows are gathered from the tables and from the side buffer, and written to all
 //! parts at the same time. Then all of it is read back.
 
-use super::cut::{BLOCK_BYTES, Cut, Rows};
 use super::format::PartId;
 use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
+use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
 use crate::storage::record::{Record, word};

@@ -14,18 +14,20 @@
 //! tables, read the epoch; [command: reserve, raise read stamps]; validate; [otherwise reserve]; fill;
 //! install; publish; release.
 
+mod known;
 pub(crate) mod no_wait;
 mod partitioned;
 pub(crate) mod replaying;
 mod row_frames;
 pub(crate) mod silo;
+pub(crate) mod state;
 pub(crate) mod steps;
 
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::Record;
-use crate::transaction::state::State;
+use state::State;
 use steps::Appender;
 
 /// How a transaction takes part in concurrency control.

@@ -4,12 +4,12 @@
 //! locked: they are validated, as under optimistic concurrency control.
 
 use super::ConcurrencyControl;
+use super::state::{Held, State};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, WRITER, word};
-use crate::transaction::state::{Held, State};
 use std::sync::atomic::Ordering;
 
 pub(crate) struct NoWait;

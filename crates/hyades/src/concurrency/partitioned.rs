@@ -1,10 +1,10 @@
 //! Records by partition: where a protocol wants the changes of each partition in a stream of its own.
 
+use super::state::State;
 use super::steps::{Appender, Reserved, encode_write, write_parts};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::{Head, Tid};
-use crate::transaction::state::State;
 use hyades_wal::{FrameKind, Lsn, Reservation};
 use smallvec::SmallVec;
 use std::ops::Range;

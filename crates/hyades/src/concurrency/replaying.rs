@@ -2,13 +2,13 @@
 //! keeps only writers apart, readers see versions.
 
 use super::ConcurrencyControl;
+use super::state::{Pending, State};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
-use crate::transaction::state::{Pending, State};
 use std::sync::atomic::Ordering;
 
 pub(crate) struct Replaying;

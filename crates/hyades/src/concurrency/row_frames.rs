@@ -1,11 +1,11 @@
 //! Writes the changes of a transaction row by row, ahead of its record.
 
+use super::state::{State, Write};
 use super::steps::encode_write;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
 use crate::storage::record::word;
-use crate::transaction::state::{State, Write};
 use hyades_wal::{FrameKind, Lsn, Writer};
 use std::sync::atomic::Ordering;
 

@@ -3,12 +3,12 @@
 //! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
 
 use super::ConcurrencyControl;
+use super::state::{Read, State, Write};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, word};
-use crate::transaction::state::{Read, State, Write};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 

@@ -2,15 +2,16 @@
 
 use super::partitioned::{self, Many};
 use super::row_frames;
+use super::state::{Pending, State, Write};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::record::{Head, Tid, command_in_a_word, push_change, push_plain_head};
+use crate::logging::record::{
+    Head, RecordKind, Tid, command_in_a_word, push_change, push_plain_head,
+};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use crate::storage::row::push_varint;
-use crate::transaction::procedure::Record as Kind;
-use crate::transaction::state::{Pending, State, Write};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
@@ -28,7 +29,7 @@ pub(crate) struct Appender<'a> {
     /// None where there is no log.
     pub writer: Option<&'a mut Writer>,
     pub stream: usize,
-    pub kind: Kind,
+    pub kind: RecordKind,
     pub call: Option<Call<'a>>,
     /// What the frontier has to reach before the caller is answered.
     pub needs: &'a mut Needs,
@@ -45,7 +46,7 @@ pub(crate) struct Appender<'a> {
 }
 
 /// Transactions whose replay would come so many commands behind that of all else are logged as data
-/// under [`Kind::Adaptive`]: they are in a chain that replay waits for, and a short data record takes
+/// under [`RecordKind::Adaptive`]: they are in a chain that replay waits for, and a short data record takes
 /// less time in it.
 const ADAPTIVE_LAG: u64 = 48;
 
@@ -53,7 +54,7 @@ const ADAPTIVE_LAG: u64 = 48;
 /// is nothing to win in a chain.
 const ADAPTIVE_DATA_BYTES: usize = 1536;
 
-/// A data record may be this much longer than the command before [`Kind::Adaptive`] prefers the
+/// A data record may be this much longer than the command before [`RecordKind::Adaptive`] prefers the
 /// command: data needs no execution at replay.
 const ADAPTIVE_SLACK_BYTES: usize = 32;
 
@@ -92,9 +93,9 @@ pub(crate) fn as_command<P: LoggingProtocol>(
         return false;
     }
     match appender.kind {
-        Kind::Data => false,
-        Kind::Command => true,
-        Kind::Adaptive => {
+        RecordKind::Data => false,
+        RecordKind::Command => true,
+        RecordKind::Adaptive => {
             let data: usize = state
                 .final_writes()
                 .map(|w| match w.pending {

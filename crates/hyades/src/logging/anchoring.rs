@@ -2,7 +2,7 @@
 //! (Taurus, VLDB 2020, algorithm 5, FlushPLV).
 
 use super::lsn_vector_table::LsnVectorTable;
-use crate::config::LogSettings;
+use super::settings::LogSettings;
 use hyades_wal::{Log, Writer};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -165,7 +165,7 @@ mod tests {
             let verdict = recovering.verdict(&[]).unwrap();
             let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
             let mut writer = log.writer().unwrap();
-            let mut settings = crate::config::Builder::default().log;
+            let mut settings = LogSettings::default();
             (settings.anchor_interval_bytes, settings.delta_bytes) = (100, delta_bytes);
             let (table, anchoring) = (
                 LsnVectorTable::on(&log, settings.hot_rows_bytes),

@@ -19,9 +19,9 @@
 //! incarnation, since rows remember nothing from the one before.
 
 use super::counters::Counters;
+use super::record::RecordKind;
 use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::take;
-use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl LoggingProtocol for Gsn {
         Numbered::default()
     }
 
-    fn begin(&self, txn: &mut Numbered, _: Record) {
+    fn begin(&self, txn: &mut Numbered, _: RecordKind) {
         *txn = Numbered::default();
     }
 

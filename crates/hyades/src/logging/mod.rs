@@ -20,22 +20,22 @@ pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
 pub(crate) mod serial;
+pub(crate) mod settings;
 pub(crate) mod silo_r;
-pub(crate) mod supported;
+pub(crate) mod stamp_readers;
 pub(crate) mod taurus;
 pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
 pub(crate) mod unwritten;
 pub(crate) mod versions;
 
-use crate::checkpoint::cut::Seats;
-use crate::config::LogSettings;
-use crate::engine::EPOCH;
-use crate::transaction::procedure::Record;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use needs::Needs;
+use record::RecordKind;
 use row_frame::RowFrames;
+use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
 use versions::{Versions, View};
@@ -82,7 +82,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Called now and then by busy sessions, which hold nothing then.
     fn keep_house(&self) {}
     /// A transaction begins, which is to be logged in this way, if nothing is in the way of it.
-    fn begin(&self, txn: &mut Self::TxnStamp, record: Record) {
+    fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
         let _ = (txn, record);
     }
     /// The transaction is about to be told something about rows: by every operation but one that puts a row
@@ -226,7 +226,7 @@ pub(crate) struct Ground<'g> {
     pub epoch: &'g Arc<Epoch>,
     pub epoch_interval: Duration,
     /// Where sessions say in which epoch they commit.
-    pub seats: &'g Arc<Seats>,
+    pub active: &'g Arc<ActiveEpochs>,
     /// How many tables there are.
     pub tables: usize,
 }

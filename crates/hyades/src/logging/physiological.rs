@@ -21,8 +21,8 @@
 //! was reserved before it ended. Rows remember nothing. Data records only, by what they are.
 
 use super::row_frame::RowFrames;
+use super::settings::LogSettings;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
-use crate::config::LogSettings;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 

@@ -22,9 +22,9 @@
 //! remembered, so commands cannot be replayed: data records only.
 
 use super::counters::Counters;
+use super::record::RecordKind;
 use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
-use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl LoggingProtocol for Plover {
         Touched::default()
     }
 
-    fn begin(&self, txn: &mut Touched, _: Record) {
+    fn begin(&self, txn: &mut Touched, _: RecordKind) {
         *txn = Touched::default();
     }
 

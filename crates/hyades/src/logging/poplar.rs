@@ -36,9 +36,9 @@
 //! begin anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
 
 use super::counters::Counters;
+use super::record::RecordKind;
 use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
 use crate::storage::row::take;
-use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl LoggingProtocol for Poplar {
         Numbered::default()
     }
 
-    fn begin(&self, txn: &mut Numbered, _: Record) {
+    fn begin(&self, txn: &mut Numbered, _: RecordKind) {
         *txn = Numbered::default();
     }
 

@@ -3,6 +3,18 @@
 
 use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
+use serde::{Deserialize, Serialize};
+
+/// How a transaction is written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecordKind {
+    /// The rows it changed.
+    Data,
+    /// The procedure's name and arguments.
+    Command,
+    /// Whichever is better for this transaction: by record size and replay depth.
+    Adaptive,
+}
 
 /// A transaction's identity and version: an epoch above a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

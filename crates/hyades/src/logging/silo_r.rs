@@ -22,8 +22,8 @@
 //! dead record is judged by the marks of its own incarnation for ever.
 
 use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
-use crate::checkpoint::cut::Seats;
 use crate::logging::record::Tid;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Marks};
@@ -42,7 +42,7 @@ struct Epochs {
     epoch: Arc<Epoch>,
     interval: Duration,
     /// Where sessions say that they commit, before they read their epoch.
-    seats: Arc<Seats>,
+    active: Arc<ActiveEpochs>,
     /// The highest epoch of any record. Raised by its writer before the record is reserved, and so before
     /// others see its rows; read by readers after they have read. Relaxed: who reads a row after its
     /// writer released it comes after that in everything (read-read coherence).
@@ -94,7 +94,7 @@ impl Marks for Epochs {
         if mutation::is(Mutation::CloseOpenEpochs) {
             return self.epoch.current();
         }
-        self.seats.lowest(&self.epoch).saturating_sub(1)
+        self.active.lowest(&self.epoch).saturating_sub(1)
     }
 
     fn highest(&self) -> u64 {
@@ -117,7 +117,7 @@ impl StartsOnLog for SiloR {
         let epochs = Arc::new(Epochs {
             epoch: ground.epoch.clone(),
             interval: ground.epoch_interval,
-            seats: ground.seats.clone(),
+            active: ground.active.clone(),
             written: AtomicU64::new(0),
         });
         ground.log.install_marks(epochs.clone());

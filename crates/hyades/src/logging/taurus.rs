@@ -13,9 +13,9 @@
 use super::anchoring::Anchoring;
 use super::lanes::clear;
 use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
+use super::record::RecordKind;
 use super::unwritten::{Follows, UnwrittenTables};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
-use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -113,9 +113,9 @@ impl Pace {
 
 impl Taurus {
     #[inline]
-    fn keep_pace(&self, pace: &mut Pace, record: Record) {
+    fn keep_pace(&self, pace: &mut Pace, record: RecordKind) {
         if !self.adaptive.load(Ordering::Relaxed) {
-            if record != Record::Adaptive {
+            if record != RecordKind::Adaptive {
                 return;
             }
             self.adaptive.store(true, Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl LoggingProtocol for Taurus {
     }
 
     #[inline(always)]
-    fn begin(&self, txn: &mut Gathered, record: Record) {
+    fn begin(&self, txn: &mut Gathered, record: RecordKind) {
         if !txn.untouched {
             clear(&mut txn.validity);
             if !txn.together {
@@ -171,7 +171,7 @@ impl LoggingProtocol for Taurus {
             }
             txn.untouched = true;
         }
-        txn.together = record == Record::Command;
+        txn.together = record == RecordKind::Command;
         txn.cold = false;
         txn.single = false;
         txn.command = false;

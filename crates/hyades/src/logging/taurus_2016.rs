@@ -34,8 +34,8 @@
 use super::anchoring::Anchoring;
 use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
 use super::predecessors::{self, Id, Predecessor};
+use super::record::RecordKind;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
-use crate::transaction::procedure::Record;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -236,7 +236,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     #[inline]
-    fn begin(&self, txn: &mut Gathered, _: Record) {
+    fn begin(&self, txn: &mut Gathered, _: RecordKind) {
         if !txn.untouched {
             txn.vector.fill(0);
             txn.unnamed.fill(0);

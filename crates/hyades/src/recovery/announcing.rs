@@ -9,20 +9,21 @@
 //! time over an [`Access`] whose every operation ends with a conflict, as any operation may. So it gets
 //! to its first operation, having announced what it does itself, and nothing happens in the database.
 
-use super::Replay;
 use super::apply::Applier;
 use super::decode::Decoder;
+use super::replay::Replay;
+use crate::concurrency::state::Determinism;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::record::{Change, Head};
 use crate::logging::unstamped::Unstamped;
 use crate::storage::key::KeyBytes;
+use crate::storage::range::Range;
 use crate::storage::row::{Assignments, Row, take_varint};
 use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
-use crate::transaction::access::{Access, Index, Range, Savepoint, Table, Transaction};
-use crate::transaction::state::Determinism;
-use crate::transaction::wanted::Wanted;
+use crate::storage::wanted::Wanted;
+use crate::transaction::access::{Access, Index, Savepoint, Table, Transaction};
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn};
 use std::cell::{Cell, RefCell};

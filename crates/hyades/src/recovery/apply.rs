@@ -3,9 +3,10 @@
 //! Every row carries the TID of its last writer, and an image goes in only if it is newer. A delta
 //! names the version that it follows; it is held until that version is there, or something newer.
 
-use super::Replay;
+use super::replay::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
+use crate::concurrency::state::install_delta;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -16,7 +17,6 @@ use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, Table};
-use crate::transaction::state::install_delta;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;

@@ -1,22 +1,22 @@
 //! Command records: the procedure runs again, on the same code as a running transaction.
 
-use super::Replay;
 use super::apply::leave_for_later;
+use super::replay::Replay;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
+use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
 use crate::concurrency::steps::Appender;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::Needs;
 use crate::logging::record::Head;
+use crate::logging::record::RecordKind;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::Record;
 use crate::transaction::running::Running;
-use crate::transaction::state::{Determinism, RowIds, State, Workspace};
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -107,7 +107,7 @@ impl CommandRunner {
         let mut appender = Appender {
             writer: None,
             stream: 0,
-            kind: Record::Command,
+            kind: RecordKind::Command,
             call: None,
             needs: &mut Needs::default(),
             payload: &mut self.payload,

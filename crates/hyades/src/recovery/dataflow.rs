@@ -13,12 +13,12 @@
 //! many of its records wait. Of the streams that lost something, the one that lost the earliest has
 //! no record that waits for something lost, so its reader comes to the end; then the next.)
 
-use super::Replay;
 use super::cursor::{Ahead, Cursor};
 use super::decode::Shape;
 use super::graph::{Arrival, Graph};
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
+use super::replay::Replay;
 use super::seats::{Seats, in_a_circle};
 use super::syncing::Syncing;
 use super::threads;

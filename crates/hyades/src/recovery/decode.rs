@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::logging::predecessors::{self, Predecessor};
 use crate::logging::record::{Head, Tid};
 use crate::logging::row_frame::RowFrames;
-use crate::logging::supported;
+use crate::logging::stamp_readers::stamp_reader;
 use crate::logging::{Stamp, StampReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
@@ -43,7 +43,7 @@ impl Shape {
         let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        let stamp = supported::stamp_reader(&incarnation.protocol);
+        let stamp = stamp_reader(&incarnation.protocol);
         let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
         let until = u64::MAX;

@@ -1,6 +1,6 @@
 //! What is left to do when the log has been replayed: tombstones go, unique indexes are checked.
 
-use super::Replay;
+use super::replay::Replay;
 use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
 use crate::garbage::Garbage;

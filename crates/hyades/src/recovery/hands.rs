@@ -1,10 +1,10 @@
 //! What one thread of an ordered replay works with.
 
-use super::Replay;
 use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use super::decode::Decoder;
+use super::replay::Replay;
 use crate::error::Error;
 use crate::logging::record::Head;
 use crate::logging::versions::View;

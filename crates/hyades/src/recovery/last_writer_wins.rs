@@ -5,12 +5,12 @@
 //! is the oldest goes first: then what a record depends on has mostly been seen to be valid, and the
 //! version that a delta follows is mostly there.
 
-use super::Replay;
 use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, Shape};
 use super::parts::{self, Parts};
 use super::read_ahead::LaneReader;
+use super::replay::Replay;
 use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;

@@ -19,21 +19,21 @@ pub(crate) mod graph;
 pub(crate) mod hands;
 pub(crate) mod held_deltas;
 pub(crate) mod last_writer_wins;
+mod load;
 pub(crate) mod parts;
+pub(crate) mod plan;
 pub(crate) mod pools;
 mod read_ahead;
+mod replay;
+pub(crate) mod report;
 mod seats;
 mod syncing;
 pub(crate) mod threads;
 mod undecided;
 pub(crate) mod wavefront;
 
-use crate::checkpoint::load;
-use crate::config::Replay as ReplayKind;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::garbage::Garbage;
-use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::table::Table;
 use catalogue::Catalogue;
@@ -41,148 +41,12 @@ use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
+use plan::{Plan, Replay as ReplayKind};
 use read_ahead::LaneReader;
-use std::collections::VecDeque;
+use replay::{Counts, Replay};
+use report::{IncarnationReport, Loss, Progress, RecoveryReport};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// How far recovery has come; given to the callback of [`crate::Builder::on_progress`].
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// What is being done.
-    pub phase: &'static str,
-    /// Log bytes read so far.
-    pub bytes_done: u64,
-    /// Log bytes on disk; what is valid of them may end earlier.
-    pub bytes_total: u64,
-    /// Transactions replayed so far.
-    pub records_done: u64,
-    /// Streams of the incarnation being replayed.
-    pub streams: usize,
-    /// Seconds since recovery began.
-    pub seconds: f64,
-    /// Seconds still to go at the present rate, once there is one.
-    pub estimate_seconds: Option<f64>,
-}
-
-/// What was recovered of one incarnation of the log.
-#[derive(Clone, Debug, Default)]
-pub struct IncarnationReport {
-    /// Its number, counted from 1.
-    pub number: u32,
-    /// Live transactions replayed.
-    pub records: u64,
-    /// Records of transactions that depended on something that was lost: never acknowledged.
-    pub dead: u64,
-    /// Log bytes replayed.
-    pub bytes: u64,
-    /// How long it took.
-    pub seconds: f64,
-    /// Its streams.
-    pub streams: usize,
-}
-
-/// What opening a database found and did.
-#[derive(Clone, Debug, Default)]
-pub struct RecoveryReport {
-    /// Whether the directory held a log at all.
-    pub found: bool,
-    /// From the call of open until the database took transactions.
-    pub seconds: f64,
-    /// Replay threads used.
-    pub threads: usize,
-    /// Live transactions replayed.
-    pub records: u64,
-    /// Dead records passed over.
-    pub dead: u64,
-    /// Log bytes replayed.
-    pub bytes: u64,
-    /// How long it took to load the checkpoint: rows and their index entries.
-    pub image_seconds: f64,
-    /// Rows loaded from the checkpoint.
-    pub image_rows: u64,
-    /// Bytes of the checkpoint's files.
-    pub image_bytes: u64,
-    /// How long it took to replay the log that the checkpoint does not cover; this is what
-    /// [`crate::Builder::max_recovery`] bounds.
-    pub replay_seconds: f64,
-    /// By incarnation, oldest first.
-    pub incarnations: Vec<IncarnationReport>,
-    /// What could not be read, where a damaged log was recovered all the same.
-    pub losses: Vec<Loss>,
-}
-
-/// What could not be read of a damaged log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Something is missing or damaged as a whole.
-    File(String),
-    /// A stream breaks off.
-    Stream {
-        /// The incarnation of the log.
-        incarnation: u32,
-        /// The stream.
-        stream: u32,
-        /// Everything below this position is there.
-        valid_to: u64,
-        /// From there to here something was durable; how much there was behind it is not known.
-        durable_to: u64,
-        /// The file and the byte, and what is wrong.
-        message: String,
-    },
-    /// A whole incarnation: one before it is damaged, and what it built on is not known.
-    Incarnation(u32),
-}
-
-impl From<hyades_wal::Damage> for Loss {
-    fn from(damage: hyades_wal::Damage) -> Self {
-        Loss::Stream {
-            incarnation: damage.incarnation,
-            stream: damage.stream,
-            valid_to: damage.valid_to,
-            durable_to: damage.durable_to,
-            message: damage.error.to_string(),
-        }
-    }
-}
-
-/// What the threads of a replay share.
-pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
-    pub engine: Engine<Unstamped<S>>,
-    pub catalogue: Arc<Catalogue>,
-    pub held: HeldDeltas,
-    pub counts: Counts,
-    /// The first error; everyone stops when there is one.
-    pub failure: Mutex<Option<Error>>,
-    pub failed: std::sync::atomic::AtomicBool,
-    /// What records left behind where rows have several versions, by who left it.
-    pub later: Mutex<VecDeque<(Id, Garbage)>>,
-    /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
-    pub absent: Mutex<Vec<(u32, crate::storage::key::KeyBytes)>>,
-}
-
-/// Counters of the incarnation being replayed. Added to by every thread in batches, read for
-/// progress: Relaxed throughout.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub records: AtomicU64,
-    pub dead: AtomicU64,
-    pub bytes: AtomicU64,
-    pub max_epoch: AtomicU64,
-    pub max_row_id: AtomicU64,
-}
-
-impl<S: Default + Send + Sync + 'static> Replay<S> {
-    /// Remembers the first error and stops everyone.
-    pub fn fail(&self, error: Error) {
-        self.failure.lock().expect("no holder panics").get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
-    }
-
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-}
 
 /// What recovery hands on.
 pub(crate) struct Recovered {
@@ -190,18 +54,6 @@ pub(crate) struct Recovered {
     pub ends: Vec<ReaderEnd>,
     /// The highest epoch in the log.
     pub max_epoch: u64,
-}
-
-/// How to recover.
-pub(crate) struct Plan<'p> {
-    pub threads: usize,
-    pub kind: ReplayKind,
-    pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
-    pub started_ns: u64,
-    /// What comes after this epoch is left out.
-    pub until: u64,
-    /// Goes as far as a damaged log allows.
-    pub salvage: bool,
 }
 
 /// Replays everything that `recovering` holds into `tables`.

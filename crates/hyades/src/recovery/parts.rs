@@ -1,9 +1,9 @@
 //! Frames that come ahead of their transaction's record: pieces of a long body, or the changes of
 //! single rows. Groups whose record never comes are undone where history was repeated.
 
-use super::Replay;
 use super::apply::{Applier, count};
 use super::decode::Shape;
+use super::replay::Replay;
 use crate::error::Error;
 use crate::logging::record::Head;
 use crate::logging::row_frame::{FRAME_HEAD, RowChange, RowFrames, flag, read_before};

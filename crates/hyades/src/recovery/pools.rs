@@ -19,11 +19,11 @@
 //! queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may be
 //! bounded.
 
-use super::Replay;
 use super::cursor::{Ahead, Cursor};
 use super::decode::Shape;
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
+use super::replay::Replay;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;

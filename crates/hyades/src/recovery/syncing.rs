@@ -7,8 +7,8 @@
 //! entries of what rows were before. These leave while nobody replays anything, since a command may
 //! be about to put the same key in anew.
 
-use super::Replay;
 use super::graph::Graph;
+use super::replay::Replay;
 use crate::concurrency::replaying::Replaying;
 use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;

@@ -1,6 +1,6 @@
 //! The threads of a replay, and what becomes of the others when one of them fails.
 
-use super::Replay;
+use super::replay::Replay;
 use crate::error::Error;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

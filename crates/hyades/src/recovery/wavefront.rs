@@ -27,11 +27,11 @@ mod lane;
 mod watermarks;
 mod window;
 
-use super::Replay;
 use super::cursor::{Ahead, Cursor};
 use super::decode::{Decoded, Shape};
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
+use super::replay::Replay;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;

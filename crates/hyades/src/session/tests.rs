@@ -2,13 +2,15 @@ use super::*;
 use crate::checkpoint::{self, CheckpointSettings};
 use crate::concurrency::no_wait::NoWait;
 use crate::concurrency::silo::Silo;
+use crate::engine::Engine;
+use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::storage::table::Table;
 use crate::storage::value::Type;
 use crate::transaction::access;
 use hyades_platform::device::MemoryDevice;
 use hyades_platform::epoch::Epoch;
-use hyades_wal::{IncarnationSettings, LogOptions};
+use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A protocol that panics when it is told so, while the write set is protected.
@@ -56,17 +58,17 @@ fn the_others_are_told<C: ConcurrencyControl>() {
     let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
     let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
-    let engine = Arc::new(engine);
-    let session = || Session::<C, Panics>::new(engine.clone(), Some(log.clone())).unwrap();
+    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let session = || Session::<C, Panics>::new(shared.clone(), Some(log.clone())).unwrap();
     let (mut one, mut other) = (session(), session());
     put(&mut one).unwrap();
-    engine.protocol.0.store(true, Ordering::Relaxed);
+    shared.engine.protocol.0.store(true, Ordering::Relaxed);
     let panic = catch_unwind(AssertUnwindSafe(|| put(&mut one)));
     assert!(panic.is_err());
-    engine.protocol.0.store(false, Ordering::Relaxed);
+    shared.engine.protocol.0.store(false, Ordering::Relaxed);
     assert!(matches!(put(&mut other), Err(Error::Poisoned(_))));
     let stop = AtomicBool::new(false);
-    let taken = checkpoint::write(&*engine, &log, &CheckpointSettings::default(), &stop);
+    let taken = checkpoint::write(&shared.engine, &log, &CheckpointSettings::default(), &stop);
     assert!(matches!(taken, Err(Error::Poisoned(_))));
 }
 
@@ -82,8 +84,8 @@ fn a_body_that_panics_leaves_nothing_locked() {
     let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
     let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
-    let engine = Arc::new(engine);
-    let mut session = Session::<NoWait, Panics>::new(engine.clone(), None).unwrap();
+    let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
+    let mut session = Session::<NoWait, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         run(&mut session, &mut |tx| {
             tx.put(NUMBERS, &[1i64.into()]).unwrap();
@@ -91,5 +93,5 @@ fn a_body_that_panics_leaves_nothing_locked() {
         })
     }));
     assert!(panic.is_err());
-    put(&mut Session::<NoWait, Panics>::new(engine, None).unwrap()).unwrap();
+    put(&mut Session::<NoWait, Panics>::new(shared, None).unwrap()).unwrap();
 }

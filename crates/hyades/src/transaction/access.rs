@@ -2,6 +2,7 @@
 //! have in common, and [`Transaction`] is its comfortable face.
 
 use crate::error::Abort;
+use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
@@ -26,20 +27,6 @@ pub struct Index(pub u16);
 /// included, takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(pub(crate) u64);
-
-/// A key range. Bounds are key prefixes: an included upper bound takes every key that starts with
-/// it, an excluded lower bound passes over every key that starts with it.
-#[derive(Clone, Copy, Debug)]
-pub struct Range<'k> {
-    /// Where the range begins.
-    pub lower: Bound<&'k [Value<'k>]>,
-    /// Where the range ends.
-    pub upper: Bound<&'k [Value<'k>]>,
-    /// From the upper end downwards.
-    pub descending: bool,
-    /// At most this many rows.
-    pub limit: usize,
-}
 
 /// What a stored procedure may do. Object-safe, so that one procedure serves the running database,
 /// command replay and bulk load, and cannot behave differently there.

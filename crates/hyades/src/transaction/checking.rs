@@ -2,8 +2,8 @@
 //! that never were there together.
 
 use super::running::Running;
-use super::state::{CHECK_INTERVAL, State};
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{CHECK_INTERVAL, State};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use std::panic::resume_unwind;

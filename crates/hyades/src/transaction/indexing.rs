@@ -1,17 +1,17 @@
 //! What a transaction does to indexes: keys that enter gaps, entries of rows that change, uniqueness.
 
 use super::access::Table;
-use super::descents::Places;
 use super::running::{Rec, Running, Tables};
-use super::state::{Link, Stale, State};
-use super::wanted::{ahead, fetch_rows};
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{Link, Stale, State};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::descents::Places;
 use crate::storage::gap::{Gap, GapChange, Inherit};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
+use crate::storage::wanted::{ahead, fetch_rows};
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 

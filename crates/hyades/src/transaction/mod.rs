@@ -1,13 +1,10 @@
-//! Transactions: what a caller may do, and what one remembers until it ends.
+//! Transactions: what a caller may do, online and at replay. What a transaction remembers until it
+//! ends is in [`crate::concurrency::state`].
 
 pub(crate) mod access;
 mod checking;
-pub(crate) mod descents;
+pub mod for_tests;
 mod indexing;
-pub(crate) mod known;
 pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
-pub(crate) mod state;
-pub(crate) mod wanted;
-mod window;

@@ -2,22 +2,12 @@
 
 use super::access::Transaction;
 use crate::error::{Abort, Error};
+use crate::logging::record::RecordKind;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// How a transaction is written to the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Record {
-    /// The rows it changed.
-    Data,
-    /// The procedure's name and arguments.
-    Command,
-    /// Whichever is better for this transaction: by record size and replay depth.
-    Adaptive,
-}
 
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
@@ -28,12 +18,12 @@ pub(crate) struct Procedure {
     pub name: String,
     pub version: u32,
     /// Overrides the database's own choice.
-    pub record: Option<Record>,
+    pub record: Option<RecordKind>,
     pub body: Arc<Body>,
 }
 
 impl Procedure {
-    pub fn new<A, R, F>(name: &str, version: u32, record: Option<Record>, body: F) -> Self
+    pub fn new<A, R, F>(name: &str, version: u32, record: Option<RecordKind>, body: F) -> Self
     where
         A: DeserializeOwned,
         R: Serialize,

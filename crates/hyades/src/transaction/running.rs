@@ -1,21 +1,22 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
-use super::access::{Access, Index, Range, Savepoint, Table};
-use super::descents::Places;
-use super::state::{Pending, RowIds, State, merge_deltas};
-use super::wanted::Wanted;
-use super::window::{Window, window};
+use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::{Pending, RowIds, State, merge_deltas};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::descents::Places;
 use crate::storage::gap::{Gap, GapChange};
 use crate::storage::key::{KeyBytes, same};
+use crate::storage::range::Range;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
+use crate::storage::wanted::Wanted;
+use crate::storage::window::{Window, window};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 

@@ -1,14 +1,15 @@
 //! Range scans over the primary key and secondary indexes.
 
-use super::access::{Index, Range, Table};
+use super::access::{Index, Table};
 use super::running::{Rec, Running};
-use super::state::State;
-use super::wanted::{ahead, fetch_rows};
 use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::state::State;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
+use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 

@@ -8,7 +8,7 @@ pub mod watched;
 
 use hyades::{
     Abort, CheckpointSettings, Column, Concurrency, Database, Error, Index, ProcedureId, Protocol,
-    Record, Replay, Schema, Table, Transaction, Type, Value,
+    RecordKind, Replay, Schema, Table, Transaction, Type, Value,
 };
 use hyades_platform::device::{Device, PowerCutDevice, PowerCutOptions};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub const BY_GROUP: Index = Index(0);
 pub struct Combination {
     pub protocol: Protocol,
     pub concurrency: Concurrency,
-    pub record: Record,
+    pub record: RecordKind,
     pub streams: usize,
 }
 
@@ -42,7 +42,7 @@ pub const DATA_ONLY: [Protocol; 4] =
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
-        for record in [Record::Data, Record::Command, Record::Adaptive] {
+        for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
                 (Protocol::Taurus, 1),
@@ -57,11 +57,11 @@ pub fn combinations() -> Vec<Combination> {
         }
         for protocol in DATA_ONLY {
             for streams in [1, 3, 16] {
-                let record = Record::Data;
+                let record = RecordKind::Data;
                 all.push(Combination { protocol, concurrency, record, streams });
             }
         }
-        let (protocol, record) = (Protocol::Physiological, Record::Data);
+        let (protocol, record) = (Protocol::Physiological, RecordKind::Data);
         all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
     all

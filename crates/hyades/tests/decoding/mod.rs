@@ -4,7 +4,9 @@
 #![allow(dead_code, missing_docs, reason = "each user takes its part")]
 
 use hyades::inspect::Inspector;
-use hyades::{Abort, Builder, Database, Record, Schema, Table, Transaction, Type, Value, fuzzing};
+use hyades::{
+    Abort, Builder, Database, RecordKind, Schema, Table, Transaction, Type, Value, fuzzing,
+};
 use hyades_platform::device::MemoryDevice;
 use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, Manifest, open};
 use std::collections::BTreeMap;
@@ -70,7 +72,7 @@ fn change(tx: &Transaction<'_>, (id, name): (i64, String)) -> Result<u32, Abort>
     Ok(1)
 }
 
-fn builder(record: Record) -> Builder {
+fn builder(record: RecordKind) -> Builder {
     let mut builder = Database::builder().streams(2).record(record).recovery_threads(1);
     builder = builder.log_settings(|log| {
         log.device = Some(MemoryDevice::shared());
@@ -104,10 +106,11 @@ fn sample() -> &'static (Manifest, Payloads) {
     static SAMPLE: OnceLock<(Manifest, Payloads)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
         let dir = memory();
-        let db = builder(Record::Adaptive).open(dir.path()).unwrap();
+        let db = builder(RecordKind::Adaptive).open(dir.path()).unwrap();
         let call = db.prepare("change").unwrap();
         let mut session = db.session().unwrap();
-        for (id, record) in (0..6).zip([Record::Command, Record::Data].into_iter().cycle()) {
+        for (id, record) in (0..6).zip([RecordKind::Command, RecordKind::Data].into_iter().cycle())
+        {
             let name = "n".repeat(id as usize);
             let (_, ticket) = session.call_recorded(call, &(id, name), record).unwrap();
             ticket.wait().unwrap();
@@ -291,7 +294,7 @@ pub fn replay(input: &[u8]) {
     let Some((how, input)) = input.split_first() else { return };
     let dir = memory();
     write(dir.path(), input, settings(*how));
-    let builder = builder(if how & 4 == 0 { Record::Adaptive } else { Record::Data });
+    let builder = builder(if how & 4 == 0 { RecordKind::Adaptive } else { RecordKind::Data });
     if let Ok(db) = builder.recovery_threads(1 + usize::from(how >> 3 & 1)).open(dir.path()) {
         let _ = (db.digest(), db.rows());
         let scanned = db.transact(|tx| tx.scan(MIXED).rows().map(|rows| rows.len()));

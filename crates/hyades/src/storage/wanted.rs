@@ -1,13 +1,14 @@
-//! Rows that will be wanted soon: once announced they come from memory while something else is done.
+//! Rows that will be wanted soon: once announced they come from memory while something else is
+//! done.
 
+use super::prefetch::prefetch;
+use super::record::Record;
+use super::schema::Columns;
+use super::table::Table;
 use super::window::{Window, window};
-use crate::storage::prefetch::prefetch;
-use crate::storage::record::Record;
-use crate::storage::schema::Columns;
-use crate::storage::table::Table;
 use crossbeam_epoch::Guard;
 
-/// A row that somebody has said they will want: its bucket is on its way to the cache.
+/// A row that was announced: its bucket is on its way to the cache.
 pub(crate) struct Wanted {
     table: u32,
     key_len: u32,
@@ -38,13 +39,14 @@ fn likely<S: Default + Send + Sync + 'static>(
 /// So many rows of a scan are fetched ahead.
 const AHEAD: usize = 16;
 
-/// Those of a leaf's rows, or entries, that a scan which wants at most `limit` of them fetches ahead.
-pub(super) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
+/// Those of a leaf's rows, or entries, that a scan which wants at most `limit` of them fetches
+/// ahead.
+pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
     &there[..there.len().min(limit).min(AHEAD)]
 }
 
 /// Starts loading rows that a scan will read; see [`Wanted::fetch_all`].
-pub(super) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
+pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     columns: Columns,
     rows: impl Iterator<Item = &'r Record<S>> + Clone,
@@ -58,7 +60,8 @@ pub(super) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
 }
 
 impl Wanted {
-    /// Starts loading what a lookup of the key reads first; `None` where that is not known beforehand.
+    /// Starts loading what a lookup of the key reads first; `None` where that is not known
+    /// beforehand.
     #[inline]
     pub fn announce<S: Default + Send + Sync + 'static>(
         table: &Table<S>,
@@ -74,8 +77,9 @@ impl Wanted {
 
     /// Starts loading the records themselves: their buckets have come meanwhile.
     ///
-    /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire before its
-    /// page was found. So these stand close together: many pages are looked for at a time.
+    /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire
+    /// before its page was found. So these stand close together: many pages are looked for at a
+    /// time.
     pub fn fetch_all<S: Default + Send + Sync + 'static>(
         wanted: &mut [Wanted],
         tables: &[Table<S>],

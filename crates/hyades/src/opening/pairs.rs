@@ -1,15 +1,16 @@
 //! The one table of sound pairs: which concurrency control runs under which protocol.
 
-use super::{LoggingProtocol, StampReader, StartsOnLog};
-use super::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover, poplar::Poplar};
-use super::{serial::Serial, silo_r::SiloR, taurus::Taurus, taurus_2016::Taurus2016};
+use super::Opening;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
 use crate::error::Error;
-use crate::opening::Opening;
-use crate::transaction::procedure::Record;
+use crate::logging::LoggingProtocol;
+use crate::logging::record::RecordKind;
+use crate::logging::{gsn::Gsn, none::NoLog, physiological::Physiological, plover::Plover};
+use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
+use crate::logging::{taurus::Taurus, taurus_2016::Taurus2016};
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
 pub(crate) trait RunsUnder<P: LoggingProtocol>: ConcurrencyControl {}
@@ -60,7 +61,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
 }
 
 impl Protocol {
-    /// The one that follows in [`Protocol::all`]. Without a wildcard: whoever adds one adds it here.
+    /// The one that follows in [`Protocol::all`]. Without a wildcard: a new one does not compile
+    /// until it stands here.
     fn next(self) -> Option<Protocol> {
         match self {
             Protocol::None => Some(Protocol::Serial),
@@ -96,21 +98,10 @@ impl Concurrency {
     }
 }
 
-/// How the stamps in a protocol's records are read, by its name in the manifest; `None` where they are
-/// vectors, or nothing.
-pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
-    match name {
-        SiloR::NAME => Some(super::silo_r::read_stamp),
-        Gsn::NAME => Some(super::gsn::read_stamp),
-        Plover::NAME => Some(super::plover::read_stamp),
-        Poplar::NAME => Some(super::poplar::read_stamp),
-        _ => None,
-    }
-}
-
 impl Protocol {
-    /// Whether procedures may be logged as commands. Where a log's order does not show who has to be
-    /// replayed after whom, readers before later writers included, it holds changed rows only.
+    /// Whether procedures may be logged as commands. Where a log's order does not show which
+    /// transaction has to be replayed after which, readers before later writers included, it holds
+    /// changed rows only.
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
@@ -131,8 +122,8 @@ impl Protocol {
 }
 
 /// Refuses a kind of record that cannot be recovered under the protocol.
-pub(crate) fn check_record(protocol: Protocol, record: Record) -> Result<(), Error> {
-    if record == Record::Data || protocol.takes_commands() {
+pub(crate) fn check_record(protocol: Protocol, record: RecordKind) -> Result<(), Error> {
+    if record == RecordKind::Data || protocol.takes_commands() {
         return Ok(());
     }
     Err(Error::Misuse(format!(

@@ -1,12 +1,12 @@
 //! What an [`crate::Access`] outside the engine needs to make rows: test oracles use it. Not part
 //! of the public interface.
 
-use super::layout::Layout;
-use super::row::Row;
-use super::schema::{Columns, Schema};
-use super::value::Value;
+use super::access::{Savepoint, Table};
 use crate::error::Abort;
-use crate::transaction::access::{Savepoint, Table};
+use crate::storage::layout::Layout;
+use crate::storage::row::Row;
+use crate::storage::schema::{Columns, PrimaryKind, Schema};
+use crate::storage::value::Value;
 
 /// The shape of a table's rows, and what its keys are made of.
 pub struct Shape {
@@ -59,7 +59,7 @@ impl Shape {
 
     /// Whether the primary index can be scanned.
     pub fn is_ordered(&self) -> bool {
-        self.schema.primary == super::schema::PrimaryKind::Ordered
+        self.schema.primary == PrimaryKind::Ordered
     }
 
     /// The secondary indexes: their columns, and whether they are unique.

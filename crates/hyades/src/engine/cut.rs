@@ -1,48 +1,47 @@
 //! The cut: which transactions a checkpoint holds, and how it gets to see their rows although later
 //! transactions run on.
 //!
-//! A cut is an epoch E. The checkpoint holds what transactions with epochs up to E have left. That is a
-//! state in which every transaction has all that it depends on, anti-dependencies included: a
-//! transaction reads its epoch while what it writes is locked and before it validates what it read, so
-//! whoever overwrites something that it read has an epoch that is not lower (Silo, SOSP 2013, section
-//! 4.9: epochs are serialization points).
+//! A cut is an epoch E. The checkpoint holds what transactions with epochs up to E have left. That
+//! is a state in which every transaction has all that it depends on, anti-dependencies included: a
+//! transaction reads its epoch while what it writes is locked and before it validates what it read,
+//! so a transaction that overwrites something that it read has an epoch that is not lower (Silo,
+//! SOSP 2013, section 4.9: epochs are serialization points).
 //!
 //! Making it, in order:
 //!
 //! 1. The cut is published, and the position of every stream is noted; then the epoch is seen to be
-//!    still E. Whoever has a later epoch read it after that: it sees the cut, and its frames lie behind
-//!    the positions.
-//! 2. The epoch is advanced. Every session announces itself in its seat before it reads its
-//!    transaction's epoch, so once each seat has been seen empty, or with a later epoch, all that is up
-//!    to E is installed.
-//! 3. Rows are scanned, one after the other. Those of a later version are passed over, because their
-//!    writers (who have seen the cut) have put the earlier version into the side buffer before they
-//!    installed. What lies there when the scan has ended belongs to the checkpoint as well.
+//!    still E. A transaction of a later epoch read it after that: it sees the cut, and its frames
+//!    lie behind the positions.
+//! 2. The epoch is advanced. Every session enters its epoch slot before it reads its transaction's
+//!    epoch, so once each slot has been seen idle, or with a later epoch, all that is up to E is
+//!    installed.
+//! 3. Rows are scanned, one after the other. Those of a later version are passed over, because
+//!    their writers (who have seen the cut) have put the earlier version into the side buffer
+//!    before they installed. What lies there when the scan has ended belongs to the checkpoint as
+//!    well.
 //!
-//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row as it is when it is read, whole,
-//! and nothing is saved. Replay passes over the records up to the cut all the same, and applies the later ones by
-//! version: what the image has already it leaves alone. Such an image shows transactions that came after the
-//! cut, so it counts only once everything that had its place in the log when the scan ended is durable.
+//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row as it is when it is
+//! read, whole, and nothing is saved. Replay passes over the records up to the cut all the same,
+//! and applies the later ones by version: what the image has already it leaves alone. Such an image
+//! shows transactions that came after the cut, so it counts only once everything that had its place
+//! in the log when the scan ended is durable.
 //!
-//! The side buffer is what a checkpoint costs in memory: [`crate::CheckpointSettings::buffer_bytes`],
-//! plus what one transaction of each session overwrites, since sessions wait for it to be drained only
-//! before they begin one.
+//! The side buffer is what a checkpoint costs in memory:
+//! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
+//! overwrites, since sessions wait for it to be drained only before they begin one.
 
 use crate::logging::record::{Change, Tid, push_change, push_tid};
 use crate::storage::record::{Record, word};
 use crate::storage::table::Table;
+use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
-use hyades_platform::sync::{spin_hint, yield_now};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// No cut is being made: no epoch lies above this one.
 const NONE: u64 = u64::MAX;
-
-/// What an empty seat says.
-const IDLE: u64 = u64::MAX;
 
 /// Rows are put together to blocks of about this size, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -79,43 +78,17 @@ struct Shard {
     blocks: Vec<Rows>,
 }
 
-/// Where a session says that it is committing: the epoch then, or [`IDLE`]. Written by the session
-/// (SeqCst, before it reads the epoch of its transaction), read by who makes a cut (after it has
-/// advanced the epoch): either the one sees the seat taken, or the other sees the new epoch.
-pub(crate) type Seat = Padded<AtomicU64>;
-
-/// The seats of all sessions.
-#[derive(Debug, Default)]
-pub(crate) struct Seats(Mutex<Vec<Arc<Seat>>>);
-
-impl Seats {
-    fn all(&self) -> Vec<Arc<Seat>> {
-        self.0.lock().expect("no holder panics").clone()
-    }
-
-    /// An epoch below which nobody will reserve a frame any more: the epoch of now, or a lower one that a
-    /// session is still committing in. Who takes a seat after this has looked at it reads its epoch after
-    /// that, so it is not below the one read here first.
-    pub fn lowest(&self, epoch: &Epoch) -> u64 {
-        let now = epoch.current();
-        let seats = self.0.lock().expect("no holder panics");
-        // An empty seat says a number above all epochs.
-        seats.iter().fold(now, |lowest, seat| lowest.min(seat.load(Ordering::SeqCst)))
-    }
-}
-
-/// A seat that is taken, until this is dropped.
-pub(crate) struct Seated<'s> {
-    seat: &'s Seat,
+/// A commit under way, until this is dropped.
+pub(crate) struct Entered<'s> {
+    slot: &'s EpochSlot,
     cut: &'s Cut,
 }
 
-impl Drop for Seated<'_> {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // Release: whoever finds the seat empty sees what was installed.
-        self.seat.store(IDLE, Ordering::Release);
-        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that somebody went to
-        // sleep, or that one sees the frame.
+        self.slot.leave();
+        // SeqCst, after the SeqCst addition that reserved the frame: either this sees that the
+        // checkpointing thread sleeps, or that thread sees the frame.
         if self.cut.asleep.load(Ordering::SeqCst) {
             self.cut.wake();
         }
@@ -124,20 +97,21 @@ impl Drop for Seated<'_> {
 
 /// See the module.
 pub(crate) struct Cut {
-    /// The cut being made, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to be in
-    /// one order with the epoch.
+    /// The cut being made, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to
+    /// be in one order with the epoch.
     epoch: AtomicU64,
-    /// The thread that takes checkpoints sleeps until something is committed. Written by it and by who wakes
-    /// it; SeqCst, since it looks at the log after it has said so.
+    /// The thread that takes checkpoints sleeps until something is committed. Written by it and by
+    /// the threads that wake it; SeqCst, since it looks at the log after it has said so.
     asleep: AtomicBool,
-    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by who makes the cut;
-    /// read by who has seen that (SeqCst).
+    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by the
+    /// checkpoint; read by commits that have seen the cut (SeqCst).
     fuzzy: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
-    seats: Arc<Seats>,
+    active: Arc<ActiveEpochs>,
     shards: Box<[Padded<Mutex<Shard>>]>,
-    /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait: Relaxed.
+    /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait:
+    /// Relaxed.
     held: Padded<AtomicU64>,
     limit: AtomicU64,
 }
@@ -150,7 +124,7 @@ impl Default for Cut {
             fuzzy: AtomicBool::new(false),
             bell: Mutex::default(),
             rung: Condvar::new(),
-            seats: Arc::default(),
+            active: Arc::default(),
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             held: Padded::default(),
             limit: AtomicU64::new(u64::MAX),
@@ -159,32 +133,30 @@ impl Default for Cut {
 }
 
 impl Cut {
-    /// With seats that others look at as well.
-    pub fn over(seats: Arc<Seats>) -> Cut {
-        Cut { seats, ..Cut::default() }
+    /// With the slots of all sessions, which others look at as well.
+    pub fn over(active: Arc<ActiveEpochs>) -> Cut {
+        Cut { active, ..Cut::default() }
     }
 
-    /// A seat for a new session.
-    pub fn seat(&self) -> Arc<Seat> {
-        let seat = Arc::new(Padded(AtomicU64::new(IDLE)));
-        self.seats.0.lock().expect("no holder panics").push(seat.clone());
-        seat
+    /// A slot for a new session.
+    pub fn add_slot(&self) -> Arc<EpochSlot> {
+        self.active.add()
     }
 
     /// The session ends.
-    pub fn give_back(&self, seat: &Arc<Seat>) {
-        self.seats.0.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, seat));
+    pub fn remove_slot(&self, slot: &Arc<EpochSlot>) {
+        self.active.remove(slot);
     }
 
     /// Announces a commit; before its epoch is read.
     #[inline]
-    pub fn enter<'s>(&'s self, seat: &'s Seat, epoch: &Epoch) -> Seated<'s> {
-        seat.store(epoch.current(), Ordering::SeqCst);
-        Seated { seat, cut: self }
+    pub fn enter<'s>(&'s self, slot: &'s EpochSlot, epoch: &Epoch) -> Entered<'s> {
+        slot.enter(epoch);
+        Entered { slot, cut: self }
     }
 
-    /// Before a transaction, while nothing is locked: waits while a checkpoint has yet to write down what
-    /// was saved for it.
+    /// Before a transaction, while nothing is locked: waits while a checkpoint has yet to write
+    /// down what was saved for it.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
         while self.epoch.load(Ordering::SeqCst) != NONE
@@ -207,8 +179,9 @@ impl Cut {
         (Tid(tid).epoch() > cut).then_some(cut)
     }
 
-    /// Saves a row that is about to be overwritten by a transaction after the cut, unless it is not in the
-    /// cut. The caller has the row's write protection, and keeps it until it stores a new version word.
+    /// Saves a row that is about to be overwritten by a transaction after the cut, unless it is not
+    /// in the cut. The caller has the row's write protection, and keeps it until it stores a new
+    /// version word.
     #[cold]
     pub fn save<S: Default + Send + Sync + 'static>(
         &self,
@@ -217,7 +190,8 @@ impl Cut {
         cut: u64,
     ) {
         let seen = record.word.load(Ordering::Relaxed);
-        // Whatever the concurrency control: a scan must not take a half-written row for a whole one.
+        // Whatever the concurrency control: a scan must not take a half-written row for a whole
+        // one.
         record.word.store(seen | word::LOCKED, Ordering::Relaxed);
         fence(Ordering::Release);
         let tid = word::tid(seen);
@@ -275,8 +249,8 @@ impl Cut {
         all
     }
 
-    /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again. Returns the
-    /// cut once all that it holds is installed. [`Cut::end`] ends it.
+    /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again.
+    /// Returns the cut once all that it holds is installed. [`Cut::end`] ends it.
     pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
@@ -294,23 +268,7 @@ impl Cut {
         if mutation::is(Mutation::NoWaitForCommits) {
             return cut;
         }
-        // Who gets a seat from now on reads a later epoch.
-        for seat in self.seats.all() {
-            let mut looks = 0u32;
-            loop {
-                let since = seat.load(Ordering::SeqCst);
-                if since == IDLE || since > cut {
-                    break;
-                }
-                // Commits take microseconds, unless they wait for the device.
-                looks += 1;
-                match looks {
-                    0..64 => spin_hint(),
-                    64..128 => yield_now(),
-                    _ => std::thread::sleep(Duration::from_micros(50)),
-                }
-            }
-        }
+        self.active.wait_for_all_of(cut);
         cut
     }
 
@@ -322,8 +280,8 @@ impl Cut {
         }
     }
 
-    /// Sleeps until something is committed, unless `busy` says, after this has been announced, that there is
-    /// something to do; or until the time is over.
+    /// Sleeps until something is committed, unless `busy` says, after this has been announced, that
+    /// there is something to do; or until the time is over.
     pub fn sleep(&self, time: Option<Duration>, busy: impl Fn() -> bool) {
         let bell = self.bell.lock().expect("no holder panics");
         if time.is_none() {
@@ -338,7 +296,7 @@ impl Cut {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes the one who sleeps.
+    /// Wakes the thread that takes checkpoints.
     #[cold]
     pub fn wake(&self) {
         let _bell = self.bell.lock().expect("no holder panics");
@@ -352,9 +310,9 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// Two sessions commit while a cut is made. Whoever has an epoch of the cut is installed when the cut
-    /// is; whoever comes after it knows of it before it installs, and its frame lies behind the positions
-    /// that were noted.
+    /// Two sessions commit while a cut is made. A transaction of the cut is installed when the cut
+    /// is made; a later one knows of the cut before it installs, and its frame lies behind the
+    /// positions that were noted.
     #[test]
     fn a_transaction_is_in_the_cut_or_knows_of_it() {
         struct Shared {
@@ -374,15 +332,15 @@ mod loom_tests {
                 installed: [AtomicU64::new(0), AtomicU64::new(0)],
             });
             let session = |at: usize| {
-                let (shared, seat) = (Arc::clone(&shared), shared.cut.seat());
+                let (shared, slot) = (Arc::clone(&shared), shared.cut.add_slot());
                 thread::spawn(move || {
-                    let seated = shared.cut.enter(&seat, &shared.epoch);
+                    let entered = shared.cut.enter(&slot, &shared.epoch);
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
                     let knows = shared.cut.before(Tid::new(epoch, 0).0);
-                    // Relaxed: it is the seat that must make it visible.
+                    // Relaxed: it is the slot that must make it visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
-                    drop(seated);
+                    drop(entered);
                     (epoch, place, knows)
                 })
             };

@@ -1,17 +1,18 @@
 //! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
 
-use super::descents::Places;
 use super::known::KnownRows;
-use super::wanted::Wanted;
+use crate::engine::RowIdBlock;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::{Change, Head};
+use crate::storage::descents::Places;
 use crate::storage::gap::Gap;
 use crate::storage::layout::Layout;
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::secondary::Entry;
 use crate::storage::table::Table;
+use crate::storage::wanted::Wanted;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -78,8 +79,8 @@ impl Determinism {
     }
 }
 
-/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014: the finaliser.
-/// Its numbers are part of what command replay repeats, so it may never change.
+/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014: the
+/// finaliser. Its numbers are part of what command replay repeats, so it may never change.
 fn split_mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -94,13 +95,6 @@ pub(crate) enum RowIds<'s> {
     Recorded(std::slice::Iter<'s, u64>),
 }
 
-/// A session's share of the row ids.
-#[derive(Debug, Default)]
-pub(crate) struct RowIdBlock {
-    pub next: u64,
-    pub end: u64,
-}
-
 /// Working memory that a session, or a replaying thread, keeps between transactions.
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
@@ -111,7 +105,8 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub fn new() -> Self {
-        // Sessions begin at numbers far from each other, so that one's savepoints are not another's.
+        // Sessions begin at numbers far from each other, so that one's savepoints are not
+        // another's.
         let last_savepoint = Random::from_entropy().next_u64() >> 1;
         Workspace { scratch: Vec::new(), known: KnownRows::new(), last_savepoint }
     }
@@ -168,7 +163,8 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
     pub conflict: bool,
     pub rolled_back: bool,
-    /// Operations so far, and after how many of them the transaction looks whether what it saw is still current.
+    /// Operations so far, and after how many of them the transaction looks whether what it saw is
+    /// still current.
     pub operations: u32,
     pub check_at: u32,
     /// Operations after the first conflict.
@@ -304,9 +300,9 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         self.gaps.iter().all(Gap::is_current)
     }
 
-    /// Folds the stamps of what was read, or is locked, into the transaction's own. Unless the transaction
-    /// writes nothing after all, its write set is locked: what is in it is told apart (and, where locks are
-    /// held, folded as what a writer overwrites).
+    /// Folds the stamps of what was read, or is locked, into the transaction's own. Unless the
+    /// transaction writes nothing after all, its write set is locked: what is in it is told apart
+    /// (and, where locks are held, folded as what a writer overwrites).
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
         let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
@@ -334,8 +330,8 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
         given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
     }
 
-    /// A checksum of what the transaction writes: tables, keys, and what becomes of the rows. The same call of a
-    /// deterministic procedure on the same rows gives the same.
+    /// A checksum of what the transaction writes: tables, keys, and what becomes of the rows. The
+    /// same call of a deterministic procedure on the same rows gives the same.
     #[cold]
     pub fn outcome(&self, tables: &[Table<P::RowStamp>]) -> u32 {
         self.final_writes().fold(0, |sum, write| {
@@ -369,8 +365,8 @@ impl<S> Write<'_, S> {
         }
     }
 
-    /// Writes the change into the row; the caller holds its write protection. Returns whether the row
-    /// is there afterwards.
+    /// Writes the change into the row; the caller holds its write protection. Returns whether the
+    /// row is there afterwards.
     pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
         match self.pending {
             Pending::Put(row) => self.record.store_row(row, guard),

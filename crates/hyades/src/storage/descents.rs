@@ -1,10 +1,10 @@
-//! Places in ordered indexes: descents to those that will be wanted soon, which go on while the transaction does
-//! something else, and fingers at those where it has been.
+//! Places in ordered indexes: descents to those that will be wanted soon, which go on while the
+//! caller does something else, and fingers at those where it has been.
 
-use super::access::Range;
-use crate::storage::key::KeyBytes;
-use crate::storage::ordered_index::{Descent, Finger, Progress};
-use crate::storage::table::Table;
+use super::key::KeyBytes;
+use super::ordered_index::{Descent, Finger, Progress};
+use super::range::Range;
+use super::table::Table;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -32,7 +32,7 @@ struct Descending<'s> {
 }
 
 impl<'s> Places<'s> {
-    /// Those of a transaction, made when they are first wanted.
+    /// The places behind this reference, made when they are first wanted.
     #[inline]
     pub fn of<'p>(places: &'p mut Option<&'s mut Self>, arena: &'s Bump) -> &'p mut Self {
         places.get_or_insert_with(|| {
@@ -62,7 +62,8 @@ impl<'s> Places<'s> {
                 Ok(Some(key)) => key,
                 // No key lies above it.
                 Ok(None) if range.descending => KeyBytes::from_slice(&LAST),
-                // Nothing is in the range, or the operation that uses it will say what is wrong with it.
+                // Nothing is in the range, or the operation that uses it will say what is wrong
+                // with it.
                 Ok(None) | Err(_) => return,
             },
         };

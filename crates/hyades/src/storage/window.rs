@@ -1,11 +1,11 @@
 //! Which bytes of a row a read copies.
 
-use crate::storage::schema::Columns;
-use crate::storage::table::Table;
+use super::schema::Columns;
+use super::table::Table;
 
 /// The part of a row to copy.
 #[derive(Clone, Copy)]
-pub(super) enum Window {
+pub(crate) enum Window {
     Whole,
     /// Offset and length.
     Fixed(usize, usize),
@@ -15,7 +15,7 @@ pub(super) enum Window {
 
 /// The part of the row that has these columns.
 #[inline]
-pub(super) fn window<S: Default + Send + Sync + 'static>(
+pub(crate) fn window<S: Default + Send + Sync + 'static>(
     table: &Table<S>,
     columns: Columns,
 ) -> Window {

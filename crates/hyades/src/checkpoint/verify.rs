@@ -1,16 +1,11 @@
-//! Loading a checkpoint: blocks of all parts by all threads, in any order. Indexes are made as rows arrive.
+//! Opening the parts of a checkpoint, and checking them without a database.
 
-use super::format::{PartId, damaged};
+use super::format::PartId;
 use super::read::{Block, Extent, PartReader};
 use crate::error::Error;
-use crate::logging::record::take_tid;
-use crate::recovery::Replay;
-use crate::recovery::apply::Applier;
-use crate::recovery::threads;
 use hyades_wal::{Checkpoint, Recovering};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 fn open(
     recovering: &Recovering,
@@ -30,7 +25,7 @@ fn open(
 }
 
 /// Opens every part of the checkpoint.
-fn parts(
+pub(crate) fn parts(
     recovering: &Recovering,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<Mutex<PartReader>>, Error> {
@@ -56,8 +51,8 @@ pub(crate) fn verify(
     Ok((rows, bytes))
 }
 
-/// Reads all of the checkpoint, past what is damaged. Returns the rows and bytes of what is whole, and what is
-/// wrong.
+/// Reads all of the checkpoint, past what is damaged. Returns the rows and bytes of what is whole,
+/// and what is wrong.
 pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64, u64, Vec<Error>) {
     let (mut rows, mut bytes, mut wrong) = (0, 0, Vec::new());
     let (mut block, mut content) = (Block::default(), Vec::new());
@@ -89,59 +84,4 @@ pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64,
         }
     }
     (rows, bytes, wrong)
-}
-
-/// Installs every row of the checkpoint.
-pub(crate) fn load<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    recovering: &Recovering,
-    checkpoint: &Checkpoint,
-    threads: usize,
-) -> Result<(), Error> {
-    let parts = parts(recovering, checkpoint)?;
-    threads::run_on(replay, threads, |seat| load_some(replay, &parts, seat), |_| ());
-    if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
-        return Err(error);
-    }
-    let counts = &replay.counts;
-    counts.max_epoch.fetch_max(checkpoint.cut, Ordering::Relaxed);
-    counts.max_row_id.fetch_max(checkpoint.next_row_id.saturating_sub(1), Ordering::Relaxed);
-    Ok(())
-}
-
-fn load_some<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    parts: &[Mutex<PartReader>],
-    seat: usize,
-) -> Result<(), Error> {
-    let mut applier = Applier::default();
-    let (mut block, mut content) = (Block::default(), Vec::new());
-    for turn in 0..parts.len() {
-        let part = &parts[(seat + turn) % parts.len()];
-        while !replay.has_failed() {
-            let (id, path) = {
-                let mut reader = part.lock().expect("no holder panics");
-                if !reader.next(&mut block)? {
-                    break;
-                }
-                (reader.id, reader.path.clone())
-            };
-            let (mut rest, rows) = block.content(id, &path, &mut content)?;
-            let guard = crossbeam_epoch::pin();
-            for _ in 0..rows {
-                let fits = take_tid(&mut rest)
-                    .is_some_and(|tid| applier.apply_next(replay, tid.0, &mut rest, &guard));
-                if !fits {
-                    let what =
-                        "a row does not fit the declared tables, though its checksum is right";
-                    return Err(damaged(&path, block.offset, what));
-                }
-            }
-            if !rest.is_empty() {
-                return Err(damaged(&path, block.offset, "a block is longer than its rows"));
-            }
-        }
-    }
-    applier.finish(replay);
-    Ok(())
 }

@@ -1,43 +1,59 @@
 //! Opening: from a builder's description, over recovery, to a running database.
 
-use crate::checkpoint::cut::{Cut, Seats};
-use crate::checkpoint::keeper::Keeper;
+mod pairs;
+
+use crate::checkpoint::keeper::{Checkpointed, Keeper};
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
 use crate::database::{Database, Shared};
 use crate::digest;
 use crate::engine::Engine;
+use crate::engine::cut::Cut;
+use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
-use crate::logging::supported::{self, RunsUnder};
+use crate::logging::record::RecordKind;
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
 use crate::pool::Pool;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
-use crate::recovery::{Plan, RecoveryReport, recover};
-use crate::session::{AnySession, Session};
+use crate::recovery::plan::Plan;
+use crate::recovery::recover;
+use crate::recovery::report::RecoveryReport;
+use crate::session::Session;
+use crate::session::shared::Sessions;
 use crate::storage::table::Table;
 use crate::tally::Counts;
 use crate::ticket::References;
-use crate::transaction::procedure::{self, Record};
+use crate::transaction::procedure;
+use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
+use pairs::RunsUnder;
 use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Replaying less log than this says nothing about how fast replay is.
 const MEASURABLE_BYTES: u64 = 8 << 20;
 
-/// Opens what the builder describes.
-pub(crate) fn open(builder: Builder) -> Result<Database, Error> {
-    let started_ns = clock::monotonic_ns();
-    check(&builder)?;
-    let pair = (builder.protocol, builder.concurrency);
-    supported::open(pair, Opening { builder, started_ns, source: None })
+impl Builder {
+    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
+    ///
+    /// # Errors
+    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
+    /// incomplete or does not match what is declared. Nothing on disk is changed then.
+    pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
+        self.log.dirs.insert(0, dir.as_ref().to_path_buf());
+        let started_ns = clock::monotonic_ns();
+        check(&self)?;
+        let pair = (self.protocol, self.concurrency);
+        pairs::open(pair, Opening { builder: self, started_ns, source: None })
+    }
 }
 
 /// Where the state comes from, if not from where the log will be written.
@@ -53,53 +69,39 @@ pub(crate) fn open_from(builder: Builder, source: Source<'_>) -> Result<Database
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.concurrency);
-    supported::open(pair, Opening { builder, started_ns, source: Some(source) })
-}
-
-/// An engine of some sound pair.
-pub(crate) trait AnyEngine: Send + Sync {
-    fn session(&self) -> Result<Box<dyn AnySession>, Error>;
-    fn digest(&self) -> u64;
-    fn rows(&self) -> u64;
-    fn cut(&self) -> &Cut;
-    /// What all its sessions have counted.
-    fn counts(&self) -> Counts;
-    fn checkpoint(
-        &self,
-        log: &Log,
-        settings: &CheckpointSettings,
-        stop: &AtomicBool,
-    ) -> Result<(Checkpoint, CheckpointReport), Error>;
+    pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
 }
 
 struct Host<C, P: LoggingProtocol> {
-    engine: Arc<Engine<P>>,
+    shared: Arc<Sessions<P>>,
     log: Option<Log>,
     concurrency: PhantomData<fn() -> C>,
 }
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = Session::<C, P>::new(self.engine.clone(), self.log.clone())?;
+        let session = Session::<C, P>::new(self.shared.clone(), self.log.clone())?;
         Ok(Box::new(session))
     }
 
     fn digest(&self) -> u64 {
-        digest::digest(&self.engine.tables)
+        digest::digest(&self.shared.engine.tables)
     }
 
     fn rows(&self) -> u64 {
-        digest::rows(&self.engine.tables)
-    }
-
-    fn cut(&self) -> &Cut {
-        &self.engine.cut
+        digest::rows(&self.shared.engine.tables)
     }
 
     fn counts(&self) -> Counts {
-        let mut counts = self.engine.tallies.sum();
-        counts.garbage += self.engine.left_behind.len() as u64;
+        let mut counts = self.shared.tallies.sum();
+        counts.garbage += self.shared.left_behind.len() as u64;
         counts
+    }
+}
+
+impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
+    fn cut(&self) -> &Cut {
+        &self.shared.engine.cut
     }
 
     fn checkpoint(
@@ -108,9 +110,9 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         settings: &CheckpointSettings,
         stop: &AtomicBool,
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
-        let written = checkpoint::write(&self.engine, log, settings, stop);
+        let written = checkpoint::write(&self.shared.engine, log, settings, stop);
         // The epoch of the cut is over.
-        self.engine.left_behind.sweep_all::<C, P>(&self.engine);
+        self.shared.left_behind.sweep_all::<C, P>(&self.shared.engine);
         written
     }
 }
@@ -136,8 +138,8 @@ fn check(builder: &Builder) -> Result<(), Error> {
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
-        .try_for_each(|record| supported::check_record(builder.protocol, record))?;
-    supported::check_streams(builder.protocol, builder.log.streams)
+        .try_for_each(|record| pairs::check_record(builder.protocol, record))?;
+    pairs::check_streams(builder.protocol, builder.log.streams)
 }
 
 /// A database being opened.
@@ -158,10 +160,9 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let epoch = Arc::new(Epoch::new(1));
         let row_ids = Arc::new(AtomicU64::new(1));
-        let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        engine.retries = self.builder.retries;
-        let engine = Arc::new(engine);
-        let host = Host::<C, P> { engine, log: None, concurrency: PhantomData };
+        let engine = Engine::new(tables, protocol, epoch, row_ids);
+        let shared = Arc::new(Sessions::new(engine, self.builder.retries));
+        let host = Host::<C, P> { shared, log: None, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
@@ -249,31 +250,31 @@ impl Opening<'_> {
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));
         let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
-        let seats = Arc::<Seats>::default();
+        let active = Arc::<ActiveEpochs>::default();
         let protocol = P::start(&Ground {
             log: &log,
             settings: &builder.log,
             data_only,
             epoch: &epoch,
             epoch_interval,
-            seats: &seats,
+            active: &active,
             tables: tables.len(),
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        engine.cut = Cut::over(seats);
+        engine.cut = Cut::over(active);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = builder.log.whole_rows;
-        engine.retries = builder.retries;
-        engine.nests = builder.log.stepped;
-        let engine = Arc::new(engine);
-        let host = Host::<C, P> { engine, log: Some(log.clone()), concurrency: PhantomData };
+        let mut shared = Sessions::new(engine, builder.retries);
+        shared.nests = builder.log.stepped;
+        let shared = Arc::new(shared);
+        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 
     /// Whether no command can come: then replay may go by versions alone.
     fn is_data_only(&self) -> bool {
-        let data = |record: Option<Record>| record.is_none_or(|r| r == Record::Data);
-        self.builder.record == Record::Data
+        let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
+        self.builder.record == RecordKind::Data
             && self.builder.procedures.iter().all(|p| data(p.record))
     }
 

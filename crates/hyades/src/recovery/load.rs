@@ -1,0 +1,69 @@
+//! Loading a checkpoint: blocks of all parts by all threads, in any order. Indexes are made as rows
+//! arrive.
+
+use super::apply::Applier;
+use super::replay::Replay;
+use super::threads;
+use crate::checkpoint::format::damaged;
+use crate::checkpoint::read::{Block, PartReader};
+use crate::checkpoint::verify::parts;
+use crate::error::Error;
+use crate::logging::record::take_tid;
+use hyades_wal::{Checkpoint, Recovering};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// Installs every row of the checkpoint.
+pub(crate) fn load<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    recovering: &Recovering,
+    checkpoint: &Checkpoint,
+    threads: usize,
+) -> Result<(), Error> {
+    let parts = parts(recovering, checkpoint)?;
+    threads::run_on(replay, threads, |seat| load_some(replay, &parts, seat), |_| ());
+    if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
+        return Err(error);
+    }
+    let counts = &replay.counts;
+    counts.max_epoch.fetch_max(checkpoint.cut, Ordering::Relaxed);
+    counts.max_row_id.fetch_max(checkpoint.next_row_id.saturating_sub(1), Ordering::Relaxed);
+    Ok(())
+}
+
+fn load_some<S: Default + Send + Sync + 'static>(
+    replay: &Replay<S>,
+    parts: &[Mutex<PartReader>],
+    seat: usize,
+) -> Result<(), Error> {
+    let mut applier = Applier::default();
+    let (mut block, mut content) = (Block::default(), Vec::new());
+    for turn in 0..parts.len() {
+        let part = &parts[(seat + turn) % parts.len()];
+        while !replay.has_failed() {
+            let (id, path) = {
+                let mut reader = part.lock().expect("no holder panics");
+                if !reader.next(&mut block)? {
+                    break;
+                }
+                (reader.id, reader.path.clone())
+            };
+            let (mut rest, rows) = block.content(id, &path, &mut content)?;
+            let guard = crossbeam_epoch::pin();
+            for _ in 0..rows {
+                let fits = take_tid(&mut rest)
+                    .is_some_and(|tid| applier.apply_next(replay, tid.0, &mut rest, &guard));
+                if !fits {
+                    let what =
+                        "a row does not fit the declared tables, though its checksum is right";
+                    return Err(damaged(&path, block.offset, what));
+                }
+            }
+            if !rest.is_empty() {
+                return Err(damaged(&path, block.offset, "a block is longer than its rows"));
+            }
+        }
+    }
+    applier.finish(replay);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What the threads of a replay share.
+
+use super::catalogue::Catalogue;
+use super::held_deltas::HeldDeltas;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::key::KeyBytes;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// See the module.
+pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
+    pub engine: Engine<Unstamped<S>>,
+    pub catalogue: Arc<Catalogue>,
+    pub held: HeldDeltas,
+    pub counts: Counts,
+    /// The first error; all threads stop when there is one.
+    pub failure: Mutex<Option<Error>>,
+    pub failed: AtomicBool,
+    /// What records left behind where rows have several versions, by the record that left it.
+    pub later: Mutex<VecDeque<(Id, Garbage)>>,
+    /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
+    pub absent: Mutex<Vec<(u32, KeyBytes)>>,
+}
+
+/// Counters of the incarnation being replayed. Added to by every thread in batches, read for
+/// progress: Relaxed throughout.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub records: AtomicU64,
+    pub dead: AtomicU64,
+    pub bytes: AtomicU64,
+    pub max_epoch: AtomicU64,
+    pub max_row_id: AtomicU64,
+}
+
+impl<S: Default + Send + Sync + 'static> Replay<S> {
+    /// Remembers the first error and stops all threads.
+    pub fn fail(&self, error: Error) {
+        self.failure.lock().expect("no holder panics").get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}

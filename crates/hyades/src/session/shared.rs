@@ -1,0 +1,31 @@
+//! What the sessions of a database share beside its engine.
+
+use crate::engine::Engine;
+use crate::garbage::LeftBehind;
+use crate::logging::LoggingProtocol;
+use crate::retry::{Gate, RetrySettings};
+use crate::tally::Tallies;
+
+pub(crate) struct Sessions<P: LoggingProtocol> {
+    pub engine: Engine<P>,
+    pub tallies: Tallies,
+    pub left_behind: LeftBehind,
+    /// Closed while a transaction that starved runs alone.
+    pub gate: Gate,
+    pub retries: RetrySettings,
+    /// One thread runs several sessions' transactions inside each other, in simulations.
+    pub nests: bool,
+}
+
+impl<P: LoggingProtocol> Sessions<P> {
+    pub fn new(engine: Engine<P>, retries: RetrySettings) -> Self {
+        Sessions {
+            engine,
+            tallies: Tallies::default(),
+            left_behind: LeftBehind::default(),
+            gate: Gate::default(),
+            retries,
+            nests: false,
+        }
+    }
+}

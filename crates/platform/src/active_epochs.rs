@@ -1,0 +1,104 @@
+//! In which epochs threads are committing: a slot for each of them, as in Silo (Tu, Zheng, Kohler,
+//! Liskov, Madden, SOSP 2013, section 4.1).
+
+use crate::epoch::Epoch;
+use crate::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What a slot holds while its thread commits nothing: a number above all epochs.
+const IDLE: u64 = u64::MAX;
+
+/// The epoch in which a thread began to commit, if it is committing. Written by that thread
+/// (SeqCst, before it reads the epoch of its transaction), read by a thread that has advanced the
+/// epoch: either the reader finds the slot entered, or the committing thread sees the new epoch.
+#[derive(Debug)]
+pub struct EpochSlot(Padded<AtomicU64>);
+
+impl EpochSlot {
+    /// The thread begins a commit; call it before you read the epoch of the transaction.
+    #[inline]
+    pub fn enter(&self, epoch: &Epoch) {
+        self.0.store(epoch.current(), Ordering::SeqCst);
+    }
+
+    /// The commit is installed.
+    #[inline]
+    pub fn leave(&self) {
+        // Release: a thread that finds the slot idle sees what was installed.
+        self.0.store(IDLE, Ordering::Release);
+    }
+}
+
+/// The slots of all threads that commit.
+#[derive(Debug, Default)]
+pub struct ActiveEpochs(Mutex<Vec<Arc<EpochSlot>>>);
+
+impl ActiveEpochs {
+    /// Adds a slot, which is idle.
+    pub fn add(&self) -> Arc<EpochSlot> {
+        let slot = Arc::new(EpochSlot(Padded(AtomicU64::new(IDLE))));
+        self.0.lock().expect("no holder panics").push(slot.clone());
+        slot
+    }
+
+    /// Takes a slot out.
+    pub fn remove(&self, slot: &Arc<EpochSlot>) {
+        self.0.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, slot));
+    }
+
+    /// An epoch below which no thread will reserve a frame any more: the current one, or a lower
+    /// one in which a thread is still committing. A thread that enters its slot after this has
+    /// looked at it reads its epoch after that, so it is not below the one that this reads first.
+    pub fn lowest(&self, epoch: &Epoch) -> u64 {
+        let now = epoch.current();
+        let slots = self.0.lock().expect("no holder panics");
+        slots.iter().fold(now, |lowest, slot| lowest.min(slot.0.load(Ordering::SeqCst)))
+    }
+
+    /// Waits until every commit that began in this epoch, or in an earlier one, is installed. The
+    /// epoch is over: a thread that gets a slot from now on reads a later one.
+    pub fn wait_for_all_of(&self, epoch: u64) {
+        let slots = self.0.lock().expect("no holder panics").clone();
+        for slot in slots {
+            let mut looks = 0u32;
+            loop {
+                // An idle slot holds a number above all epochs.
+                if slot.0.load(Ordering::SeqCst) > epoch {
+                    break;
+                }
+                // Commits take microseconds, unless they wait for the device.
+                looks += 1;
+                match looks {
+                    0..64 => spin_hint(),
+                    64..128 => yield_now(),
+                    _ => std::thread::sleep(Duration::from_micros(50)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_holds_its_epoch_until_it_leaves() {
+        let (epoch, active) = (Epoch::new(5), ActiveEpochs::default());
+        assert_eq!(active.lowest(&epoch), 5);
+        let (first, second) = (active.add(), active.add());
+        first.enter(&epoch);
+        epoch.advance();
+        second.enter(&epoch);
+        assert_eq!(active.lowest(&epoch), 5);
+        active.wait_for_all_of(4);
+        first.leave();
+        active.wait_for_all_of(5);
+        assert_eq!(active.lowest(&epoch), 6);
+        epoch.advance();
+        assert_eq!(active.lowest(&epoch), 6);
+        active.remove(&second);
+        assert_eq!(active.lowest(&epoch), 7);
+    }
+}
