@@ -139,7 +139,8 @@ impl Plan {
 
     /// Whether a recovery of the database takes much longer than usual.
     pub(crate) fn is_heavy(&self) -> bool {
-        self.tables.longest_text > 0 || self.tables.keys > 1000
+        let Tables { longest_text, longest_key, keys, .. } = self.tables;
+        longest_text > 0 || longest_key > 1000 || keys > 1000
     }
 
     /// Smaller plans, the smallest first.

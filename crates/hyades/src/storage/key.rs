@@ -219,11 +219,29 @@ pub(crate) fn push(out: &mut KeyBytes, kind: Type, nullable: bool, value: &Value
     true
 }
 
+/// Zero bytes as they stand in a key.
+const ESCAPED_ZEROS: [u8; 64] = {
+    let (mut bytes, mut at) = ([0; 64], 1);
+    while at < bytes.len() {
+        bytes[at] = 0xFF;
+        at += 2;
+    }
+    bytes
+};
+
 fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
-    for &byte in bytes {
-        out.push(byte);
-        if byte == 0 {
-            out.push(0xFF);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let plain = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain]);
+        rest = &rest[plain..];
+        let zeros = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
+        rest = &rest[zeros..];
+        let mut left = 2 * zeros;
+        while left > 0 {
+            let piece = left.min(ESCAPED_ZEROS.len());
+            out.extend_from_slice(&ESCAPED_ZEROS[..piece]);
+            left -= piece;
         }
     }
     out.extend_from_slice(&[0, 0]);
