@@ -56,7 +56,7 @@ pub(super) struct Body {
     durable: Vec<u8>,
     /// Writes that are not durable, oldest first.
     dirty: Vec<(usize, Vec<u8>)>,
-    /// The last write that was synced, and those since: when, where, and whether it is synced.
+    /// The last write that was synced, and those since: when it began, where, and whether it is synced.
     last_writes: Vec<(u64, Range<usize>, bool)>,
 }
 
@@ -75,11 +75,16 @@ fn is_gone() -> io::Error {
 }
 
 impl Body {
-    pub fn write(&mut self, at: u64, offset: usize, bytes: &[u8]) {
+    /// Puts bytes down, all of a write or one transfer of several: `began` tells one write from another.
+    pub fn write(&mut self, began: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
         // Zeros are put where nothing is: they say nothing.
         if bytes.iter().any(|b| *b != 0) {
-            self.last_writes.push((at, offset..offset + bytes.len(), false));
+            let end = offset + bytes.len();
+            match self.last_writes.iter_mut().find(|(at, _, synced)| *at == began && !synced) {
+                Some((_, range, _)) => range.end = end,
+                None => self.last_writes.push((began, offset..end, false)),
+            }
         }
         self.dirty.push((offset, bytes.to_vec()));
     }

@@ -257,8 +257,8 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// One write of the system: it may take less than it is given.
-    fn write_some(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    /// One transfer of the write that began then: it may take less than it is given.
+    fn write_some(&self, began: u64, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
         let room = locked(&self.state.plan).room_for(bytes.len());
         bytes.truncate(room);
@@ -275,9 +275,7 @@ impl SimulatedFile {
                 bytes.truncate(kept);
             }
         }
-        let mut medium = self.state.medium()?;
-        let now = medium.now;
-        medium.body_mut(self.file)?.write(now, offset as usize, &bytes);
+        self.state.medium()?.body_mut(self.file)?.write(began, offset as usize, &bytes);
         Ok(bytes.len())
     }
 
@@ -307,7 +305,8 @@ impl DeviceFile for SimulatedFile {
             self.write_part(slices, offset);
             return Err(rustix::io::Errno::IO.into());
         }
-        whole::write(slices, offset, |slices, offset| self.write_some(slices, offset))
+        let began = self.state.medium()?.now;
+        whole::write(slices, offset, |slices, offset| self.write_some(began, slices, offset))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -175,3 +175,20 @@ fn short_transfers_are_finished() {
     }
     assert_eq!(device.read_small(Path::new("/d/f")).unwrap(), bytes);
 }
+
+#[test]
+fn a_write_in_several_transfers_is_one_write() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new();
+        written(&disk, "/d/f", &[1; 1000], true);
+        let device = disk.process(seed);
+        device.arm(SimulatedFault::Short);
+        let file = device.open(Path::new("/d/f")).unwrap();
+        file.write_at(&[IoSlice::new(&[2; 3000])], 1000).unwrap();
+        file.sync_data().unwrap();
+        for seed in 0..50 {
+            let Rot { offset, in_last_write, .. } = disk.fork().rot(seed).unwrap();
+            assert_eq!(in_last_write, offset >= 1000, "byte {offset}");
+        }
+    }
+}
