@@ -5,9 +5,10 @@ use crate::Lsn;
 use crate::chunk::Chunk;
 use crate::error::Error;
 use crate::format::{BATCH_HEADER, BatchHeader};
-use crate::frame::{self, Frame, FrameKind};
+use crate::frame::{self, FrameKind};
 use crate::manifest::{Incarnation, Manifest};
 use crate::segment::{Chain, Segment, start_of};
+use crate::statement::{Statement, take_statements};
 use hyades_platform::device::{Device, DeviceFile};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -17,17 +18,6 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 512 << 10;
 /// How much of a file is read at once.
 const WINDOW_BYTES: usize = 1 << 20;
-
-/// Something durable says that a stream was durable up to `lsn`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Statement {
-    /// Up to where.
-    pub lsn: Lsn,
-    /// The file that says so.
-    pub path: PathBuf,
-    /// Where in the file.
-    pub offset: u64,
-}
 
 /// What a finished reader found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +179,7 @@ impl StreamReader {
         };
         for segment in reader.segments.iter().filter(|s| !s.spare) {
             let lsn = segment.header.as_ref().map_or(0, |h| h.start.max(h.durable));
-            note(&mut reader.statements[dimension], lsn, &segment.path, 48);
+            reader.statements[dimension].note(lsn, &segment.path, 48);
         }
         reader
     }
@@ -386,7 +376,7 @@ impl StreamReader {
         };
         if !open.spare {
             let lsn = batch.start.max(batch.durable);
-            note(&mut self.statements[self.dimension], lsn, &open.path, at);
+            self.statements[self.dimension].note(lsn, &open.path, at);
         }
         if batch.start != self.position {
             let what = format!("a batch begins at Lsn {}, not {}", batch.start, self.position);
@@ -428,8 +418,7 @@ impl StreamReader {
             take_statements(
                 self.dimension,
                 &frame,
-                place,
-                open,
+                (&open.path, place),
                 &mut self.anchor,
                 &mut self.statements,
             );
@@ -488,44 +477,10 @@ impl StreamReader {
                 BatchHeader::decode(bytes, &self.uuid, self.stream, self.incarnation)
             {
                 let lsn = batch.start.max(batch.durable);
-                note(&mut self.statements[self.dimension], lsn, &open.path, at);
+                self.statements[self.dimension].note(lsn, &open.path, at);
             }
             at += open.block;
         }
         Ok(())
-    }
-}
-
-fn note(statement: &mut Statement, lsn: Lsn, path: &PathBuf, offset: u64) {
-    if lsn > statement.lsn {
-        statement.lsn = lsn;
-        statement.offset = offset;
-        statement.path.clone_from(path);
-    }
-}
-
-/// What an anchor or a heartbeat states, and the anchor that is in effect after it.
-fn take_statements(
-    dimension: usize,
-    frame: &Frame<'_>,
-    place: u64,
-    open: &Open,
-    anchor: &mut [Lsn],
-    statements: &mut [Statement],
-) {
-    match frame.kind {
-        FrameKind::Anchor => {
-            if frame::read_anchor(frame.payload, anchor).is_some() {
-                for (statement, &lsn) in statements.iter_mut().zip(anchor.iter()) {
-                    note(statement, lsn, &open.path, place);
-                }
-            }
-        }
-        FrameKind::Heartbeat => {
-            if let Some((_, durable)) = frame::read_heartbeat(frame.payload) {
-                note(&mut statements[dimension], durable, &open.path, place);
-            }
-        }
-        FrameKind::Record | FrameKind::Part | FrameKind::Discard | FrameKind::Void => {}
     }
 }

@@ -1,0 +1,52 @@
+//! What the log itself says of how far its streams were durable.
+
+use crate::Lsn;
+use crate::frame::{self, Frame, FrameKind};
+use std::path::PathBuf;
+
+/// Something durable says that a stream was durable up to `lsn`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statement {
+    /// Up to where.
+    pub lsn: Lsn,
+    /// The file that says so.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+impl Statement {
+    /// Notes that the stream is said to have been durable up to `lsn`, if that is more than was known.
+    pub(crate) fn note(&mut self, lsn: Lsn, path: &PathBuf, offset: u64) {
+        if lsn > self.lsn {
+            self.lsn = lsn;
+            self.offset = offset;
+            self.path.clone_from(path);
+        }
+    }
+}
+
+/// What an anchor or a heartbeat states, and the anchor that is in effect after it.
+pub(crate) fn take_statements(
+    dimension: usize,
+    frame: &Frame<'_>,
+    (path, place): (&PathBuf, u64),
+    anchor: &mut [Lsn],
+    statements: &mut [Statement],
+) {
+    match frame.kind {
+        FrameKind::Anchor => {
+            if frame::read_anchor(frame.payload, anchor).is_some() {
+                for (statement, &lsn) in statements.iter_mut().zip(anchor.iter()) {
+                    statement.note(lsn, path, place);
+                }
+            }
+        }
+        FrameKind::Heartbeat => {
+            if let Some((_, durable)) = frame::read_heartbeat(frame.payload) {
+                statements[dimension].note(durable, path, place);
+            }
+        }
+        FrameKind::Record | FrameKind::Part | FrameKind::Discard | FrameKind::Void => {}
+    }
+}
