@@ -63,9 +63,10 @@ impl Tables {
         PAIR.map(|n| (table, self.keys + n))
     }
 
-    /// About how many bytes a row takes at most.
+    /// About how many bytes a row takes at most. A key's are twice as many in an index, and are encoded anew by each
+    /// who looks for the row.
     pub(crate) fn row_bytes(self) -> usize {
-        (self.longest_text as usize + self.longest_key as usize).max(64)
+        (self.longest_text as usize + 4 * self.longest_key as usize).max(64)
     }
 
     /// One more than the largest key that a row of the first two tables may have.
