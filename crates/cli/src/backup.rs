@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// `hyades backup`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct BackupOptions {
     /// The database's directories, all of them
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Options {
 ///
 /// # Errors
 /// There is no database, it is in use or damaged, or the copy cannot be made.
-pub fn backup(options: &Options) -> Result<bool, Failure> {
+pub fn backup(options: &BackupOptions) -> Result<bool, Failure> {
     drop(existing::find(&options.dirs, hyades_wal::open_read)?);
     let report = hyades::backup(&options.dirs, &options.out)?;
     if options.json {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// `hyades checkpoint`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct CheckpointOptions {
     /// The database's directories, all of them
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Options {
 ///
 /// # Errors
 /// There is no database, it is in use or damaged, or its log calls procedures that this program does not have.
-pub fn checkpoint(options: &Options) -> Result<bool, Failure> {
+pub fn checkpoint(options: &CheckpointOptions) -> Result<bool, Failure> {
     let database = open(&options.dirs)?;
     let report = database.checkpoint()?;
     database.close()?;

@@ -43,9 +43,9 @@ pub fn as_it_was<T>(
     mut act: impl FnMut(Builder) -> Result<T, Error>,
 ) -> Result<T, Failure> {
     let workloads: [&dyn Fn(&mut Builder); 3] = [
-        &|builder| ycsb::Ycsb::new(ycsb::Config::default()).declare(builder),
-        &|builder| tpcc::Tpcc::new(tpcc::Config::new(1)).declare(builder),
-        &|builder| bank::Bank::new(bank::Config::default()).declare(builder),
+        &|builder| ycsb::Ycsb::new(ycsb::YcsbConfig::default()).declare(builder),
+        &|builder| tpcc::Tpcc::new(tpcc::TpccConfig::new(1)).declare(builder),
+        &|builder| bank::Bank::new(bank::BankConfig::default()).declare(builder),
     ];
     for declare in workloads {
         let mut builder = hyades::inspect::builder_without_tables(manifest)?;

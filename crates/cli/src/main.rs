@@ -46,7 +46,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Kill a running database, recover it, and see that nothing acknowledged is missing
-    Demo(demo::Options),
+    Demo(demo::DemoOptions),
     /// Run a workload and measure it; the papers' experiments
     #[command(subcommand, after_help = bench::help::CHOICES)]
     Bench(Box<bench::options::Bench>),
@@ -55,11 +55,11 @@ enum Command {
     /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
     /// For others, and while the database is open, call Database::checkpoint. What the log tells of the time
     /// before a checkpoint is gone with it: take a backup first if you may want to go back there.
-    Checkpoint(checkpoint::Options),
+    Checkpoint(checkpoint::CheckpointOptions),
     /// Copy a database that is not open, closed or crashed, to a new directory that opens like it
     ///
     /// A running program copies its own database with Database::backup, while transactions go on.
-    Backup(backup::Options),
+    Backup(backup::BackupOptions),
     /// Bring a database back to a moment, or save what is left of a damaged one, in a new directory
     ///
     /// Moments are cuts between epochs, which are some 10 ms long; the command says which it took. They reach back
@@ -67,7 +67,7 @@ enum Command {
     ///
     /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
     /// For others call Builder::restore.
-    Recover(recover::Options),
+    Recover(recover::RecoverOptions),
     /// Read all of a database, and say exactly what is whole and what is not
     ///
     /// Every file, every block of the checkpoint, every frame and record of the log, and that nothing durable is
@@ -78,9 +78,9 @@ enum Command {
     ///
     /// A discrete-event model of YCSB, one simulated core for each worker. Its costs are measured first, by
     /// short runs of the benchmark, unless --calibration has them. What it prints was computed, not run.
-    Simulate(simulate::Options),
+    Simulate(simulate::SimulateOptions),
     /// Run random histories on disks that fail, and check what is recovered
-    Torture(torture::Options),
+    Torture(torture::TortureOptions),
     /// Look into a log
     #[command(subcommand)]
     Log(log::Log),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// `hyades recover`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct RecoverOptions {
     /// The database's directories, all of them, or a backup
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub struct Options {
 /// # Errors
 /// There is no database, it is in use, or damaged and not to be salvaged; the moment lies before what the log
 /// knows; its log calls procedures that this program does not have; the new directory cannot be written.
-pub fn recover(options: &Options) -> Result<bool, Failure> {
+pub fn recover(options: &RecoverOptions) -> Result<bool, Failure> {
     let until = match (options.until, options.before) {
         (Until::Transaction(id), true) => Until::Before(id),
         (_, true) => {

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// Options of `hyades simulate`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct SimulateOptions {
     /// Measure this machine's costs, hold the model against points that it was not fitted to, and
     /// write both to this file; nothing else is simulated
     #[arg(long, value_name = "FILE")]
@@ -106,7 +106,7 @@ const SCHEMES: [(&str, &str); 8] = [
 ///
 /// # Errors
 /// Wrong usage; a calibration that cannot be made, read or written.
-pub fn simulate(options: &Options) -> Result<bool, Failure> {
+pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
     let protocol = Protocol::from_word(&options.protocol).ok_or_else(|| {
         Failure::Usage(format!(
             "the model has no protocol {:?}: choose none, serial, taurus, silo-r, plover, poplar or gsn",
@@ -172,7 +172,12 @@ pub fn simulate(options: &Options) -> Result<bool, Failure> {
 }
 
 /// The keys that a measured run has too.
-fn report(options: &Options, machine: &Machine, mut ran: Ran, replayed: Option<f64>) -> Value {
+fn report(
+    options: &SimulateOptions,
+    machine: &Machine,
+    mut ran: Ran,
+    replayed: Option<f64>,
+) -> Value {
     ran.latencies.sort_unstable();
     let quantile = |q: f64| {
         let last = ran.latencies.len().checked_sub(1)?;
@@ -202,7 +207,7 @@ fn read(file: &Path) -> Result<Calibration, Failure> {
 }
 
 /// The workload that the model has, on as many workers.
-fn bench(options: &Options, workers: usize, more: &str) -> Option<Value> {
+fn bench(options: &SimulateOptions, workers: usize, more: &str) -> Option<Value> {
     let words = format!(
         "bench ycsb --rows {} --theta 0 --accesses 2 --write-columns all --workers {workers} \
          --seconds {} --warmup 0.2 --reserve-memory 512MiB --in-flight 8192 {more} --json",
@@ -222,7 +227,7 @@ fn number(run: &Value, path: &str) -> Option<f64> {
     run.pointer(path).and_then(Value::as_f64).filter(|value| *value > 0.0)
 }
 
-fn calibrate(options: &Options) -> Result<Calibration, Failure> {
+fn calibrate(options: &SimulateOptions) -> Result<Calibration, Failure> {
     let bar = Bar::new("calibrating", 2 + 2 * SCHEMES.len() as u64);
     let mut done = 0;
     let mut measure = |workers, more: &str| {

@@ -13,7 +13,7 @@ const LYING_FSYNC: &str = "lying-fsync";
 
 /// Options of `hyades torture`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct TortureOptions {
     /// Begin no history after this time
     #[arg(long, default_value = "60", value_parser = units::some_seconds)]
     seconds: f64,
@@ -63,7 +63,7 @@ words! {
 ///
 /// # Errors
 /// An unknown rule; or a failing history could not be kept.
-pub fn torture(options: &Options) -> Result<bool, Failure> {
+pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
     if let Some(place) = &options.again {
         return again(place);
     }
@@ -91,7 +91,7 @@ pub fn torture(options: &Options) -> Result<bool, Failure> {
     Ok(found.report.is_sound())
 }
 
-fn print(options: &Options, found: &Torture) -> Result<(), Failure> {
+fn print(options: &TortureOptions, found: &Torture) -> Result<(), Failure> {
     for (fault, times) in &found.faults {
         eprintln!("{times:>10}  {fault}");
     }

@@ -8,9 +8,9 @@ use crate::config::Builder;
 use crate::erased::{Answer, AnyEngine, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
-use crate::pool::Pool;
+use crate::pool::SessionPool;
 use crate::recovery::report::RecoveryReport;
-use crate::tally::Counts;
+use crate::tally::SessionCounts;
 use crate::ticket::{CommitQueue, References, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, append, decode_result};
@@ -50,10 +50,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// ```
 #[derive(Clone)]
 pub struct Database {
-    shared: Arc<Shared>,
+    shared: Arc<DatabaseInner>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct DatabaseInner {
     /// Takes checkpoints; None without a log.
     pub keeper: Option<Arc<Keeper>>,
     pub engine: Arc<dyn AnyEngine>,
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub data_only: bool,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
-    pub pool: Pool,
+    pub pool: SessionPool,
     /// The newest version of each procedure.
     pub names: HashMap<String, ProcedureId>,
 }
@@ -98,7 +98,7 @@ impl Database {
         Builder::default()
     }
 
-    pub(crate) fn over(shared: Shared) -> Database {
+    pub(crate) fn over(shared: DatabaseInner) -> Database {
         Database { shared: Arc::new(shared) }
     }
 
@@ -208,7 +208,7 @@ impl Database {
 
     /// What the database has done since it was opened.
     pub fn stats(&self) -> Stats {
-        let Counts { attempts, conflicts, garbage } = self.shared.engine.counts();
+        let SessionCounts { attempts, conflicts, garbage } = self.shared.engine.counts();
         let mut stats = Stats { attempts, conflicts, garbage, ..Stats::default() };
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
@@ -302,7 +302,7 @@ impl Database {
     }
 }
 
-impl Shared {
+impl DatabaseInner {
     fn close(&self) -> Result<(), Error> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -333,7 +333,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for DatabaseInner {
     fn drop(&mut self) {
         // Whoever wants to know calls `close`; a failed log has told everyone who waited.
         let _ = self.close();
@@ -344,7 +344,7 @@ impl Drop for Shared {
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
     tickets: Tickets,
-    shared: Arc<Shared>,
+    shared: Arc<DatabaseInner>,
     arguments: Vec<u8>,
     result: Vec<u8>,
     answer: Answer,

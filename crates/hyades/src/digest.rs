@@ -3,12 +3,12 @@
 use crate::storage::hash_index::hash_key;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::word;
-use crate::storage::table::Table;
+use crate::storage::table::TableData;
 use std::sync::atomic::Ordering;
 
 /// Adds up a hash of every row and of every secondary index entry that describes its row, by the
 /// numbers that stand for tables in the log: the order in which they came does not matter.
-pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) -> u64 {
+pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]) -> u64 {
     let guard = crossbeam_epoch::pin();
     let mut sum = 0u64;
     let mut bytes = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) ->
 }
 
 /// Counts the rows of all tables.
-pub(crate) fn rows<S: Default + Send + Sync + 'static>(tables: &[Table<S>]) -> u64 {
+pub(crate) fn rows<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]) -> u64 {
     let guard = crossbeam_epoch::pin();
     let mut rows = 0;
     for table in tables {

@@ -4,7 +4,7 @@ pub(crate) mod cut;
 
 use crate::logging::LoggingProtocol;
 use crate::logging::settings::EPOCH;
-use crate::storage::table::Table;
+use crate::storage::table::TableData;
 use cut::Cut;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
@@ -23,7 +23,7 @@ pub(crate) struct RowIdBlock {
 }
 
 pub(crate) struct Engine<P: LoggingProtocol> {
-    pub tables: Arc<Vec<Table<P::RowStamp>>>,
+    pub tables: Arc<Vec<TableData<P::RowStamp>>>,
     pub protocol: P,
     pub epoch: Arc<Epoch>,
     /// The next hidden row id that no session has. Taken from by sessions, raised by recovery.
@@ -40,7 +40,7 @@ pub(crate) struct Engine<P: LoggingProtocol> {
 
 impl<P: LoggingProtocol> Engine<P> {
     pub fn new(
-        tables: Arc<Vec<Table<P::RowStamp>>>,
+        tables: Arc<Vec<TableData<P::RowStamp>>>,
         protocol: P,
         epoch: Arc<Epoch>,
         row_ids: Arc<AtomicU64>,

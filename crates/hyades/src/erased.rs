@@ -6,7 +6,7 @@ use crate::concurrency::steps::Call;
 use crate::error::Error;
 use crate::logging::Needs;
 use crate::logging::record::RecordKind;
-use crate::tally::Counts;
+use crate::tally::SessionCounts;
 use crate::transaction::access::Transaction;
 use hyades_wal::Lsn;
 
@@ -16,7 +16,7 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
     /// What all its sessions have counted.
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> SessionCounts;
 }
 
 /// What a transaction's body wants.

@@ -30,7 +30,7 @@ mod left_behind;
 pub(crate) use left_behind::LeftBehind;
 
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Pending, State};
+use crate::concurrency::state::{Pending, TxnState};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::Tid;
@@ -126,7 +126,7 @@ impl Garbage {
     pub fn collect_from<P: LoggingProtocol>(
         &mut self,
         epoch: Option<&Epoch>,
-        state: &State<'_, P>,
+        state: &TxnState<'_, P>,
         committed: bool,
     ) {
         let undone = !committed || state.rolled_back;

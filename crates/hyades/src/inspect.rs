@@ -11,11 +11,11 @@ pub use crate::calendar::time;
 use crate::checkpoint::verify;
 use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
-use crate::logging::Stamp;
+use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
 use crate::recovery::catalogue;
-use crate::recovery::decode::{Decoded, Decoder, Shape};
+use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
@@ -28,23 +28,23 @@ use std::fmt::Write;
 
 /// The tables and procedures that a log knows.
 pub struct Inspector {
-    tables: HashMap<u64, Known>,
+    tables: HashMap<u64, KnownTable>,
     procedures: HashMap<u64, (String, u32)>,
     checkpoint: Option<Checkpoint>,
 }
 
-struct Known {
+struct KnownTable {
     schema: Schema,
     layout: Layout,
     key_bytes: Option<usize>,
 }
 
-impl Known {
-    fn new(schema: Schema) -> Known {
+impl KnownTable {
+    fn new(schema: Schema) -> KnownTable {
         let layout = Layout::new(&schema, 0);
         let widths = schema.key.iter().map(|&c| key::width(schema.columns[c as usize].kind, false));
         let key_bytes = if schema.key.is_empty() { Some(8) } else { widths.sum() };
-        Known { schema, layout, key_bytes }
+        KnownTable { schema, layout, key_bytes }
     }
 
     fn name(&self, column: u16) -> &str {
@@ -109,7 +109,7 @@ impl Inspector {
     pub fn new(manifest: &Manifest) -> Result<Inspector, Error> {
         let (tables, procedures) = catalogue::entries(&manifest.catalogue)?;
         Ok(Inspector {
-            tables: tables.into_iter().map(|(id, s)| (u64::from(id), Known::new(s))).collect(),
+            tables: tables.into_iter().map(|(id, s)| (u64::from(id), KnownTable::new(s))).collect(),
             procedures: procedures.into_iter().map(|(id, n, v)| (u64::from(id), (n, v))).collect(),
             checkpoint: manifest.checkpoint.clone(),
         })
@@ -118,7 +118,7 @@ impl Inspector {
     /// Begins a stream of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
         let checkpoint = self.checkpoint.as_ref();
-        let shape = Shape::of(incarnation, incarnation.dims.len(), checkpoint);
+        let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
         let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
         let decoder = Decoder::new(shape, stream);
         let incarnation = incarnation.number;
@@ -130,7 +130,7 @@ impl Inspector {
 pub struct StreamInspector<'i> {
     inspector: &'i Inspector,
     decoder: Decoder,
-    shape: Shape,
+    shape: RecordShape,
     stream: u32,
     incarnation: u32,
     /// The stream's lane in it.
@@ -171,10 +171,10 @@ impl StreamInspector<'_> {
 
 /// A transaction's record.
 pub struct Inspected<'a> {
-    head: Head,
+    head: RecordHead,
     body: Cow<'a, [u8]>,
     /// What its protocol wrote beside vectors.
-    stamp: Option<Stamp>,
+    stamp: Option<NumberStamp>,
     /// What it needs to be live, by lane of the frontier.
     needs: &'a [Lsn],
     predecessors: &'a [Predecessor],
@@ -326,8 +326,8 @@ impl Inspected<'_> {
     }
 }
 
-fn describe(known: &Known, key: Option<&[u8]>, change: Change<'_>) -> Option<RowChange> {
-    let Known { schema, layout, .. } = known;
+fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Option<RowChange> {
+    let KnownTable { schema, layout, .. } = known;
     let key = match (key, change) {
         (Some(key), _) if schema.key.is_empty() => {
             format!("row {}", u64::from_be_bytes(key.try_into().ok()?))
@@ -454,7 +454,7 @@ mod tests {
             .column("d", Type::Bytes)
             .column("e", Type::I64)
             .primary_key(&["a", "b", "c", "d", "e"]);
-        let known = Known::new(schema);
+        let known = KnownTable::new(schema);
         let values: [Value<'_>; 5] = [
             (-7i32).into(),
             "a\0b".into(),

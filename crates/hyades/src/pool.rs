@@ -7,18 +7,18 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 /// Sessions are made as they are needed. Where the log has no place for another, who wants one waits for one
 /// that is lent; that one comes back, because who has it runs a single transaction.
 #[derive(Default)]
-pub(crate) struct Pool {
-    state: Mutex<State>,
+pub(crate) struct SessionPool {
+    state: Mutex<PoolState>,
     came_back: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     idle: Vec<Box<dyn AnySession>>,
     lent: usize,
 }
 
-impl Pool {
+impl SessionPool {
     /// A session, made by `new` if none is idle.
     pub fn take(
         &self,
@@ -58,7 +58,7 @@ impl Pool {
         drop(idle);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().expect("no holder panics")
     }
 }

@@ -10,10 +10,10 @@ use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
 use crate::inspect;
-use crate::logging::record::{Head, Tid};
-use crate::opening::{self, Source};
+use crate::logging::record::{RecordHead, Tid};
+use crate::opening::{self, RestoreSource};
 use crate::recovery::catalogue::Catalogue;
-use crate::recovery::decode::Shape;
+use crate::recovery::decode::RecordShape;
 use crate::recovery::report::Loss;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
@@ -166,12 +166,12 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     // Nothing is begun where the declarations do not fit.
     Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
     if how.salvage {
-        from.find_damage(Shape::leaves_out)?;
+        from.find_damage(RecordShape::leaves_out)?;
     }
     let known = match how.until {
         Until::Newest => None,
-        Until::Time(_) => Some(Known::read(&from, None)?),
-        Until::Transaction(id) | Until::Before(id) => Some(Known::read(&from, Some(id))?),
+        Until::Time(_) => Some(LogSurvey::read(&from, None)?),
+        Until::Transaction(id) | Until::Before(id) => Some(LogSurvey::read(&from, Some(id))?),
     };
     let (cut, mut report) = cut(how.until, &from, known)?;
     let to = Unfinished::begin(device, &how.to)?;
@@ -181,7 +181,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     // Nobody else is at work on it.
     builder.checkpoints.share = 1.0;
     let until = cut.unwrap_or(u64::MAX);
-    let source = Source { from, until, salvage: how.salvage, to: &to };
+    let source = RestoreSource { from, until, salvage: how.salvage, to: &to };
     let database = match opening::open_from(builder, source) {
         Ok(database) => database,
         Err(error) => {
@@ -222,7 +222,7 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
 
 /// What the log says of epochs and of the places of records.
 #[derive(Debug, Default)]
-struct Known {
+struct LogSurvey {
     /// When epochs began, microseconds since 1970.
     began_us: BTreeMap<u64, u64>,
     /// The first epoch that left a record.
@@ -233,20 +233,20 @@ struct Known {
     ends: Vec<ReaderEnd>,
 }
 
-impl Known {
+impl LogSurvey {
     /// Reads all records' heads.
-    fn read(from: &Recovering, wanted: Option<TransactionId>) -> Result<Known, Error> {
+    fn read(from: &Recovering, wanted: Option<TransactionId>) -> Result<LogSurvey, Error> {
         let all = std::thread::scope(|scope| {
             let readers = from.readers().into_iter();
             let threads: Vec<_> = readers
-                .map(|reader| scope.spawn(move || Known::read_stream(reader, wanted)))
+                .map(|reader| scope.spawn(move || LogSurvey::read_stream(reader, wanted)))
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             threads.into_iter().map(join).collect::<Result<Vec<_>, Error>>()
         })?;
-        let mut known = Known::default();
+        let mut known = LogSurvey::default();
         for of in all {
             for (epoch, began) in of.began_us {
                 let earliest = known.began_us.entry(epoch).or_insert(began);
@@ -262,12 +262,12 @@ impl Known {
     fn read_stream(
         mut reader: StreamReader,
         wanted: Option<TransactionId>,
-    ) -> Result<Known, Error> {
+    ) -> Result<LogSurvey, Error> {
         let wanted = wanted.filter(|id| id.stream == reader.stream);
-        let mut known = Known::default();
+        let mut known = LogSurvey::default();
         while let Some(chunk) = reader.next_chunk()? {
             for frame in chunk.frames().filter(|frame| frame.kind == FrameKind::Record) {
-                let Some(head) = Head::decode(&mut &frame.payload[..]) else { continue };
+                let Some(head) = RecordHead::decode(&mut &frame.payload[..]) else { continue };
                 let epoch = Tid(head.tid).epoch();
                 known.first_epoch = Some(known.first_epoch.map_or(epoch, |e| e.min(epoch)));
                 if let Some(began) = head.epoch_us {
@@ -286,7 +286,7 @@ impl Known {
 fn cut(
     until: Until,
     from: &Recovering,
-    known: Option<Known>,
+    known: Option<LogSurvey>,
 ) -> Result<(Option<u64>, RestoreReport), Error> {
     let mut report = RestoreReport::default();
     let Some(known) = known else { return Ok((None, report)) };
@@ -345,7 +345,7 @@ fn too_early(cut: u64, taken_at_us: Option<u64>) -> Error {
 }
 
 /// The transaction's epoch, if it is in the log.
-fn place(id: TransactionId, known: &Known, from: &Recovering) -> Result<u64, Error> {
+fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<u64, Error> {
     match known.found {
         true if !inspect::is_live(from, &known.ends, id)? => Err(Error::Misuse(format!(
             "transaction {id} was lost in a crash, and never acknowledged: its record is there, but what it \

@@ -3,7 +3,7 @@
 pub(crate) mod shared;
 
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
+use crate::concurrency::state::{Determinism, RowIds, TxnState, Workspace};
 use crate::concurrency::steps::{Appender, Call};
 use crate::engine::RowIdBlock;
 use crate::erased::{Answer, AnySession, Verdict};
@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) struct Session<C: ConcurrencyControl, P: LoggingProtocol> {
+pub(crate) struct EngineSession<C: ConcurrencyControl, P: LoggingProtocol> {
     shared: Arc<Sessions<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
@@ -83,13 +83,13 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 /// Housekeeping after this many transactions.
 const HOUSEKEEPING: u64 = 64;
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
+impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
-        Ok(Session {
+        Ok(EngineSession {
             slot: shared.engine.cut.add_slot(),
             tally: shared.tallies.add(),
             shared,
@@ -194,7 +194,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let record = call.map_or(RecordKind::Data, |(_, record)| record);
         engine.protocol.begin(stamp, record);
-        let state = State::new(
+        let state = TxnState::new(
             &self.arena,
             &guard,
             stamp,
@@ -338,7 +338,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> Session<C, P> {
     }
 }
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
+impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     fn run(
         &mut self,
         call: Option<(Call<'_>, RecordKind)>,
@@ -371,7 +371,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for Session<C, P> {
     }
 }
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for Session<C, P> {
+impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for EngineSession<C, P> {
     fn drop(&mut self) {
         self.rest();
         self.shared.engine.cut.remove_slot(&self.slot);

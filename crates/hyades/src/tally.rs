@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 /// What sessions have done, and what they have still to clear away.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SessionCounts {
     pub attempts: u64,
     pub conflicts: u64,
     pub garbage: u64,
@@ -46,7 +46,7 @@ impl Tally {
         self.garbage.store(items as u64, Ordering::Relaxed);
     }
 
-    fn add_to(&self, counts: &mut Counts) {
+    fn add_to(&self, counts: &mut SessionCounts) {
         counts.attempts += self.attempts.load(Ordering::Relaxed);
         counts.conflicts += self.conflicts();
         counts.garbage += self.garbage.load(Ordering::Relaxed);
@@ -60,7 +60,7 @@ pub(crate) struct Tallies(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     live: Vec<Arc<Padded<Tally>>>,
-    ended: Counts,
+    ended: SessionCounts,
 }
 
 impl Tallies {
@@ -79,7 +79,7 @@ impl Tallies {
     }
 
     /// The sum of all.
-    pub fn sum(&self) -> Counts {
+    pub fn sum(&self) -> SessionCounts {
         let kept = self.0.lock().expect("no holder panics");
         let mut counts = kept.ended;
         kept.live.iter().for_each(|tally| tally.add_to(&mut counts));

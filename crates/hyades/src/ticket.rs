@@ -185,24 +185,24 @@ impl Future for Ticket {
 }
 
 /// A transaction that lacks this position, and further ones.
-struct Parked<T> {
+struct ParkedTicket<T> {
     lsn: Lsn,
     needs: Needs,
     item: T,
 }
 
-impl<T> PartialEq for Parked<T> {
+impl<T> PartialEq for ParkedTicket<T> {
     fn eq(&self, other: &Self) -> bool {
         self.lsn == other.lsn
     }
 }
-impl<T> Eq for Parked<T> {}
-impl<T> PartialOrd for Parked<T> {
+impl<T> Eq for ParkedTicket<T> {}
+impl<T> PartialOrd for ParkedTicket<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T> Ord for Parked<T> {
+impl<T> Ord for ParkedTicket<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A heap gives its greatest first; the lowest position is wanted.
         other.lsn.cmp(&self.lsn)
@@ -210,19 +210,19 @@ impl<T> Ord for Parked<T> {
 }
 
 /// Those that are parked under one lane of the frontier.
-struct Lane<T> {
+struct WaitQueue<T> {
     /// Who lacks nothing else, and came in the order of positions: nearly all, since a session's own records do.
     last: VecDeque<(Lsn, T)>,
     /// The highest position in `last`, or one that was there.
     highest: Lsn,
     /// Who lacks others besides, and came in the order of positions: under the stream of its own record, mostly.
-    first: VecDeque<Parked<T>>,
-    others: BinaryHeap<Parked<T>>,
+    first: VecDeque<ParkedTicket<T>>,
+    others: BinaryHeap<ParkedTicket<T>>,
 }
 
-impl<T> Lane<T> {
+impl<T> WaitQueue<T> {
     fn new() -> Self {
-        Lane {
+        WaitQueue {
             last: VecDeque::new(),
             highest: 0,
             first: VecDeque::new(),
@@ -236,7 +236,7 @@ impl<T> Lane<T> {
             self.highest = lsn;
             self.last.push_back((lsn, item));
         } else {
-            let parked = Parked { lsn, needs: std::mem::take(needs), item };
+            let parked = ParkedTicket { lsn, needs: std::mem::take(needs), item };
             if self.first.back().is_none_or(|back| back.lsn <= lsn) {
                 self.first.push_back(parked);
             } else {
@@ -246,8 +246,8 @@ impl<T> Lane<T> {
     }
 
     /// One that lacks others besides its position, which is reached.
-    fn pop(&mut self, reached: Lsn) -> Option<Parked<T>> {
-        let is_past = |parked: &mut Parked<T>| parked.lsn <= reached;
+    fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
+        let is_past = |parked: &mut ParkedTicket<T>| parked.lsn <= reached;
         if let Some(parked) = self.first.pop_front_if(is_past) {
             return Some(parked);
         }
@@ -291,7 +291,7 @@ impl<T> Lane<T> {
 /// ```
 pub struct CommitQueue<T> {
     references: Option<Arc<References>>,
-    lanes: Vec<Lane<T>>,
+    lanes: Vec<WaitQueue<T>>,
     /// Those that waited for nothing.
     free: Vec<T>,
     /// Of tickets that were pushed, see [`SPARE`].
@@ -302,7 +302,7 @@ pub struct CommitQueue<T> {
 impl<T> CommitQueue<T> {
     pub(crate) fn new(references: Option<Arc<References>>) -> Self {
         let lanes = references.as_ref().map_or(0, |references| references.log.lanes());
-        let lanes = (0..lanes).map(|_| Lane::new()).collect();
+        let lanes = (0..lanes).map(|_| WaitQueue::new()).collect();
         CommitQueue { references, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
     }
 

@@ -4,6 +4,7 @@
 mod source_tree;
 
 use source_tree::{Source, collect, root};
+use std::collections::BTreeMap;
 use std::fs;
 
 const LONGEST_FILE_LINES: usize = 520;
@@ -96,6 +97,41 @@ fn offences(sources: &[Source], bad: impl Fn(&str, &str) -> bool) -> Vec<String>
 
 fn expect_none(offences: Vec<String>, rule: &str) {
     assert!(offences.is_empty(), "{rule}:\n{}", offences.join("\n"));
+}
+
+/// The name of the type that a line of code at the edge defines.
+fn type_defined(line: &str) -> Option<&str> {
+    if line.starts_with(char::is_whitespace) {
+        return None;
+    }
+    let mut words = words(code(line)).skip_while(|word| matches!(*word, "pub" | "crate" | "super"));
+    let is_kind = |kind| matches!(kind, "struct" | "enum" | "trait" | "type" | "union");
+    words.next().filter(|kind| is_kind(*kind)).and_then(|_| words.next())
+}
+
+/// Tests may have a `Row` of their own. Each module of the models is a model, with the same parts as all others.
+#[test]
+fn a_type_name_has_one_meaning_in_a_crate() {
+    let mut places: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let sources = sources();
+    for source in &sources {
+        let Some((krate, file)) = source.path.split_once("/src/") else { continue };
+        let is_test =
+            |name: &str| matches!(name, "tests" | "tests.rs" | "loom_tests.rs" | "stress.rs");
+        if krate == "crates/model" || file.split('/').any(is_test) {
+            continue;
+        }
+        let is_test =
+            |line: &&str| line.starts_with("mod tests {") || line.starts_with("mod loom_tests {");
+        for (at, line) in source.text.lines().take_while(|line| !is_test(line)).enumerate() {
+            if let Some(name) = type_defined(line) {
+                places.entry((krate, name)).or_default().push(format!("{file}:{}", at + 1));
+            }
+        }
+    }
+    assert!(places.len() > 500, "types were found: {}", places.len());
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "say what of, so that each name has one meaning: {places:#?}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Poison {
 }
 
 #[derive(Debug)]
-struct Lane {
+struct FrontierSlot {
     /// Raised by the stream's flusher after a sync (the common mark by whoever raised a mark); read by
     /// everyone.
     durable: Watermark,
@@ -71,7 +71,7 @@ struct Parked {
 #[derive(Debug)]
 pub struct Frontier {
     /// Positions, marks, the common mark; see the module.
-    lanes: Box<[Padded<Lane>]>,
+    lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
 }
@@ -79,7 +79,7 @@ pub struct Frontier {
 impl Frontier {
     pub(crate) fn new(starts: &[Lsn]) -> Self {
         let lane = |start: Lsn| {
-            Padded(Lane {
+            Padded(FrontierSlot {
                 durable: Watermark::new(start),
                 lowest: AtomicU64::new(u64::MAX),
                 parked: Mutex::default(),

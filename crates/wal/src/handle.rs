@@ -9,7 +9,7 @@ use crate::flusher::Flusher;
 use crate::log::Shared;
 use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
 use crate::segment::{Preparer, Request, segment_path, stream_dir};
-use crate::start::Lane;
+use crate::start::LaneStart;
 use hyades_platform::device::DirectoryLock;
 use hyades_platform::mutation::{self, Mutation};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct Running {
 }
 
 impl Handle {
-    pub(crate) fn spawn(&self, lanes: Vec<Lane>) -> Result<(), Error> {
+    pub(crate) fn spawn(&self, lanes: Vec<LaneStart>) -> Result<(), Error> {
         let failed = |source| Error::Io {
             path: self.manifest_dir.clone(),
             action: "start a thread for the log in",

@@ -11,7 +11,7 @@ use crate::marks::Marks;
 use crate::options::LogOptions;
 use crate::order::Order;
 use crate::ring::Ring;
-use crate::start::Lane;
+use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
@@ -150,7 +150,7 @@ pub(crate) struct Opened {
     pub(crate) locks: Vec<DirectoryLock>,
     pub(crate) manifest: Manifest,
     pub(crate) manifest_dir: PathBuf,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<LaneStart>,
 }
 
 /// A log that is being written: N streams, each with its flusher. Clones are handles to the same
@@ -169,7 +169,7 @@ impl Log {
         let starts: Vec<Lsn> = lanes.iter().map(|l| l.start).collect();
         let uuid = manifest.uuid();
         let incarnation = manifest.next_incarnation - 1;
-        let stream = |(lane, l): (usize, &Lane)| Stream {
+        let stream = |(lane, l): (usize, &LaneStart)| Stream {
             lane,
             id: l.stream,
             order: Order::new(l.start, options.max_writers + 1),

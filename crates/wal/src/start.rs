@@ -23,7 +23,7 @@ use std::sync::mpsc;
 const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
 
 /// A lane of the incarnation to come.
-pub(crate) struct Lane {
+pub(crate) struct LaneStart {
     pub(crate) stream: u32,
     pub(crate) start: Lsn,
     pub(crate) place: LanePlace,
@@ -324,7 +324,7 @@ impl Recovering {
         dir: PathBuf,
         start: Lsn,
         tails: &BTreeMap<u32, (u64, Lsn)>,
-    ) -> Result<Lane, Error> {
+    ) -> Result<LaneStart, Error> {
         let device = &*self.options.device;
         let dir = stream_dir(&dir, stream);
         device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
@@ -360,7 +360,7 @@ impl Recovering {
         let (reply, replies) = mpsc::channel();
         let place = LanePlace { dir, next_sequence: next, ready, reply };
         begun.push((first.sequence, start));
-        Ok(Lane { stream, start, place, replies, first, begun })
+        Ok(LaneStart { stream, start, place, replies, first, begun })
     }
 
     /// Streams that no incarnation has any more leave the manifest.

@@ -13,19 +13,24 @@ use std::path::Path;
 const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, items: 60, customers: 30 };
 
 fn tpcc() -> Tpcc {
-    Tpcc::new(tpcc::Config { scale: SCALE, clock: tpcc::Clock::Fixed(7), ..tpcc::Config::new(2) })
+    Tpcc::new(tpcc::TpccConfig {
+        scale: SCALE,
+        clock: tpcc::Clock::Fixed(7),
+        ..tpcc::TpccConfig::new(2)
+    })
 }
 
 fn ycsb(standard: Option<ycsb::Standard>) -> Ycsb {
     let config = match standard {
-        Some(mix) => ycsb::Config::standard(mix, 2000),
-        None => ycsb::Config { rows: 2000, ..ycsb::Config::default() },
+        Some(mix) => ycsb::YcsbConfig::standard(mix, 2000),
+        None => ycsb::YcsbConfig { rows: 2000, ..ycsb::YcsbConfig::default() },
     };
     Ycsb::new(config)
 }
 
 fn bank() -> Bank {
-    let config = bank::Config { accounts: 200, audit_share: 0.01, ..bank::Config::default() };
+    let config =
+        bank::BankConfig { accounts: 200, audit_share: 0.01, ..bank::BankConfig::default() };
     Bank::new(config)
 }
 
@@ -151,7 +156,7 @@ fn outcome_of(outcome: Outcome) -> Result<(), Abort> {
 #[test]
 fn tpcc_does_on_the_engine_what_it_does_on_the_oracle() {
     let mut schemas = Vec::new();
-    let tables = tpcc::schema::Tables::declare(|schema| {
+    let tables = tpcc::schema::TpccTables::declare(|schema| {
         schemas.push(schema);
         hyades::Table::nth(schemas.len() as u32 - 1)
     });
@@ -162,18 +167,18 @@ fn tpcc_does_on_the_engine_what_it_does_on_the_oracle() {
     let database = open(&mut workload, form, dir.path());
     populate(&workload, &database, 1, |_| {}).unwrap();
     for part in tpcc::parts(&SCALE) {
-        let call = tpcc::Populate { seed: 1, scale: SCALE, date_us: 1, part };
+        let call = tpcc::TpccPopulate { seed: 1, scale: SCALE, date_us: 1, part };
         oracle.transact(|tx| tpcc::populate(tx, &tables, &call)).unwrap();
     }
-    let on_oracle = |tx: &Transaction<'_>, input: &tpcc::Input| match input {
-        tpcc::Input::NewOrder(call) => tpcc::new_order(tx, &tables, call).map(drop),
-        tpcc::Input::Payment(call) => tpcc::payment(tx, &tables, call).map(drop),
-        tpcc::Input::OrderStatus(call) => tpcc::order_status(tx, &tables, call).map(drop),
-        tpcc::Input::Delivery(call) => tpcc::delivery(tx, &tables, call).map(drop),
-        tpcc::Input::StockLevel(call) => tpcc::stock_level(tx, &tables, call).map(drop),
+    let on_oracle = |tx: &Transaction<'_>, input: &tpcc::TpccInput| match input {
+        tpcc::TpccInput::NewOrder(call) => tpcc::new_order(tx, &tables, call).map(drop),
+        tpcc::TpccInput::Payment(call) => tpcc::payment(tx, &tables, call).map(drop),
+        tpcc::TpccInput::OrderStatus(call) => tpcc::order_status(tx, &tables, call).map(drop),
+        tpcc::TpccInput::Delivery(call) => tpcc::delivery(tx, &tables, call).map(drop),
+        tpcc::TpccInput::StockLevel(call) => tpcc::stock_level(tx, &tables, call).map(drop),
     };
     let mut session = database.session().unwrap();
-    let (mut rng, mut input) = (Rng::with_seed(3), tpcc::Input::default());
+    let (mut rng, mut input) = (Rng::with_seed(3), tpcc::TpccInput::default());
     for _ in 0..1000 {
         workload.draw(&mut rng, 0, &mut input);
         let expected = oracle.transact(|tx| on_oracle(tx, &input));

@@ -3,7 +3,7 @@
 //! that forgets to ask for one is found out.
 
 use bumpalo::Bump;
-use hyades::for_tests::{Shape, has_column, savepoint, savepoint_number, table_number};
+use hyades::for_tests::{TestTable, has_column, savepoint, savepoint_number, table_number};
 use hyades::{
     Abort, Access, Columns, Index, Range, Row, Savepoint, Schema, Set, Table, Transaction, Value,
 };
@@ -80,7 +80,7 @@ struct Contents {
 
 /// The oracle: tables in the order of their declaration.
 pub struct Oracle {
-    shapes: Vec<Shape>,
+    shapes: Vec<TestTable>,
     contents: RefCell<Vec<Contents>>,
     /// What to put back, latest last: table, key, old row.
     journal: RefCell<Vec<(usize, Tuple, Option<Tuple>)>>,
@@ -101,8 +101,8 @@ fn by_prefix(key: &[Owned], prefix: &[Owned]) -> std::cmp::Ordering {
 
 impl Oracle {
     pub fn new(schemas: Vec<Schema>) -> Oracle {
-        let shapes: Vec<Shape> =
-            schemas.into_iter().enumerate().map(|(n, s)| Shape::new(s, n as u32)).collect();
+        let shapes: Vec<TestTable> =
+            schemas.into_iter().enumerate().map(|(n, s)| TestTable::new(s, n as u32)).collect();
         let contents = shapes
             .iter()
             .map(|shape| Contents {

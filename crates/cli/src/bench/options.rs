@@ -223,7 +223,7 @@ pub enum Bench {
     #[command(after_help = CHOICES)]
     Bank(With<Bank>),
     /// The papers' experiments, and a page with their figures beside ours
-    Paper(crate::paper::Options),
+    Paper(crate::paper::PaperOptions),
 }
 
 /// Everything that is fixed before a run begins; also what its child processes are told.
@@ -418,17 +418,17 @@ impl Workload {
 
 impl Tpcc {
     /// What the workload is to run.
-    pub fn config(&self, seed: u64) -> tpcc::Config {
+    pub fn config(&self, seed: u64) -> tpcc::TpccConfig {
         let known = "clap took only words that the workload knows";
         let (mix, home) = (self.mix.parse().expect(known), self.home.parse().expect(known));
-        tpcc::Config { mix, home, seed, ..tpcc::Config::new(self.warehouses) }
+        tpcc::TpccConfig { mix, home, seed, ..tpcc::TpccConfig::new(self.warehouses) }
     }
 }
 
 impl Bank {
     /// What the workload is to run.
-    pub fn config(&self) -> bank::Config {
-        bank::Config { accounts: self.accounts, ..bank::Config::default() }
+    pub fn config(&self) -> bank::BankConfig {
+        bank::BankConfig { accounts: self.accounts, ..bank::BankConfig::default() }
     }
 }
 

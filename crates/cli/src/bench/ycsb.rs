@@ -76,11 +76,11 @@ impl Ycsb {
     }
 
     /// What the workload is to run.
-    pub fn config(&self, seed: u64) -> ycsb::Config {
+    pub fn config(&self, seed: u64) -> ycsb::YcsbConfig {
         let parsed = "clap took only words that the workload knows";
         let mut config = match &self.standard {
-            Some(mix) => ycsb::Config::standard(mix.parse().expect(parsed), self.rows),
-            None => ycsb::Config {
+            Some(mix) => ycsb::YcsbConfig::standard(mix.parse().expect(parsed), self.rows),
+            None => ycsb::YcsbConfig {
                 rows: self.rows,
                 accesses: self.accesses,
                 write_share: if self.read_and_write { 1.0 } else { self.write_share },
@@ -88,7 +88,7 @@ impl Ycsb {
                 reads: ycsb::Reads { before_writes: self.read_and_write, ..Default::default() },
                 scan_length: self.scan_length,
                 distinct: self.scan_length.is_none(),
-                ..ycsb::Config::default()
+                ..ycsb::YcsbConfig::default()
             },
         };
         config.theta = self.theta.unwrap_or(config.theta);

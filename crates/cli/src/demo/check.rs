@@ -1,6 +1,6 @@
 //! After the crash, in a fresh process: recover, and hold the journal against what is there.
 
-use super::Settings;
+use super::RoundSettings;
 use super::journal::{self, What};
 use super::work::Work;
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub struct Found {
 ///
 /// # Errors
 /// The journal cannot be read, or the database cannot.
-pub fn recover(settings: &Settings, checks: bool) -> Result<Found, Failure> {
+pub fn recover(settings: &RoundSettings, checks: bool) -> Result<Found, Failure> {
     let bar = Arc::new(Bar::new("recovering", 1));
     let shown = bar.clone();
     let mut work = Work::new(settings.size);
@@ -90,7 +90,7 @@ fn found(report: &RecoveryReport) -> Found {
 }
 
 /// How many acknowledged transactions left no trace.
-fn missing(settings: &Settings, work: &Work, database: &Database) -> Result<u64, Failure> {
+fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result<u64, Failure> {
     let file = std::fs::File::open(&settings.journal).map_err(Failure::doing("the journal"))?;
     let (mut transfers, mut orders, mut payments) = (Vec::new(), Vec::new(), 0);
     journal::read_all(file, |entry| match entry.what {

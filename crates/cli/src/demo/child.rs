@@ -2,7 +2,7 @@
 
 use super::journal::{Entry, What};
 use super::work::Work;
-use super::{Medium, Settings};
+use super::{Medium, RoundSettings};
 use crate::bench::options::cores;
 use crate::failure::Failure;
 use fastrand::Rng;
@@ -25,7 +25,7 @@ const EARLY_SECTORS: f64 = 0.2;
 ///
 /// # Errors
 /// The database's; or the parent has gone.
-pub fn run(settings: &Settings) -> Result<(), Failure> {
+pub fn run(settings: &RoundSettings) -> Result<(), Failure> {
     load(settings)?;
     let device: Arc<dyn Device> = match settings.medium {
         Medium::Files => Work::files(),
@@ -55,7 +55,7 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Populates the database on files, synced, and closes it: only the run is to be cut off.
-fn load(settings: &Settings) -> Result<(), Failure> {
+fn load(settings: &RoundSettings) -> Result<(), Failure> {
     let mut work = Work::new(settings.size);
     let mut builder = Work::builder(settings, RecordKind::Command, Work::files());
     work.declare(&mut builder);
@@ -66,23 +66,23 @@ fn load(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// A transaction on its way.
-struct Started {
+struct StartedStep {
     at_ns: u64,
     what: What,
 }
 
 fn worker(
-    settings: &Settings,
+    settings: &RoundSettings,
     work: &Work,
     database: &Database,
     number: usize,
     pipe: &Mutex<std::io::Stdout>,
 ) -> Result<(), Failure> {
     let mut session = database.session()?;
-    let mut queue: CommitQueue<Started> = database.commit_queue();
+    let mut queue: CommitQueue<StartedStep> = database.commit_queue();
     let mut rng = Rng::with_seed(settings.seed.wrapping_add(number as u64));
-    let mut order = tpcc::Input::default();
-    let mut transfer = bank::Input::default();
+    let mut order = tpcc::TpccInput::default();
+    let mut transfer = bank::BankInput::default();
     let mut said = Vec::new();
     loop {
         for _ in 0..DRAIN_EVERY {
@@ -105,7 +105,7 @@ fn worker(
                     return Err(Failure::Failed(format!("a transaction ended with: {abort}")));
                 }
             };
-            queue.push(ticket, Started { at_ns, what });
+            queue.push(ticket, StartedStep { at_ns, what });
         }
         while queue.len() >= IN_FLIGHT {
             queue.wait_for_one()?;
@@ -115,27 +115,27 @@ fn worker(
     }
 }
 
-fn transfer_of(input: &bank::Input) -> What {
+fn transfer_of(input: &bank::BankInput) -> What {
     match input {
-        bank::Input::Transfer(bank::Transfer { id: Some(id), .. }) => What::Transfer(*id),
+        bank::BankInput::Transfer(bank::Transfer { id: Some(id), .. }) => What::Transfer(*id),
         _ => What::Other,
     }
 }
 
-fn order_of(input: &tpcc::Input, session: &Session) -> Result<What, Failure> {
+fn order_of(input: &tpcc::TpccInput, session: &Session) -> Result<What, Failure> {
     Ok(match input {
-        tpcc::Input::NewOrder(call) => {
+        tpcc::TpccInput::NewOrder(call) => {
             let result: NewOrderResult = session.result()?;
             What::Order { w: call.w as u16, d: call.d as u8, o: result.order as u32 }
         }
-        tpcc::Input::Payment(_) => What::Payment,
+        tpcc::TpccInput::Payment(_) => What::Payment,
         _ => What::Other,
     })
 }
 
 /// Tells the parent what is acknowledged by now, and only that.
 fn say(
-    queue: &mut CommitQueue<Started>,
+    queue: &mut CommitQueue<StartedStep>,
     said: &mut Vec<u8>,
     pipe: &Mutex<std::io::Stdout>,
 ) -> Result<(), Failure> {

@@ -22,7 +22,7 @@ use work::Size;
 
 /// Options of `hyades demo`. It needs none.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct DemoOptions {
     /// Seed of the moments at which processes are killed, and of the inputs [default: random]
     #[arg(long)]
     seed: Option<u64>,
@@ -54,7 +54,7 @@ pub enum Medium {
 
 /// What a round's processes are told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Settings {
+pub struct RoundSettings {
     dir: PathBuf,
     medium: Medium,
     streams: usize,
@@ -70,7 +70,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// A process could not be started, or a database did not open.
-pub fn demo(options: &Options) -> Result<bool, Failure> {
+pub fn demo(options: &DemoOptions) -> Result<bool, Failure> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     let rounds = [

@@ -3,7 +3,7 @@
 use super::check::Found;
 use super::journal::{self, Entry};
 use super::work::Size;
-use super::{Medium, Settings};
+use super::{Medium, RoundSettings};
 use crate::children::{self, Ending};
 use crate::failure::Failure;
 use crate::place::Place;
@@ -72,7 +72,7 @@ impl Round {
 pub fn run(plan: &Plan) -> Result<Round, Failure> {
     let place = Place::temporary(&std::env::temp_dir())?;
     let dir = &place.dirs[0];
-    let mut settings = Settings {
+    let mut settings = RoundSettings {
         dir: dir.clone(),
         medium: plan.medium,
         streams: plan.streams,
@@ -109,7 +109,7 @@ struct Heard {
     latency: Histogram<u64>,
 }
 
-fn run_and_kill(plan: &Plan, settings: &Settings) -> Result<Heard, Failure> {
+fn run_and_kill(plan: &Plan, settings: &RoundSettings) -> Result<Heard, Failure> {
     let file = File::create(&settings.journal).map_err(Failure::doing("cannot make a journal"))?;
     let mut child = children::spawn("demo-child", settings)?;
     let pipe = child.stdout.take().expect("it was asked for");

@@ -1,6 +1,6 @@
 //! What the demo runs: transfers and TPC-C in one database.
 
-use super::Settings;
+use super::RoundSettings;
 use hyades::{Builder, Database, RecordKind};
 use hyades_platform::device::{Device, FileDevice};
 use hyades_workloads::bank::{self, Bank};
@@ -42,13 +42,13 @@ pub struct Work {
 impl Work {
     /// Both, not declared yet.
     pub fn new(size: Size) -> Work {
-        let config = bank::Config { accounts: size.accounts, ..bank::Config::default() };
+        let config = bank::BankConfig { accounts: size.accounts, ..bank::BankConfig::default() };
         let scale = tpcc::Scale {
             warehouses: size.warehouses,
             items: size.items,
             customers: size.customers,
         };
-        let tpcc = tpcc::Config { scale, ..tpcc::Config::new(size.warehouses) };
+        let tpcc = tpcc::TpccConfig { scale, ..tpcc::TpccConfig::new(size.warehouses) };
         Work { bank: Bank::new(config), tpcc: Tpcc::new(tpcc) }
     }
 
@@ -60,7 +60,11 @@ impl Work {
     }
 
     /// A builder for the demo's database.
-    pub fn builder(settings: &Settings, record: RecordKind, device: Arc<dyn Device>) -> Builder {
+    pub fn builder(
+        settings: &RoundSettings,
+        record: RecordKind,
+        device: Arc<dyn Device>,
+    ) -> Builder {
         Database::builder()
             .streams(settings.streams)
             .record(record)

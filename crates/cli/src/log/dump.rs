@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// Options of `hyades log dump`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct DumpOptions {
     #[command(flatten)]
     dirs: Dirs,
     /// This stream only, by its id
@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 /// `hyades log dump`. What is valid is printed even if something behind it is damaged.
-pub fn dump(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
+pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;
@@ -58,7 +58,7 @@ fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble>
 }
 
 fn stream(
-    options: &Options,
+    options: &DumpOptions,
     (inspector, liveness): (&Inspector, &Liveness),
     incarnation: &Incarnation,
     mut reader: StreamReader,

@@ -15,11 +15,11 @@ use std::path::PathBuf;
 #[derive(Subcommand, Clone, Debug)]
 pub enum Log {
     /// Print every record, readably
-    Dump(dump::Options),
+    Dump(dump::DumpOptions),
     /// The same as hyades verify
     Verify(Dirs),
     /// Sizes by stream and kind, incarnations, and how parallel replay can be
-    Stat(stat::Options),
+    Stat(stat::StatOptions),
 }
 
 /// The directories of one log.

@@ -12,7 +12,7 @@ use std::io::Write;
 
 /// Options of `hyades log stat`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct StatOptions {
     #[command(flatten)]
     dirs: Dirs,
     /// Print one JSON object instead of text
@@ -73,7 +73,7 @@ struct Stat {
 }
 
 /// `hyades log stat`.
-pub fn stat(options: &Options, out: &mut impl Write) -> Result<bool, Trouble> {
+pub fn stat(options: &StatOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
     let ends = survey(&recovering)?;

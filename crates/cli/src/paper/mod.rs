@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Options of `hyades bench paper`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct PaperOptions {
     /// Directory for report.html and report.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -43,7 +43,7 @@ const BUDGET: [(Size, Duration); 2] =
 ///
 /// # Errors
 /// Wrong usage; or the report cannot be written.
-pub fn paper(options: &Options) -> Result<bool, Failure> {
+pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     let size = match (options.tiny, options.quick) {
         (true, _) => Size::TINY,
         (_, true) => Size::QUICK,

@@ -72,7 +72,7 @@ pub(crate) struct Keeper {
     /// Set once, when the database is closed; read by everyone here (Release and Acquire).
     stop: AtomicBool,
     /// Held while a checkpoint is taken.
-    state: Mutex<State>,
+    state: Mutex<KeeperState>,
     stats: Mutex<CheckpointStats>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Log written per second, lately. Written by the thread, read by who asks how it goes: Relaxed.
@@ -80,7 +80,7 @@ pub(crate) struct Keeper {
 }
 
 #[derive(Default)]
-struct State {
+struct KeeperState {
     /// The manifest could not be written: it is not known which checkpoint counts.
     broken: Option<String>,
 }

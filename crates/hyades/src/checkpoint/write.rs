@@ -8,7 +8,7 @@ use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
 use crate::storage::record::{Record, word};
-use crate::storage::table::{Table, Walk};
+use crate::storage::table::{TableData, Walk};
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{HashMap, VecDeque};
@@ -25,8 +25,8 @@ const SYNC_BYTES: u64 = 4 << 20;
 const GIVE_UP: u32 = 16;
 
 /// Where the rows come from.
-struct Source<'s, S: Default + Send + Sync + 'static> {
-    tables: &'s [Table<S>],
+struct RowSource<'s, S: Default + Send + Sync + 'static> {
+    tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
     epoch: u64,
@@ -46,7 +46,7 @@ struct Source<'s, S: Default + Send + Sync + 'static> {
     over: bool,
 }
 
-impl<S: Default + Send + Sync + 'static> Source<'_, S> {
+impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
     /// Puts the next rows into `out`; false if there are none left.
     fn next(&mut self, out: &mut Rows) -> bool {
         out.bytes.clear();
@@ -111,7 +111,7 @@ impl<S: Default + Send + Sync + 'static> Source<'_, S> {
 
 /// Adds a row, if its version is of no later epoch than `last`. Returns the version if so.
 fn take_row<S: Default + Send + Sync + 'static>(
-    table: &Table<S>,
+    table: &TableData<S>,
     record: &Record<S>,
     last: u64,
     pace: &Pace<'_>,
@@ -231,7 +231,7 @@ impl<'p> PartFile<'p> {
 
 /// What is to be written.
 pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
-    pub tables: &'w [Table<S>],
+    pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
     pub epoch: u64,
     /// The cut of the checkpoint before, or 0.
@@ -248,7 +248,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
 impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
     /// Writes all parts and makes them durable, names included.
     pub fn run(&self) -> Result<WrittenParts, Error> {
-        let source = Mutex::new(Source {
+        let source = Mutex::new(RowSource {
             tables: self.tables,
             cut: self.cut,
             pace: self.pace,
@@ -321,7 +321,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
     fn write_part(
         &self,
         part: usize,
-        source: &Mutex<Source<'_, S>>,
+        source: &Mutex<RowSource<'_, S>>,
         failed: &AtomicBool,
     ) -> Result<Written, Error> {
         let mut file = PartFile::create(self.device, &self.parts[part].1, self.id(part))?;

@@ -2,7 +2,7 @@
 
 /// What is known of a row: positions in the transaction's lists, plus one; 0 for none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownRow {
     address: usize,
     /// The transaction that wrote this slot; another one finds it empty.
     transaction: u32,
@@ -13,7 +13,7 @@ pub(crate) struct Known {
 /// Open addressing with linear probing; never more than half full. Emptying it costs nothing: each
 /// transaction has a number, and sees only slots that bear it.
 pub(crate) struct KnownRows {
-    slots: Vec<Known>,
+    slots: Vec<KnownRow>,
     transaction: u32,
     len: usize,
 }
@@ -22,7 +22,7 @@ const FIRST_SLOTS: usize = 64;
 
 impl KnownRows {
     pub fn new() -> Self {
-        KnownRows { slots: vec![Known::default(); FIRST_SLOTS], transaction: 1, len: 0 }
+        KnownRows { slots: vec![KnownRow::default(); FIRST_SLOTS], transaction: 1, len: 0 }
     }
 
     /// Empties the table for the next transaction.
@@ -31,7 +31,7 @@ impl KnownRows {
         self.len = 0;
         self.transaction = self.transaction.wrapping_add(1);
         if self.transaction == 0 {
-            self.slots.fill(Known::default());
+            self.slots.fill(KnownRow::default());
             self.transaction = 1;
         }
     }
@@ -53,7 +53,7 @@ impl KnownRows {
 
     /// What is known of the row at this address, if anything.
     #[inline]
-    pub fn get<T>(&self, row: &T) -> Option<Known> {
+    pub fn get<T>(&self, row: &T) -> Option<KnownRow> {
         if self.len == 0 {
             return None;
         }
@@ -63,7 +63,7 @@ impl KnownRows {
 
     /// The place for what is known of the row.
     #[inline]
-    pub fn entry<T>(&mut self, row: &T) -> &mut Known {
+    pub fn entry<T>(&mut self, row: &T) -> &mut KnownRow {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
@@ -71,7 +71,7 @@ impl KnownRows {
         let at = self.find(address);
         let transaction = self.transaction;
         if self.slots[at].transaction != transaction {
-            self.slots[at] = Known { address, transaction, held: 0, write: 0 };
+            self.slots[at] = KnownRow { address, transaction, held: 0, write: 0 };
             self.len += 1;
         }
         &mut self.slots[at]
@@ -79,7 +79,7 @@ impl KnownRows {
 
     #[cold]
     fn grow(&mut self) {
-        let fresh = vec![Known::default(); self.slots.len() * 4];
+        let fresh = vec![KnownRow::default(); self.slots.len() * 4];
         let old = std::mem::replace(&mut self.slots, fresh);
         for known in old.iter().filter(|known| known.transaction == self.transaction) {
             let at = self.find(known.address);

@@ -27,7 +27,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::Record;
-use state::State;
+use state::TxnState;
 use steps::Appender;
 
 /// How a transaction takes part in concurrency control.
@@ -42,7 +42,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// absent.
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         copy: impl FnMut() -> T,
@@ -51,7 +51,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// Intends to write a row; true if the row is there.
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
@@ -59,7 +59,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// Intends to write a row whatever is there: nothing is learnt of it.
     fn intend_blindly<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
@@ -68,13 +68,13 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
 
     /// A record that this transaction placed has inherited its gap's stamp.
     fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     );
 
     /// Whether what the transaction has seen so far was there at one time, as far as that can be told now.
-    fn is_current<P: LoggingProtocol>(_: &State<'_, P>) -> bool {
+    fn is_current<P: LoggingProtocol>(_: &TxnState<'_, P>) -> bool {
         true
     }
 
@@ -82,19 +82,19 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// answered.
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort>;
 
     /// Ends a transaction whose abort the caller will see: it is validated as a read-only one.
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort>;
 
     /// Lets go of everything without a trace.
-    fn abort<P: LoggingProtocol>(state: &mut State<'_, P>);
+    fn abort<P: LoggingProtocol>(state: &mut TxnState<'_, P>);
 
     /// Locks one record outside any transaction, if nobody holds it. Returns its version word.
     fn try_lock_alone<S>(record: &Record<S>) -> Option<u64>;

@@ -4,7 +4,7 @@
 //! locked: they are validated, as under optimistic concurrency control.
 
 use super::ConcurrencyControl;
-use super::state::{Held, State};
+use super::state::{HeldLock, TxnState};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -21,8 +21,8 @@ impl NoWait {
         if version & word::DEAD != 0 { Err(Abort::Conflict) } else { Ok(version) }
     }
 
-    fn release<P: LoggingProtocol>(state: &mut State<'_, P>) {
-        for Held { record, writer, .. } in state.held.drain(..) {
+    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
+        for HeldLock { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);
             } else {
@@ -33,7 +33,7 @@ impl NoWait {
 
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'_, P>,
+        state: &mut TxnState<'_, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         // It overwrites nothing, whatever it has locked.
@@ -52,7 +52,7 @@ impl ConcurrencyControl for NoWait {
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -79,7 +79,7 @@ impl ConcurrencyControl for NoWait {
     #[inline]
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -109,20 +109,20 @@ impl ConcurrencyControl for NoWait {
     }
 
     fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) {
         state.push_lock(table, record, true);
     }
 
-    fn is_current<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+    fn is_current<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
         state.gaps_are_current()
     }
 
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         if state.writes.is_empty() {
@@ -165,13 +165,13 @@ impl ConcurrencyControl for NoWait {
 
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         Self::end_read_only(engine, state, appender)
     }
 
-    fn abort<P: LoggingProtocol>(state: &mut State<'_, P>) {
+    fn abort<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
         Self::release(state);
     }
 

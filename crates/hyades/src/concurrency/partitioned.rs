@@ -1,17 +1,17 @@
 //! Records by partition: where a protocol wants the changes of each partition in a stream of its own.
 
-use super::state::State;
+use super::state::TxnState;
 use super::steps::{Appender, Reserved, encode_write, write_parts};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::{RecordHead, Tid};
 use hyades_wal::{FrameKind, Lsn, Reservation};
 use smallvec::SmallVec;
 use std::ops::Range;
 
 /// A record of the transaction, while it is built: its stream, and where it and its stamp stand in the
 /// session's working memory.
-struct Record {
+struct PartitionDraft {
     stream: usize,
     bytes: Range<usize>,
     stamp: Range<usize>,
@@ -20,7 +20,7 @@ struct Record {
 /// Places in several streams, ascending, each with its record's bytes.
 pub(super) struct Many<'w> {
     places: SmallVec<[Reservation<'w>; 8]>,
-    records: SmallVec<[Record; 8]>,
+    records: SmallVec<[PartitionDraft; 8]>,
     payload: &'w [u8],
 }
 
@@ -48,7 +48,7 @@ impl Many<'_> {
 /// protocol: the order point.
 pub(super) fn reserve<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     appender: &'w mut Appender<'_>,
     tid: u64,
 ) -> Reserved<'w> {
@@ -71,12 +71,12 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         epoch_us = engine.epoch.began_us(epoch);
         appender.stated_epoch = epoch;
     }
-    let mut records: SmallVec<[Record; 8]> = SmallVec::new();
+    let mut records: SmallVec<[PartitionDraft; 8]> = SmallVec::new();
     for stream in (0..64).filter(|stream| written >> stream & 1 == 1) {
         // All of them say it, since any may be the one that is found.
-        let mut head = Head { tid, epoch_us, ..Head::default() };
+        let mut head = RecordHead { tid, epoch_us, ..RecordHead::default() };
         let start = payload.len();
-        let begin = |head: &Head, stamp: &mut P::TxnStamp, payload: &mut Vec<u8>| {
+        let begin = |head: &RecordHead, stamp: &mut P::TxnStamp, payload: &mut Vec<u8>| {
             payload.truncate(start);
             head.encode(payload);
             let stamp_at = payload.len();
@@ -96,7 +96,7 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         // Looked at before a number is drawn: until all places are known others may wait for the next one.
         let length = payload.len() - start;
         assert!(length <= writer.max_payload(), "a record's head is too long for a frame");
-        records.push(Record { stream, bytes: start..payload.len(), stamp });
+        records.push(PartitionDraft { stream, bytes: start..payload.len(), stamp });
     }
     // Nothing is allocated once places are drawn.
     let places = SmallVec::with_capacity(records.len());

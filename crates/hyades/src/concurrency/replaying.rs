@@ -2,7 +2,7 @@
 //! keeps only writers apart, readers see versions.
 
 use super::ConcurrencyControl;
-use super::state::{Pending, State};
+use super::state::{Pending, TxnState};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -21,7 +21,7 @@ impl ConcurrencyControl for Replaying {
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
         _: &Engine<P>,
-        _: &mut State<'s, P>,
+        _: &mut TxnState<'s, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -33,7 +33,7 @@ impl ConcurrencyControl for Replaying {
     #[inline]
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -43,11 +43,12 @@ impl ConcurrencyControl for Replaying {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(_: &mut State<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
+    fn placed<'s, P: LoggingProtocol>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {
+    }
 
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         if engine.protocol.versions(state.stamp).is_some() {
@@ -61,13 +62,13 @@ impl ConcurrencyControl for Replaying {
 
     fn abandon<'s, P: LoggingProtocol>(
         _: &Engine<P>,
-        _: &mut State<'s, P>,
+        _: &mut TxnState<'s, P>,
         _: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
-    fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}
+    fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 
     /// Waits for another holder: locks are held shortly at replay, and none while taking another.
     /// `None` only if the record is dead.
@@ -128,7 +129,7 @@ impl<S> Drop for RowLock<'_, S> {
 /// Installs the writes of a replayed command as new versions of their rows.
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     tid: u64,
 ) -> Result<(), Abort> {
     let (versions, view) = engine.protocol.versions(state.stamp).expect("the caller has asked");

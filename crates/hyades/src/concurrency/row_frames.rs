@@ -1,6 +1,6 @@
 //! Writes the changes of a transaction row by row, ahead of its record.
 
-use super::state::{State, Write};
+use super::state::{TxnState, Write};
 use super::steps::encode_write;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// all of them, name the transaction. The write set is protected: what a row holds now is what it was.
 pub(crate) fn write<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     writer: &mut Writer,
     stream: usize,
     tid: u64,

@@ -3,7 +3,7 @@
 //! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
 
 use super::ConcurrencyControl;
-use super::state::{Read, State, Write};
+use super::state::{ReadRow, TxnState, Write};
 use super::steps::{self, Appender};
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -36,7 +36,7 @@ fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 impl Silo {
     /// Whether every row read still has its version and every gap is as it was. The rows that the
     /// transaction overwrites are locked by it.
-    fn validate<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+    fn validate<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
         let unchanged = state.reads.iter().all(|read| {
             let now = read.record.word.load(Ordering::SeqCst);
             now == read.seen || (read.overwritten && now == read.seen | word::LOCKED)
@@ -54,7 +54,10 @@ impl Silo {
     /// Phase 1: locks the write set and folds the stamps of what is overwritten (E4, i). Silo sorts
     /// the rows first, because it waits for locks. Nobody waits here for longer than a few looks, so
     /// there is no deadlock to avoid.
-    fn lock<P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'_, P>) -> Result<(), Abort> {
+    fn lock<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+    ) -> Result<(), Abort> {
         for at in 0..state.writes.len() {
             let write = &mut state.writes[at];
             if write.superseded {
@@ -78,7 +81,7 @@ impl Silo {
     /// Ends a transaction that writes nothing, or whose writes are given up: they are not locked.
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'_, P>,
+        state: &mut TxnState<'_, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         state.observe(&engine.protocol, false);
@@ -95,7 +98,7 @@ impl ConcurrencyControl for Silo {
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
@@ -110,7 +113,7 @@ impl ConcurrencyControl for Silo {
                 let last = state.reads.last();
                 if last.is_none_or(|last| !std::ptr::eq(last.record, record) || last.seen != seen) {
                     engine.protocol.prefetch(&record.stamp);
-                    state.reads.push(Read { record, table, seen, overwritten: false });
+                    state.reads.push(ReadRow { record, table, seen, overwritten: false });
                     state.max_tid = state.max_tid.max(word::tid(seen));
                 }
                 return Ok(copied);
@@ -122,7 +125,7 @@ impl ConcurrencyControl for Silo {
     #[inline]
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
@@ -132,7 +135,7 @@ impl ConcurrencyControl for Silo {
     /// The row is locked, and its stamp folded, when the transaction commits; that is all there is to it.
     fn intend_blindly<'s, P: LoggingProtocol>(
         _: &Engine<P>,
-        _: &mut State<'s, P>,
+        _: &mut TxnState<'s, P>,
         _: u32,
         _: &'s Record<P::RowStamp>,
     ) -> Result<(), Abort> {
@@ -140,21 +143,21 @@ impl ConcurrencyControl for Silo {
     }
 
     fn placed<'s, P: LoggingProtocol>(
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) {
         record.word.store(word::ABSENT, Ordering::Release);
-        state.reads.push(Read { record, table, seen: word::ABSENT, overwritten: false });
+        state.reads.push(ReadRow { record, table, seen: word::ABSENT, overwritten: false });
     }
 
-    fn is_current<P: LoggingProtocol>(state: &State<'_, P>) -> bool {
+    fn is_current<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
         Silo::validate(state)
     }
 
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         if state.writes.is_empty() {
@@ -199,13 +202,13 @@ impl ConcurrencyControl for Silo {
 
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
         Self::end_read_only(engine, state, appender)
     }
 
-    fn abort<P: LoggingProtocol>(_: &mut State<'_, P>) {}
+    fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 
     fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
         let version = record.word.load(Ordering::Acquire);

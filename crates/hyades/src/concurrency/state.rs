@@ -4,14 +4,14 @@ use super::known::KnownRows;
 use crate::engine::RowIdBlock;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::{Change, Head};
-use crate::storage::descents::Places;
+use crate::logging::record::{Change, RecordHead};
+use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::layout::Layout;
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta, push_varint};
-use crate::storage::secondary::Entry;
-use crate::storage::table::Table;
+use crate::storage::secondary::IndexEntry;
+use crate::storage::table::TableData;
 use crate::storage::wanted::Wanted;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
@@ -44,7 +44,7 @@ pub(crate) struct Write<'s, S> {
 pub(crate) struct Link<'s, S> {
     pub table: u32,
     pub index: u16,
-    pub entry: &'s Entry<S>,
+    pub entry: &'s IndexEntry<S>,
     /// The transaction has put it in; otherwise it was there.
     pub fresh: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Determinism {
 
 impl Determinism {
     /// What a command's record says of them.
-    pub fn recorded(head: &Head) -> Self {
+    pub fn recorded(head: &RecordHead) -> Self {
         Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
     }
 
@@ -116,7 +116,7 @@ impl Workspace {
 pub(crate) const CHECK_INTERVAL: u32 = 1024;
 
 /// A row that was read.
-pub(crate) struct Read<'s, S> {
+pub(crate) struct ReadRow<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     /// The version word then.
@@ -126,7 +126,7 @@ pub(crate) struct Read<'s, S> {
 }
 
 /// A lock that is held, under two-phase locking.
-pub(crate) struct Held<'s, S> {
+pub(crate) struct HeldLock<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub writer: bool,
@@ -134,12 +134,12 @@ pub(crate) struct Held<'s, S> {
     pub overwritten: bool,
 }
 
-pub(crate) struct State<'s, P: LoggingProtocol> {
+pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub arena: &'s Bump,
     pub guard: &'s Guard,
     pub stamp: &'s mut P::TxnStamp,
-    pub reads: ArenaVec<'s, Read<'s, P::RowStamp>>,
-    pub held: ArenaVec<'s, Held<'s, P::RowStamp>>,
+    pub reads: ArenaVec<'s, ReadRow<'s, P::RowStamp>>,
+    pub held: ArenaVec<'s, HeldLock<'s, P::RowStamp>>,
     pub gaps: ArenaVec<'s, Gap<'s, P::RowStamp>>,
     pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
     pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
@@ -149,7 +149,7 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     /// The row found last, which is often wanted again: read, then written.
     pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
     /// Places in ordered indexes, if it has inserted or announced something.
-    pub places: Option<&'s mut Places<'s>>,
+    pub places: Option<&'s mut IndexPositions<'s>>,
     /// Rows whose buckets are on their way to the cache.
     pub wanted: ArenaVec<'s, Wanted>,
     /// The row ids given out.
@@ -176,7 +176,7 @@ pub(crate) struct State<'s, P: LoggingProtocol> {
     pub scratch: &'s mut Vec<u8>,
 }
 
-impl<'s, P: LoggingProtocol> State<'s, P> {
+impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     #[inline(always)]
     pub fn new(
         arena: &'s Bump,
@@ -188,7 +188,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     ) -> Self {
         let Workspace { scratch, known, last_savepoint } = workspace;
         known.begin();
-        State {
+        TxnState {
             arena,
             guard,
             stamp,
@@ -235,7 +235,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     /// Adds a lock that was taken.
     #[inline]
     pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
-        self.held.push(Held { record, table, writer, overwritten: false });
+        self.held.push(HeldLock { record, table, writer, overwritten: false });
         self.known.entry(record).held = self.held.len() as u32;
     }
 
@@ -271,7 +271,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     pub fn own_row(
         &self,
         at: usize,
-        table: &Table<P::RowStamp>,
+        table: &TableData<P::RowStamp>,
         protocol: &P,
     ) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
@@ -333,7 +333,7 @@ impl<'s, P: LoggingProtocol> State<'s, P> {
     /// A checksum of what the transaction writes: tables, keys, and what becomes of the rows. The
     /// same call of a deterministic procedure on the same rows gives the same.
     #[cold]
-    pub fn outcome(&self, tables: &[Table<P::RowStamp>]) -> u32 {
+    pub fn outcome(&self, tables: &[TableData<P::RowStamp>]) -> u32 {
         self.final_writes().fold(0, |sum, write| {
             let (kind, content): (u8, &[u8]) = match write.pending {
                 Pending::Put(row) => (0, row),

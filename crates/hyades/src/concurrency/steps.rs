@@ -2,11 +2,11 @@
 
 use super::partitioned::{self, Many};
 use super::row_frames;
-use super::state::{Pending, State, Write};
+use super::state::{Pending, TxnState, Write};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::record::{
-    Head, RecordKind, Tid, command_in_a_word, push_change, push_plain_head,
+    RecordHead, RecordKind, Tid, command_in_a_word, push_change, push_plain_head,
 };
 use crate::logging::row_frame::RowFrames;
 use crate::logging::{LoggingProtocol, Needs};
@@ -61,7 +61,7 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 /// The next version: above all that was read or is overwritten, in the current epoch. Called while
 /// the write set is protected.
 #[inline]
-pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &State<'_, P>) -> u64 {
+pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> u64 {
     let epoch = engine.epoch.current();
     let above = Tid(state.max_tid + 1);
     if above.epoch() >= epoch {
@@ -83,7 +83,7 @@ const MOST_ID_BYTES: usize = 10;
 #[inline]
 pub(crate) fn as_command<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &State<'_, P>,
+    state: &TxnState<'_, P>,
     appender: &Appender<'_>,
 ) -> bool {
     let (Some(call), Some(writer)) = (appender.call, &appender.writer) else { return false };
@@ -112,7 +112,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
 }
 
 /// The tables of the write set, which is protected, are about to be written.
-pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'_, P>) {
+pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
     let mut last = None;
     for write in state.writes.iter().filter(|write| !write.superseded) {
         if last != Some(write.table) {
@@ -127,7 +127,7 @@ pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut
 #[inline(always)]
 pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     appender: &'w mut Appender<'_>,
     tid: u64,
     command: bool,
@@ -155,7 +155,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
             engine.protocol.place(state.stamp, stream, reservation.end());
             *appender.placed = Some((epoch, stream, reservation.end()));
             appender.appended = reservation.end() - reservation.start();
-            return Reserved(Places::One(reservation, record));
+            return Reserved(ReservedFrames::One(reservation, record));
         }
     }
     reserve_composed(engine, state, appender, tid, command, states_epoch)
@@ -165,7 +165,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
 #[inline(never)]
 fn reserve_composed<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     appender: &'w mut Appender<'_>,
     tid: u64,
     command: bool,
@@ -213,20 +213,20 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     engine.protocol.patch(state.stamp, &mut payload[stamp_at..body_at]);
     appender.appended = reservation.end() - continued.unwrap_or(reservation.start());
     *appender.placed = Some((epoch, stream, reservation.end()));
-    Reserved(Places::One(reservation, Payload::from(&*payload)))
+    Reserved(ReservedFrames::One(reservation, Payload::from(&*payload)))
 }
 
 /// The head of a record that says more than what it is and its TID.
 #[inline(never)]
 fn head<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &State<'_, P>,
+    state: &TxnState<'_, P>,
     tid: u64,
     command: bool,
     epoch_us: Option<u64>,
     continued: Option<Lsn>,
-) -> Head {
-    let mut head = Head { command, tid, epoch_us, continued, ..Head::default() };
+) -> RecordHead {
+    let mut head = RecordHead { command, tid, epoch_us, continued, ..RecordHead::default() };
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;
@@ -267,9 +267,9 @@ pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Ls
 }
 
 /// A reserved frame, or several, or nothing where there is no log.
-pub(crate) struct Reserved<'w>(Places<'w>);
+pub(crate) struct Reserved<'w>(ReservedFrames<'w>);
 
-enum Places<'w> {
+enum ReservedFrames<'w> {
     None,
     One(Reservation<'w>, Payload<'w>),
     Many(Box<Many<'w>>),
@@ -277,20 +277,20 @@ enum Places<'w> {
 
 impl<'w> Reserved<'w> {
     pub(super) fn nothing() -> Self {
-        Reserved(Places::None)
+        Reserved(ReservedFrames::None)
     }
 
     pub(super) fn many(many: Box<Many<'w>>) -> Self {
-        Reserved(Places::Many(many))
+        Reserved(ReservedFrames::Many(many))
     }
 
     /// The stream and end of the frame, or of one of them.
     #[inline]
     pub fn own(&self) -> Option<(usize, Lsn)> {
         match &self.0 {
-            Places::None => None,
-            Places::One(reservation, _) => Some((reservation.stream(), reservation.end())),
-            Places::Many(many) => many.own(),
+            ReservedFrames::None => None,
+            ReservedFrames::One(reservation, _) => Some((reservation.stream(), reservation.end())),
+            ReservedFrames::Many(many) => many.own(),
         }
     }
 
@@ -298,25 +298,30 @@ impl<'w> Reserved<'w> {
     #[inline(always)]
     pub fn fill(self) {
         match self.0 {
-            Places::None => {}
-            Places::One(reservation, payload) => reservation.fill(FrameKind::Record, payload),
-            Places::Many(many) => many.fill(),
+            ReservedFrames::None => {}
+            ReservedFrames::One(reservation, payload) => {
+                reservation.fill(FrameKind::Record, payload)
+            }
+            ReservedFrames::Many(many) => many.fill(),
         }
     }
 
     /// The transaction failed its validation: the frame keeps its place and says nothing.
     pub fn void(self) {
         match self.0 {
-            Places::None => {}
-            Places::One(reservation, ..) => reservation.void(),
-            Places::Many(many) => many.void(),
+            ReservedFrames::None => {}
+            ReservedFrames::One(reservation, ..) => reservation.void(),
+            ReservedFrames::Many(many) => many.void(),
         }
     }
 }
 
 /// Raises the read stamps of everything that a command read, before it validates.
 #[inline(always)]
-pub(crate) fn publish_reads<'s, P: LoggingProtocol>(engine: &Engine<P>, state: &mut State<'s, P>) {
+pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'s, P>,
+) {
     // A row locked for writing may in the end not be written: it was read all the same.
     // What is overwritten as well will take the write stamp, which stands above.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
@@ -352,7 +357,7 @@ fn leave_mark<P: LoggingProtocol>(
 #[inline(always)]
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'s, P>,
+    state: &mut TxnState<'s, P>,
     tid: u64,
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
@@ -380,7 +385,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
 /// Ends a transaction that wrote nothing, or whose writes are given up: it has to wait for what it read.
 pub(crate) fn end_read_only<P: LoggingProtocol>(
     engine: &Engine<P>,
-    state: &mut State<'_, P>,
+    state: &mut TxnState<'_, P>,
     appender: &mut Appender<'_>,
     valid: bool,
 ) -> Result<(), Abort> {

@@ -32,7 +32,7 @@
 
 use crate::logging::record::{Change, Tid, push_change, push_tid};
 use crate::storage::record::{Record, word};
-use crate::storage::table::Table;
+use crate::storage::table::TableData;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
@@ -59,7 +59,7 @@ impl Rows {
     /// Appends a row with its version.
     pub fn push<S: Default + Send + Sync + 'static>(
         &mut self,
-        table: &Table<S>,
+        table: &TableData<S>,
         key: &[u8],
         tid: u64,
         row: &[u8],
@@ -72,7 +72,7 @@ impl Rows {
 }
 
 #[derive(Default)]
-struct Shard {
+struct SavedShard {
     /// The cut that the rows were saved for.
     cut: u64,
     blocks: Vec<Rows>,
@@ -109,7 +109,7 @@ pub(crate) struct Cut {
     bell: Mutex<()>,
     rung: Condvar,
     active: Arc<ActiveEpochs>,
-    shards: Box<[Padded<Mutex<Shard>>]>,
+    shards: Box<[Padded<Mutex<SavedShard>>]>,
     /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait:
     /// Relaxed.
     held: Padded<AtomicU64>,
@@ -185,7 +185,7 @@ impl Cut {
     #[cold]
     pub fn save<S: Default + Send + Sync + 'static>(
         &self,
-        table: &Table<S>,
+        table: &TableData<S>,
         record: &Record<S>,
         cut: u64,
     ) {
@@ -223,7 +223,7 @@ impl Cut {
         self.held.fetch_add((block.bytes.len() - before) as u64, Ordering::Relaxed);
     }
 
-    fn empty(&self, shard: &mut Shard) -> Vec<Rows> {
+    fn empty(&self, shard: &mut SavedShard) -> Vec<Rows> {
         let blocks = std::mem::take(&mut shard.blocks);
         let bytes: usize = blocks.iter().map(|b| b.bytes.len()).sum();
         self.held.fetch_sub(bytes as u64, Ordering::Relaxed);

@@ -20,7 +20,7 @@
 
 use super::counters::Counters;
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
 use crate::storage::row::take;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -34,7 +34,7 @@ pub(crate) struct Gsn {
 
 /// What a session's transaction has gathered.
 #[derive(Default)]
-pub(crate) struct Numbered {
+pub(crate) struct GsnTxn {
     /// The highest number of what it read or will overwrite.
     seen: u64,
     /// Its own.
@@ -52,18 +52,18 @@ fn raise(row: &AtomicU64, number: u64) {
 impl LoggingProtocol for Gsn {
     const TRACKS_READERS: bool = true;
     type RowStamp = AtomicU64;
-    type TxnStamp = Numbered;
+    type TxnStamp = GsnTxn;
 
-    fn txn_stamp(&self) -> Numbered {
-        Numbered::default()
+    fn txn_stamp(&self) -> GsnTxn {
+        GsnTxn::default()
     }
 
-    fn begin(&self, txn: &mut Numbered, _: RecordKind) {
-        *txn = Numbered::default();
+    fn begin(&self, txn: &mut GsnTxn, _: RecordKind) {
+        *txn = GsnTxn::default();
     }
 
     #[inline]
-    fn observe_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn observe_read(&self, row: &AtomicU64, txn: &mut GsnTxn) {
         if mutation::is(Mutation::ForgetReadNumbers) {
             return;
         }
@@ -71,46 +71,46 @@ impl LoggingProtocol for Gsn {
     }
 
     #[inline]
-    fn observe_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn observe_write(&self, row: &AtomicU64, txn: &mut GsnTxn) {
         // SeqCst: the row's lock comes before this, and a reader's raise before its validation (E4).
         txn.seen = txn.seen.max(row.load(Ordering::SeqCst));
     }
 
     /// Room for the number, which is not known yet.
-    fn encode(&self, _: &mut Numbered, _: usize, _: bool, out: &mut Vec<u8>) {
+    fn encode(&self, _: &mut GsnTxn, _: usize, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 8]);
     }
 
     /// The number is above that of the stream as well, and drawn together with the place.
     #[inline]
-    fn draw(&self, txn: &mut Numbered, stream: usize) {
+    fn draw(&self, txn: &mut GsnTxn, stream: usize) {
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
     }
 
     #[inline]
-    fn place(&self, txn: &mut Numbered, stream: usize, _: Lsn) {
+    fn place(&self, txn: &mut GsnTxn, stream: usize, _: Lsn) {
         self.counters.unlock(stream, txn.own);
     }
 
-    fn patch(&self, txn: &mut Numbered, stamp: &mut [u8]) {
+    fn patch(&self, txn: &mut GsnTxn, stamp: &mut [u8]) {
         stamp.copy_from_slice(&txn.own.to_le_bytes());
     }
 
     #[inline]
-    fn publish_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn publish_read(&self, row: &AtomicU64, txn: &mut GsnTxn) {
         raise(row, txn.own);
     }
 
     #[inline]
-    fn publish_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn publish_write(&self, row: &AtomicU64, txn: &mut GsnTxn) {
         raise(row, txn.own);
     }
 
-    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Numbered) {
+    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut GsnTxn) {
         raise(to, from.load(Ordering::Acquire));
     }
 
-    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
+    fn needs(&self, txn: &mut GsnTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = if own.is_some() { txn.own } else { txn.seen };
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
             return;
@@ -137,8 +137,8 @@ impl StartsOnLog for Gsn {
 }
 
 /// The number, 8 bytes.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;
-    Some(Stamp { number, has_read: None, counts: true })
+    Some(NumberStamp { number, has_read: None, counts: true })
 }

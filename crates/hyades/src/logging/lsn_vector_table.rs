@@ -53,7 +53,7 @@ use super::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
 use hyades_wal::{Log, lsn_vector::covers};
-use reference::{Kind, Packed, Single};
+use reference::{Kind, PackedReference, Single};
 use slot::{Slot, raise_lanes, store};
 use slots::Slots;
 use std::sync::Mutex;
@@ -64,7 +64,7 @@ const PATIENCE: u32 = 8;
 
 /// What a row was found to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct RowObservation {
     /// It is not cold altogether.
     pub warm: bool,
     /// When replay is through with its last users; `None` if that is not known.
@@ -92,8 +92,8 @@ struct Raise<'v> {
     replayed: u64,
 }
 
-impl Row {
-    const COLD: Row = Row { warm: false, replayed: None, cold: true };
+impl RowObservation {
+    const COLD: RowObservation = RowObservation { warm: false, replayed: None, cold: true };
 }
 
 /// Where the vectors of a row are that is not known to be cold.
@@ -104,7 +104,7 @@ enum Hot<'t> {
 }
 
 /// Up to where a stream is reserved.
-pub(crate) type Reserved = Box<dyn Fn(usize) -> u64 + Send + Sync>;
+pub(crate) type ReservedEnds = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 
 pub(crate) struct LsnVectorTable {
     lanes: usize,
@@ -115,14 +115,14 @@ pub(crate) struct LsnVectorTable {
     /// The cold vector. Raised by `raise_cold` only; read by everyone.
     cold: Box<[AtomicU64]>,
     ticks: Ticks,
-    reserved: Reserved,
+    reserved: ReservedEnds,
     /// Slots get few. Said by sessions, taken back by who raises the cold vector; a hint, Relaxed.
     pressed: AtomicBool,
 }
 
 impl LsnVectorTable {
     /// A table of about so many bytes at most.
-    pub fn new(lanes: usize, bytes: u64, reserved: Reserved) -> Self {
+    pub fn new(lanes: usize, bytes: u64, reserved: ReservedEnds) -> Self {
         LsnVectorTable {
             lanes,
             own: Slots::new(lanes, 2, bytes / 2, common_slot::RESERVED),
@@ -168,13 +168,13 @@ impl LsnVectorTable {
 
     /// Whether a row is known to be cold by its reference alone, as most are.
     #[inline(always)]
-    fn is_known_cold(&self, packed: Packed) -> bool {
+    fn is_known_cold(&self, packed: PackedReference) -> bool {
         packed == 0 || self.ticks.is_cold(packed)
     }
 
     /// What the reference of a row stands for that is not known to be cold.
     #[inline]
-    fn hot(&self, packed: Packed) -> Hot<'_> {
+    fn hot(&self, packed: PackedReference) -> Hot<'_> {
         let kind = reference::kind(packed);
         if kind == Kind::Single {
             return Hot::Single(reference::single(packed));
@@ -184,7 +184,7 @@ impl LsnVectorTable {
     }
 
     /// What a reference stands for, unless it is known to be cold.
-    fn find(&self, packed: Packed) -> Option<Hot<'_>> {
+    fn find(&self, packed: PackedReference) -> Option<Hot<'_>> {
         if self.is_known_cold(packed) { None } else { Some(self.hot(packed)) }
     }
 
@@ -198,25 +198,29 @@ impl LsnVectorTable {
         }
     }
 
-    fn prefetch_hot(&self, packed: Packed) {
+    fn prefetch_hot(&self, packed: PackedReference) {
         if let Hot::Slot(slot, _) = self.hot(packed) {
             prefetch(slot.head());
         }
     }
 
-    /// Joins the row's vectors. What is cold is left to the caller, see [`Row`].
+    /// Joins the row's vectors. What is cold is left to the caller, see [`RowObservation`].
     #[inline]
-    pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> Row {
+    pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> RowObservation {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here comes before the validation of a reader that published one, which will see the lock
         // (docs/protocols.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
-        if self.is_known_cold(packed) { Row::COLD } else { self.fold_hot(packed, into, ring) }
+        if self.is_known_cold(packed) {
+            RowObservation::COLD
+        } else {
+            self.fold_hot(packed, into, ring)
+        }
     }
 
-    fn fold_hot(&self, packed: Packed, into: Into<'_>, ring: &mut Ring) -> Row {
+    fn fold_hot(&self, packed: PackedReference, into: Into<'_>, ring: &mut Ring) -> RowObservation {
         match self.hot(packed) {
             Hot::Slot(slot, generation) => slot.fold(generation, into),
             Hot::Single(single) => self.fold_single(single, into, ring),

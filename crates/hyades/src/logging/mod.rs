@@ -233,7 +233,7 @@ pub(crate) struct Ground<'g> {
 
 /// What a record says of itself where records have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct NumberStamp {
     pub number: u64,
     /// Where only transactions that have read need the common mark: whether this one has.
     pub has_read: Option<bool>,
@@ -244,4 +244,5 @@ pub(crate) struct Stamp {
 /// Reads what a protocol's `encode` and `patch` wrote in a record of version `tid`, and puts down what
 /// the record needs by lane: `needs` is zero, and has a lane for each of the frontier's; the last is
 /// the common mark. None if it cannot be read.
-pub(crate) type StampReader = fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp>;
+pub(crate) type StampReader =
+    fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;

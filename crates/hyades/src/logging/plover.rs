@@ -23,7 +23,7 @@
 
 use super::counters::Counters;
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -159,14 +159,14 @@ impl StartsOnLog for Plover {
 
 /// The number, 8 bytes; 1 for the first of the transaction's records, else 0; the set of streams that
 /// have one, as a varint.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let streams = needs.len() / 2;
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;
     let first = take(stamp, 1)?[0];
     let written = take_varint(stamp)?;
     let known = first < 2 && written != 0 && written.checked_shr(streams as u32).unwrap_or(0) == 0;
-    known.then_some(Stamp { number, has_read: None, counts: first == 1 })
+    known.then_some(NumberStamp { number, has_read: None, counts: first == 1 })
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
             let read = read_stamp(0, &mut &bytes[..], &mut needs);
             (read, needs[6])
         };
-        let counted = |counts| Some(Stamp { number: 9, has_read: None, counts });
+        let counted = |counts| Some(NumberStamp { number: 9, has_read: None, counts });
         assert_eq!(read(&stamp(1, 0b101)), (counted(true), 9));
         assert_eq!(read(&stamp(0, 0b100)), (counted(false), 9));
         for bad in [stamp(2, 1), stamp(1, 0), stamp(1, 0b1000), stamp(1, 1)[..9].to_vec()] {

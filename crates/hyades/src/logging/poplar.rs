@@ -37,7 +37,7 @@
 
 use super::counters::Counters;
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
 use crate::storage::row::take;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -51,7 +51,7 @@ pub(crate) struct Poplar {
 
 /// What a session's transaction has gathered.
 #[derive(Default)]
-pub(crate) struct Numbered {
+pub(crate) struct PoplarTxn {
     /// The highest number of what it read or will overwrite.
     seen: u64,
     /// Its own.
@@ -71,64 +71,64 @@ fn raise(row: &AtomicU64, number: u64) {
 
 impl LoggingProtocol for Poplar {
     type RowStamp = AtomicU64;
-    type TxnStamp = Numbered;
+    type TxnStamp = PoplarTxn;
 
-    fn txn_stamp(&self) -> Numbered {
-        Numbered::default()
+    fn txn_stamp(&self) -> PoplarTxn {
+        PoplarTxn::default()
     }
 
-    fn begin(&self, txn: &mut Numbered, _: RecordKind) {
-        *txn = Numbered::default();
+    fn begin(&self, txn: &mut PoplarTxn, _: RecordKind) {
+        *txn = PoplarTxn::default();
     }
 
     #[inline]
-    fn learns(&self, txn: &mut Numbered) {
+    fn learns(&self, txn: &mut PoplarTxn) {
         txn.has_read = true;
     }
 
     /// Algorithm 1, lines 1 to 4.
     #[inline]
-    fn observe_read(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn observe_read(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
     }
 
     #[inline]
-    fn observe_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn observe_write(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
     }
 
     /// Room for the number, which is not known yet.
-    fn encode(&self, _: &mut Numbered, _: usize, _: bool, out: &mut Vec<u8>) {
+    fn encode(&self, _: &mut PoplarTxn, _: usize, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 8]);
     }
 
     /// Lines 6 to 12: number and place in one step.
     #[inline]
-    fn draw(&self, txn: &mut Numbered, stream: usize) {
+    fn draw(&self, txn: &mut PoplarTxn, stream: usize) {
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
     }
 
     #[inline]
-    fn place(&self, txn: &mut Numbered, stream: usize, _: Lsn) {
+    fn place(&self, txn: &mut PoplarTxn, stream: usize, _: Lsn) {
         self.counters.unlock(stream, txn.own);
     }
 
-    fn patch(&self, txn: &mut Numbered, stamp: &mut [u8]) {
+    fn patch(&self, txn: &mut PoplarTxn, stamp: &mut [u8]) {
         stamp.copy_from_slice(&(txn.own << 1 | u64::from(txn.has_read)).to_le_bytes());
     }
 
     /// Lines 13 to 15.
     #[inline]
-    fn publish_write(&self, row: &AtomicU64, txn: &mut Numbered) {
+    fn publish_write(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
         raise(row, txn.own);
     }
 
-    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Numbered) {
+    fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut PoplarTxn) {
         raise(to, from.load(Ordering::Acquire));
     }
 
     /// The commit queues of section 4.3: Qww waits for its own stream, Qwr for all.
-    fn needs(&self, txn: &mut Numbered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
+    fn needs(&self, txn: &mut PoplarTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
             return;
         }
@@ -162,9 +162,9 @@ impl StartsOnLog for Poplar {
 
 /// The number << 1, plus 1 if the transaction has read: 8 bytes. A record that has not read needs nothing but
 /// to stand in the valid prefix.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);
     *needs.last_mut()? = if has_read { number } else { 0 };
-    Some(Stamp { number, has_read: Some(has_read), counts: true })
+    Some(NumberStamp { number, has_read: Some(has_read), counts: true })
 }

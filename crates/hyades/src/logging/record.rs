@@ -59,7 +59,7 @@ mod flag {
 
 /// What a record says of its transaction before its vectors and its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RecordHead {
     pub command: bool,
     pub tid: u64,
     pub time_us: Option<i64>,
@@ -73,7 +73,7 @@ pub(crate) struct Head {
     pub continued: Option<u64>,
 }
 
-impl Head {
+impl RecordHead {
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = if self.command { flag::COMMAND } else { 0 };
@@ -106,13 +106,14 @@ impl Head {
     }
 
     /// Reads the head and leaves `bytes` at what follows it.
-    pub fn decode(bytes: &mut &[u8]) -> Option<Head> {
+    pub fn decode(bytes: &mut &[u8]) -> Option<RecordHead> {
         let flags = take(bytes, 1)?[0];
         if flags & !flag::ALL != 0 {
             return None;
         }
         let tid = take_tid(bytes)?.0;
-        let mut head = Head { command: flags & flag::COMMAND != 0, tid, ..Head::default() };
+        let mut head =
+            RecordHead { command: flags & flag::COMMAND != 0, tid, ..RecordHead::default() };
         if flags & flag::TIME != 0 {
             head.time_us = Some(i64::from_le_bytes(take(bytes, 8)?.try_into().ok()?));
         }
@@ -314,18 +315,18 @@ mod tests {
         ) {
             let tid = Tid::new(epoch, sequence).0;
             let head =
-                Head { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
+                RecordHead { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
             let mut out = Vec::new();
             head.encode(&mut out);
             out.push(77);
             let mut rest = &out[..];
-            prop_assert_eq!(Head::decode(&mut rest), Some(head));
+            prop_assert_eq!(RecordHead::decode(&mut rest), Some(head));
             prop_assert_eq!(rest, &[77][..]);
         }
 
         #[test]
         fn a_head_from_random_bytes_never_panics(bytes: Vec<u8>) {
-            let _ = Head::decode(&mut &bytes[..]);
+            let _ = RecordHead::decode(&mut &bytes[..]);
         }
     }
 
@@ -337,7 +338,7 @@ mod tests {
                     let tid = Tid::new(epoch, sequence);
                     let (mut plain, mut whole) = (vec![7], vec![7]);
                     push_plain_head(&mut plain, command, tid);
-                    Head { command, tid: tid.0, ..Head::default() }.encode(&mut whole);
+                    RecordHead { command, tid: tid.0, ..RecordHead::default() }.encode(&mut whole);
                     assert_eq!(plain, whole, "{epoch}.{sequence}");
                 }
             }
@@ -366,7 +367,7 @@ mod tests {
     #[test]
     fn the_head_of_an_early_transaction_is_short() {
         let mut out = Vec::new();
-        Head { tid: Tid::new(9, 100).0, ..Head::default() }.encode(&mut out);
+        RecordHead { tid: Tid::new(9, 100).0, ..RecordHead::default() }.encode(&mut out);
         assert_eq!(out.len(), 3);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) const FRAME_HEAD: usize = 9;
 
 /// A row's change, once it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowChange<'a> {
+pub(crate) struct FramedChange<'a> {
     pub tid: u64,
     /// What [`push_before`] wrote; empty if only after-images are logged.
     pub before: &'a [u8],
@@ -57,9 +57,9 @@ pub(crate) struct RowChange<'a> {
     pub change: &'a [u8],
 }
 
-impl<'a> RowChange<'a> {
+impl<'a> FramedChange<'a> {
     /// Takes a whole change apart; `None` if it is not one.
-    pub fn read(rows: RowFrames, mut bytes: &'a [u8]) -> Option<RowChange<'a>> {
+    pub fn read(rows: RowFrames, mut bytes: &'a [u8]) -> Option<FramedChange<'a>> {
         let tid = take_tid(&mut bytes)?.0;
         let before = match rows {
             RowFrames::Both => {
@@ -68,7 +68,7 @@ impl<'a> RowChange<'a> {
             }
             _ => &[],
         };
-        Some(RowChange { tid, before, change: bytes })
+        Some(FramedChange { tid, before, change: bytes })
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
         fn random_bytes_never_panic(bytes: Vec<u8>) {
             let _ = read_before(&layout(), &bytes);
             for rows in [RowFrames::After, RowFrames::Both] {
-                let _ = RowChange::read(rows, &bytes);
+                let _ = FramedChange::read(rows, &bytes);
             }
         }
     }
@@ -213,8 +213,8 @@ mod tests {
             let mut out = Vec::new();
             push_row(rows, Tid::new(7, 9).0, before, &mut out);
             out.extend_from_slice(&[4, 5]);
-            let whole = RowChange { tid: Tid::new(7, 9).0, before, change: &[4, 5] };
-            assert_eq!(RowChange::read(rows, &out), Some(whole));
+            let whole = FramedChange { tid: Tid::new(7, 9).0, before, change: &[4, 5] };
+            assert_eq!(FramedChange::read(rows, &out), Some(whole));
             assert_eq!(RowFrames::of(rows.setting().map(|(_, word)| word)), rows);
         }
         assert_eq!((RowFrames::None.setting(), RowFrames::of(None)), (None, RowFrames::None));

@@ -21,7 +21,7 @@
 //! somebody waits for it, and nobody otherwise; what a stream has closed counts once it is on disk; a
 //! dead record is judged by the marks of its own incarnation for ever.
 
-use super::{Ground, LoggingProtocol, Needs, Stamp, StartsOnLog};
+use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
 use crate::logging::record::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
@@ -126,8 +126,8 @@ impl StartsOnLog for SiloR {
 }
 
 /// The version has the epoch: nothing else stands in the record.
-pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<Stamp> {
+pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = Tid(tid).epoch();
     *needs.last_mut()? = number;
-    Some(Stamp { number, has_read: None, counts: true })
+    Some(NumberStamp { number, has_read: None, counts: true })
 }

@@ -12,7 +12,7 @@
 
 use super::anchoring::Anchoring;
 use super::lanes::clear;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, RowObservation};
 use super::record::RecordKind;
 use super::unwritten::{Follows, UnwrittenTables};
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
@@ -42,7 +42,7 @@ pub(crate) struct Taurus {
 }
 
 /// What a session's transaction has gathered.
-pub(crate) struct Gathered {
+pub(crate) struct TaurusTxn {
     validity: Vec<u64>,
     /// Zero, and not in use, where `together`.
     order: Vec<u64>,
@@ -59,14 +59,14 @@ pub(crate) struct Gathered {
     command: bool,
     /// Its own lane, once it has its place.
     lane: usize,
-    pace: Pace,
+    pace: ReplayDistance,
     ring: Ring,
 }
 
 /// When replay is expected to be through with what a transaction touches, in ticks: see
 /// [`Taurus::progress`].
 #[derive(Default)]
-struct Pace {
+struct ReplayDistance {
     /// Whether anybody wants to know.
     kept: bool,
     /// Where replay is expected to be when it comes to this transaction's record.
@@ -90,11 +90,11 @@ const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
-impl Pace {
+impl ReplayDistance {
     /// When replay is through with the last users of a row that is warm. Who left a single position was in no
     /// chain, so replay is about through with it; but who comes after it is in one.
     #[inline]
-    fn through(&self, row: &Row) -> u64 {
+    fn through(&self, row: &RowObservation) -> u64 {
         row.replayed.unwrap_or(self.now + 1)
     }
 
@@ -113,7 +113,7 @@ impl Pace {
 
 impl Taurus {
     #[inline]
-    fn keep_pace(&self, pace: &mut Pace, record: RecordKind) {
+    fn keep_pace(&self, pace: &mut ReplayDistance, record: RecordKind) {
         if !self.adaptive.load(Ordering::Relaxed) {
             if record != RecordKind::Adaptive {
                 return;
@@ -135,10 +135,10 @@ impl Taurus {
 
 impl LoggingProtocol for Taurus {
     type RowStamp = Reference;
-    type TxnStamp = Gathered;
+    type TxnStamp = TaurusTxn;
 
-    fn txn_stamp(&self) -> Gathered {
-        Gathered {
+    fn txn_stamp(&self) -> TaurusTxn {
+        TaurusTxn {
             validity: vec![0; self.lanes],
             order: vec![0; self.lanes],
             together: false,
@@ -147,7 +147,7 @@ impl LoggingProtocol for Taurus {
             single: false,
             command: false,
             lane: 0,
-            pace: Pace::default(),
+            pace: ReplayDistance::default(),
             ring: self.table.ring(),
         }
     }
@@ -163,7 +163,7 @@ impl LoggingProtocol for Taurus {
     }
 
     #[inline(always)]
-    fn begin(&self, txn: &mut Gathered, record: RecordKind) {
+    fn begin(&self, txn: &mut TaurusTxn, record: RecordKind) {
         if !txn.untouched {
             clear(&mut txn.validity);
             if !txn.together {
@@ -188,7 +188,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, line 3.
     #[inline(always)]
-    fn observe_read(&self, row: &Reference, txn: &mut Gathered) {
+    fn observe_read(&self, row: &Reference, txn: &mut TaurusTxn) {
         let row = self.table.fold(row, Into::Write(&mut txn.validity), &mut txn.ring);
         txn.cold |= row.cold;
         if row.warm {
@@ -201,7 +201,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, lines 3 to 5.
     #[inline(always)]
-    fn observe_write(&self, row: &Reference, txn: &mut Gathered) {
+    fn observe_write(&self, row: &Reference, txn: &mut TaurusTxn) {
         let into = if !self.commands || mutation::is(Mutation::SkipReadFold) {
             Into::Write(&mut txn.validity)
         } else if txn.together {
@@ -220,7 +220,7 @@ impl LoggingProtocol for Taurus {
     }
 
     #[inline]
-    fn overwrites(&self, table: u32, txn: &mut Gathered) {
+    fn overwrites(&self, table: u32, txn: &mut TaurusTxn) {
         if self.commands {
             let reserved = |stream| self.log.next_lsn(stream);
             let order = if txn.together { &mut txn.validity } else { &mut txn.order };
@@ -231,15 +231,15 @@ impl LoggingProtocol for Taurus {
         }
     }
 
-    fn lag(&self, txn: &Gathered) -> u64 {
-        let Pace { now, after_reads, after_writes, .. } = txn.pace;
+    fn lag(&self, txn: &TaurusTxn) -> u64 {
+        let ReplayDistance { now, after_reads, after_writes, .. } = txn.pace;
         after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
     }
 
     /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
     /// left out. The anchor is loaded before the frame is reserved.
     #[inline(always)]
-    fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
+    fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
         let only_cold = txn.untouched;
         if txn.together && !command {
@@ -270,7 +270,7 @@ impl LoggingProtocol for Taurus {
     /// is not joined in memory either: it is durable, and who follows this command's own position is replayed after
     /// it, and so after all that it follows.
     #[inline(always)]
-    fn encode_in_a_byte(&self, txn: &mut Gathered, stream: usize) -> Option<u8> {
+    fn encode_in_a_byte(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
         if !(txn.together && txn.untouched) {
             return None;
         }
@@ -283,7 +283,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, line 11: in memory the transaction's vector takes its own LSN.
     #[inline(always)]
-    fn place(&self, txn: &mut Gathered, stream: usize, end: Lsn) {
+    fn place(&self, txn: &mut TaurusTxn, stream: usize, end: Lsn) {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
         txn.validity[stream] = end;
         txn.lane = stream;
@@ -297,34 +297,34 @@ impl LoggingProtocol for Taurus {
     }
 
     #[inline]
-    fn has_to_remember(&self, table: u32, txn: &Gathered) -> bool {
+    fn has_to_remember(&self, table: u32, txn: &TaurusTxn) -> bool {
         self.unwritten.has_to_remember(table, txn.lane)
     }
 
     /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
     #[inline]
-    fn publish_read(&self, row: &Reference, txn: &mut Gathered) {
+    fn publish_read(&self, row: &Reference, txn: &mut TaurusTxn) {
         self.table.raise_read(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
     }
 
     /// Algorithm 1, line 16; algorithm 6, line 16.
     #[inline]
-    fn publish_write(&self, row: &Reference, txn: &mut Gathered) {
+    fn publish_write(&self, row: &Reference, txn: &mut TaurusTxn) {
         self.table.set_write(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
     }
 
-    fn inherit(&self, to: &Reference, from: &Reference, txn: &mut Gathered) {
+    fn inherit(&self, to: &Reference, from: &Reference, txn: &mut TaurusTxn) {
         self.table.inherit(to, from, &mut txn.ring);
     }
 
-    fn end_session(&self, txn: Gathered) {
+    fn end_session(&self, txn: TaurusTxn) {
         self.table.give_back(txn.ring);
     }
 
     /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
     /// so cold rows add nothing.
     #[inline(always)]
-    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
+    fn needs(&self, txn: &mut TaurusTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if let (Some((stream, end)), true) = (own, txn.single) {
             // What is cold is durable.
             if !mutation::is(Mutation::AckBeforeOwnFrame) {

@@ -32,7 +32,7 @@
 //!   says for every stream what they and their needs come to.
 
 use super::anchoring::Anchoring;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, Row};
+use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, RowObservation};
 use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
@@ -109,7 +109,7 @@ impl Name {
 }
 
 /// What a session's transaction has gathered.
-pub(crate) struct Gathered {
+pub(crate) struct Taurus2016Txn {
     /// The predecessor vector.
     vector: Vec<u64>,
     /// Its part that no name in the list stands for.
@@ -137,13 +137,13 @@ pub(crate) struct Gathered {
 #[derive(Clone, Copy)]
 struct Found {
     predecessor: Predecessor,
-    /// Where in [`Gathered::needs`] that is what it needs, beside what is cold.
+    /// Where in [`Taurus2016Txn::needs`] that is what it needs, beside what is cold.
     needs: usize,
 }
 
 impl Taurus2016 {
     /// Algorithm 1, with line 10 of algorithm 2: who wrote the row, and what that transaction needs.
-    fn find(&self, row: &LastWriter, txn: &mut Gathered, overwritten: bool) {
+    fn find(&self, row: &LastWriter, txn: &mut Taurus2016Txn, overwritten: bool) {
         let writer = row.writer.get();
         if writer == BUSY {
             // Under optimistic control, and the row's version will say so: see `Name`.
@@ -177,14 +177,14 @@ impl Taurus2016 {
         }
     }
 
-    fn take_in(&self, found: Row, txn: &mut Gathered) {
+    fn take_in(&self, found: RowObservation, txn: &mut Taurus2016Txn) {
         txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
         txn.cold |= found.cold;
         txn.untouched &= !found.warm;
     }
 
     /// Leaves out of what was found all that the record need not say, see the module.
-    fn compress(&self, txn: &mut Gathered, stream: usize, anchor: impl Fn(usize) -> Lsn) {
+    fn compress(&self, txn: &mut Taurus2016Txn, stream: usize, anchor: impl Fn(usize) -> Lsn) {
         let own_stream = if self.commands { usize::MAX } else { stream };
         txn.found.sort_unstable_by_key(|found| found.predecessor);
         txn.list.clear();
@@ -207,10 +207,10 @@ impl Taurus2016 {
 
 impl LoggingProtocol for Taurus2016 {
     type RowStamp = LastWriter;
-    type TxnStamp = Gathered;
+    type TxnStamp = Taurus2016Txn;
 
-    fn txn_stamp(&self) -> Gathered {
-        Gathered {
+    fn txn_stamp(&self) -> Taurus2016Txn {
+        Taurus2016Txn {
             vector: vec![0; self.lanes],
             unnamed: vec![0; self.lanes],
             found: Vec::new(),
@@ -236,7 +236,7 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     #[inline]
-    fn begin(&self, txn: &mut Gathered, _: RecordKind) {
+    fn begin(&self, txn: &mut Taurus2016Txn, _: RecordKind) {
         if !txn.untouched {
             txn.vector.fill(0);
             txn.unnamed.fill(0);
@@ -257,23 +257,23 @@ impl LoggingProtocol for Taurus2016 {
 
     /// Algorithm 1, lines 2 and 3.
     #[inline]
-    fn observe_read(&self, row: &LastWriter, txn: &mut Gathered) {
+    fn observe_read(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         self.find(row, txn, false);
     }
 
     /// Algorithm 1, lines 4 and 5. Who learns whether the row was there, or logs only what changed of it, has
     /// read it (docs/protocols.md), so the predecessor is a RAW one; who does neither is taken for one who does.
     #[inline]
-    fn observe_write(&self, row: &LastWriter, txn: &mut Gathered) {
+    fn observe_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         self.find(row, txn, false);
     }
 
-    fn lag(&self, txn: &Gathered) -> u64 {
+    fn lag(&self, txn: &Taurus2016Txn) -> u64 {
         txn.depth
     }
 
     /// Algorithm 2, line 4. The anchor is loaded before the frame is reserved.
-    fn encode(&self, txn: &mut Gathered, stream: usize, command: bool, out: &mut Vec<u8>) {
+    fn encode(&self, txn: &mut Taurus2016Txn, stream: usize, command: bool, out: &mut Vec<u8>) {
         if std::mem::take(&mut txn.cold) {
             self.table.join_cold(&mut txn.unnamed);
             txn.untouched = false;
@@ -302,7 +302,7 @@ impl LoggingProtocol for Taurus2016 {
 
     /// Algorithm 2, lines 5 to 12.
     #[inline]
-    fn place(&self, txn: &mut Gathered, stream: usize, end: Lsn) {
+    fn place(&self, txn: &mut Taurus2016Txn, stream: usize, end: Lsn) {
         join(&mut txn.vector, &txn.unnamed);
         debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
         txn.vector[stream] = end;
@@ -313,24 +313,24 @@ impl LoggingProtocol for Taurus2016 {
 
     /// Algorithm 2, lines 1 to 3 and 13: only now the name is known.
     #[inline]
-    fn publish_write(&self, row: &LastWriter, txn: &mut Gathered) {
+    fn publish_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         row.writer.change();
         self.table.set_write(&row.vector, &txn.vector, txn.depth, &mut txn.ring);
         row.writer.set(txn.own);
     }
 
     /// Only gaps inherit, and rows that stand where a gap was and that nobody has written.
-    fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Gathered) {
+    fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Taurus2016Txn) {
         debug_assert_eq!(to.writer.get(), 0, "a row inherits nothing");
         self.table.inherit(&to.vector, &from.vector, &mut txn.ring);
     }
 
-    fn end_session(&self, txn: Gathered) {
+    fn end_session(&self, txn: Taurus2016Txn) {
         self.table.give_back(txn.ring);
     }
 
     /// Algorithm 2, line 16, without the order of the queue.
-    fn needs(&self, txn: &mut Gathered, own: Option<(usize, Lsn)>, needs: &mut Needs) {
+    fn needs(&self, txn: &mut Taurus2016Txn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         join(&mut txn.vector, &txn.unnamed);
         if !txn.untouched {
             let frontier = self.log.frontier();

@@ -50,7 +50,7 @@ pub(crate) enum Follows {
 }
 
 #[derive(Default)]
-struct Table {
+struct TableMark {
     /// Changed from [`UNWRITTEN`] by writers, and by the one of them who did that; otherwise by housekeeping.
     phase: AtomicU32,
     /// Whether it was written since the last round: 1 if so.
@@ -66,14 +66,14 @@ struct Table {
 
 /// The tables of a database.
 pub(crate) struct UnwrittenTables {
-    tables: Box<[Padded<Table>]>,
+    tables: Box<[Padded<TableMark>]>,
 }
 
 impl UnwrittenTables {
     pub fn new(tables: usize, lanes: usize) -> Self {
         assert!(lanes <= u64::BITS as usize, "a lane has a bit");
         let floor = || (0..lanes).map(|_| AtomicU64::new(0)).collect();
-        let table = |_| Padded(Table { floor: floor(), ..Table::default() });
+        let table = |_| Padded(TableMark { floor: floor(), ..TableMark::default() });
         UnwrittenTables { tables: (0..tables).map(table).collect() }
     }
 
@@ -126,7 +126,7 @@ impl UnwrittenTables {
     }
 }
 
-impl Table {
+impl TableMark {
     #[cold]
     fn follow_floor(&self, order: &mut [u64], reserved: impl Fn(usize) -> Lsn) -> Follows {
         loop {

@@ -19,12 +19,13 @@
 //! finds its version word as before, has copied what it was to see.
 
 use super::predecessors::{self, Id, Predecessor};
+use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
@@ -81,31 +82,11 @@ impl Chain {
 }
 
 /// By the row's address: rows that have older versions leave their index only when these are gone.
-type Shard = HashMap<usize, Chain, BuildHasherDefault<Mixer>>;
-
-/// Multiplies and folds: the keys are addresses, not chosen by anyone.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
+type VersionShard = HashMap<usize, Chain, BuildHasherDefault<AddressHasher>>;
 
 /// Rows that have older versions.
 pub(crate) struct Versions {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<VersionShard>]>,
     /// How many versions there are to forget. Relaxed: it tells when to look for some that may go.
     kept: AtomicUsize,
 }
@@ -136,7 +117,7 @@ fn stable_word<S>(record: &Record<S>) -> u64 {
 }
 
 impl Versions {
-    fn shard<S>(&self, record: &Record<S>) -> (MutexGuard<'_, Shard>, usize) {
+    fn shard<S>(&self, record: &Record<S>) -> (MutexGuard<'_, VersionShard>, usize) {
         let address = std::ptr::from_ref(record) as usize;
         let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
         (self.shards[hash % SHARDS].lock().expect("no holder panics"), address)

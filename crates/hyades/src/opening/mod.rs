@@ -5,7 +5,7 @@ mod pairs;
 use crate::checkpoint::keeper::{Checkpointed, Keeper};
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
 use crate::config::{Builder, Concurrency};
-use crate::database::{Database, Shared};
+use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
@@ -13,16 +13,16 @@ use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
 use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
-use crate::pool::Pool;
+use crate::pool::SessionPool;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::plan::Plan;
 use crate::recovery::recover;
 use crate::recovery::report::RecoveryReport;
-use crate::session::Session;
+use crate::session::EngineSession;
 use crate::session::shared::Sessions;
-use crate::storage::table::Table;
-use crate::tally::Counts;
+use crate::storage::table::TableData;
+use crate::tally::SessionCounts;
 use crate::ticket::References;
 use crate::transaction::procedure;
 use hyades_platform::active_epochs::ActiveEpochs;
@@ -57,7 +57,7 @@ impl Builder {
 }
 
 /// Where the state comes from, if not from where the log will be written.
-pub(crate) struct Source<'s> {
+pub(crate) struct RestoreSource<'s> {
     pub from: Recovering,
     pub until: u64,
     pub salvage: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Source<'s> {
 }
 
 /// Opens what the builder describes in a new place, with the state that `source` has.
-pub(crate) fn open_from(builder: Builder, source: Source<'_>) -> Result<Database, Error> {
+pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<Database, Error> {
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
     let pair = (builder.protocol, builder.concurrency);
@@ -80,7 +80,7 @@ struct Host<C, P: LoggingProtocol> {
 
 impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     fn session(&self) -> Result<Box<dyn AnySession>, Error> {
-        let session = Session::<C, P>::new(self.shared.clone(), self.log.clone())?;
+        let session = EngineSession::<C, P>::new(self.shared.clone(), self.log.clone())?;
         Ok(Box::new(session))
     }
 
@@ -92,7 +92,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         digest::rows(&self.shared.engine.tables)
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> SessionCounts {
         let mut counts = self.shared.tallies.sum();
         counts.garbage += self.shared.left_behind.len() as u64;
         counts
@@ -146,7 +146,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
 pub(crate) struct Opening<'s> {
     builder: Builder,
     started_ns: u64,
-    source: Option<Source<'s>>,
+    source: Option<RestoreSource<'s>>,
 }
 
 impl Opening<'_> {
@@ -169,9 +169,9 @@ impl Opening<'_> {
     fn tables<S: Default + Send + Sync + 'static>(
         &self,
         catalogue: &Catalogue,
-    ) -> Arc<Vec<Table<S>>> {
+    ) -> Arc<Vec<TableData<S>>> {
         let schemas = self.builder.tables.iter().enumerate();
-        let table = |(at, schema)| Table::new(schema, at as u32, catalogue.table_ids[at]);
+        let table = |(at, schema)| TableData::new(schema, at as u32, catalogue.table_ids[at]);
         Arc::new(schemas.map(table).collect())
     }
 
@@ -321,7 +321,7 @@ impl Opening<'_> {
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(References::new(log)));
         let names = procedure::by_name(&self.builder.procedures);
-        let shared = Shared {
+        let shared = DatabaseInner {
             keeper,
             engine,
             log,
@@ -332,7 +332,7 @@ impl Opening<'_> {
             record: self.builder.record,
             data_only,
             report,
-            pool: Pool::default(),
+            pool: SessionPool::default(),
             names,
         };
         Database::over(shared)

@@ -11,11 +11,11 @@
 
 use super::apply::Applier;
 use super::decode::Decoder;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::concurrency::state::Determinism;
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::record::{Change, Head};
+use crate::logging::record::{Change, RecordHead};
 use crate::logging::unstamped::Unstamped;
 use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
@@ -137,7 +137,7 @@ impl Announcer {
     #[inline]
     pub fn keep_ahead<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         (stream, decoder): (u32, &Decoder),
         chunk: &Chunk,
         at: Lsn,
@@ -169,7 +169,7 @@ impl Announcer {
     /// Has the rows of the group announced last loaded, and announces the next.
     fn announce<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         decoder: &Decoder,
         chunk: &Chunk,
         guard: &Guard,
@@ -189,8 +189,8 @@ impl Announcer {
 
     fn announce_record<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
-        head: &Head,
+        replay: &ReplayContext<S>,
+        head: &RecordHead,
         mut body: &[u8],
         guard: &Guard,
     ) {

@@ -3,20 +3,20 @@
 //! Every row carries the TID of its last writer, and an image goes in only if it is newer. A delta
 //! names the version that it follows; it is held until that version is there, or something newer.
 
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
 use crate::concurrency::state::install_delta;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
-use crate::logging::record::{Change, Head, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
 use crate::logging::row_frame::Before;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
-use crate::storage::table::{Lookup, Placed, Table};
+use crate::storage::table::{Lookup, Placed, TableData};
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
@@ -37,8 +37,8 @@ impl Applier {
     /// Applies a data record's body.
     pub fn apply<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
-        head: &Head,
+        replay: &ReplayContext<S>,
+        head: &RecordHead,
         body: &[u8],
         guard: &Guard,
     ) -> Result<(), Error> {
@@ -60,7 +60,7 @@ impl Applier {
     /// tables.
     pub fn apply_next<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         tid: u64,
         rest: &mut &[u8],
         guard: &Guard,
@@ -73,7 +73,7 @@ impl Applier {
 
     /// Takes the next change off `rest`: the table, the key, and what became of the row.
     pub fn next_change<'a, S: Default + Send + Sync + 'static>(
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         rest: &mut &'a [u8],
     ) -> Option<(usize, KeyBytes, Change<'a>)> {
         let tables = &replay.engine.tables;
@@ -108,7 +108,7 @@ impl Applier {
     /// Gives a row back what it was, if transaction `tid` is the one who wrote it last.
     pub fn undo_change<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
         tid: u64,
@@ -131,7 +131,7 @@ impl Applier {
 
     fn apply_change<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
         tid: u64,
@@ -187,8 +187,8 @@ impl Applier {
     /// A version that a newer one has overtaken: some may still see it.
     fn slip_in<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
-        table: &Table<S>,
+        replay: &ReplayContext<S>,
+        table: &TableData<S>,
         record: &Record<S>,
         tid: u64,
         change: Change<'_>,
@@ -213,7 +213,7 @@ impl Applier {
     /// Applies the held deltas that follow the row's version, one after the other.
     fn follow<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         at: usize,
         record: &Record<S>,
         mut version: u64,
@@ -231,7 +231,7 @@ impl Applier {
     /// new version word.
     fn install<S: Default + Send + Sync + 'static>(
         &mut self,
-        table: &Table<S>,
+        table: &TableData<S>,
         record: &Record<S>,
         version: u64,
         tid: u64,
@@ -272,7 +272,7 @@ impl Applier {
     }
 
     /// Hands over what is to be cleared away at the end.
-    pub fn finish<S: Default + Send + Sync + 'static>(self, replay: &Replay<S>) {
+    pub fn finish<S: Default + Send + Sync + 'static>(self, replay: &ReplayContext<S>) {
         replay.absent.lock().expect("no holder panics").extend(self.absent);
     }
 }
@@ -280,7 +280,7 @@ impl Applier {
 /// Moves a row's entries in the secondary indexes; leaves the old ones, noted in `stale`, if others may
 /// still want them. The caller holds the row's lock.
 fn reindex<S: Default + Send + Sync + 'static>(
-    table: &Table<S>,
+    table: &TableData<S>,
     record: &Record<S>,
     old: Option<&[u8]>,
     new: Option<&[u8]>,
@@ -314,7 +314,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
 
 /// What a record left behind stays where it is until all see what it wrote.
 pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     writer: Id,
     garbage: &mut Garbage,
 ) {
@@ -325,7 +325,10 @@ pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
 }
 
 /// Raises the counters by what one record says.
-pub(crate) fn count<S: Default + Send + Sync + 'static>(replay: &Replay<S>, head: &Head) {
+pub(crate) fn count<S: Default + Send + Sync + 'static>(
+    replay: &ReplayContext<S>,
+    head: &RecordHead,
+) {
     let counts = &replay.counts;
     let epoch = Tid(head.tid).epoch();
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {

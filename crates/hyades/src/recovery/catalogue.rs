@@ -31,22 +31,22 @@ pub(crate) struct Catalogue {
     /// By declaration order.
     pub table_ids: Vec<u32>,
     pub procedure_ids: Vec<u32>,
-    tables: Numbered<u32>,
-    procedures: Numbered<Procedure>,
+    tables: ById<u32>,
+    procedures: ById<Procedure>,
 }
 
 /// By number, in order. Every record looks one up, and numbers mostly count from 0.
-struct Numbered<T>(Vec<(u32, T)>);
+struct ById<T>(Vec<(u32, T)>);
 
-impl<T> FromIterator<(u32, T)> for Numbered<T> {
+impl<T> FromIterator<(u32, T)> for ById<T> {
     fn from_iter<I: IntoIterator<Item = (u32, T)>>(numbered: I) -> Self {
         let mut numbered: Vec<_> = numbered.into_iter().collect();
         numbered.sort_by_key(|(number, _)| *number);
-        Numbered(numbered)
+        ById(numbered)
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> ById<T> {
     #[inline]
     fn get(&self, number: u32) -> Option<&T> {
         match self.0.get(number as usize) {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_numbered_is_found_with_gaps_and_without() {
         for numbers in [vec![], vec![0, 1, 2, 3], vec![7, 2, u32::MAX - 1, 0], vec![1, 2, 3]] {
-            let numbered: Numbered<u32> = numbers.iter().map(|n| (*n, n ^ 5)).collect();
+            let numbered: ById<u32> = numbers.iter().map(|n| (*n, n ^ 5)).collect();
             for n in (0..10).chain([u32::MAX - 1, u32::MAX]) {
                 let expected = numbers.contains(&n).then_some(n ^ 5);
                 assert_eq!(numbered.get(n).copied(), expected, "{n} in {numbers:?}");

@@ -1,15 +1,15 @@
 //! Command records: the procedure runs again, on the same code as a running transaction.
 
 use super::apply::leave_for_later;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
-use crate::concurrency::state::{Determinism, RowIds, State, Workspace};
+use crate::concurrency::state::{Determinism, RowIds, TxnState, Workspace};
 use crate::concurrency::steps::Appender;
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::Needs;
-use crate::logging::record::Head;
+use crate::logging::record::RecordHead;
 use crate::logging::record::RecordKind;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
@@ -50,8 +50,8 @@ impl CommandRunner {
     /// Runs the command of a record that everything it depends on precedes.
     pub fn run<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
-        head: &Head,
+        replay: &ReplayContext<S>,
+        head: &RecordHead,
         mut body: &[u8],
         (stream, lsn): (u32, Lsn),
         view: &mut View,
@@ -68,7 +68,7 @@ impl CommandRunner {
             Err(why) => return stop(why),
         };
         let name = || format!("procedure {:?} version {}", procedure.name, procedure.version);
-        let state = State::<Unstamped<S>>::new(
+        let state = TxnState::<Unstamped<S>>::new(
             &self.arena,
             guard,
             view,
@@ -94,7 +94,7 @@ impl CommandRunner {
         if state.row_ids_used.len() != head.row_ids.len() {
             return stop(name() + " inserted another number of rows than when it ran");
         }
-        let outcome = |state: &State<'_, Unstamped<S>>| state.outcome(&replay.engine.tables);
+        let outcome = |state: &TxnState<'_, Unstamped<S>>| state.outcome(&replay.engine.tables);
         if head.outcome.is_some_and(|recorded| recorded != outcome(state))
             && !mutation::is(Mutation::ForgetOutcomes)
         {

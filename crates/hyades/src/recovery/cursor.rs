@@ -1,11 +1,11 @@
 //! Where a stream is being read: its reader, its decoder, and the chunk at hand.
 
-use super::decode::{Decoder, Shape};
+use super::decode::{Decoder, RecordShape};
 use super::read_ahead::LaneReader;
 use crate::error::Error;
 use hyades_wal::{Chunk, Lsn};
 
-pub(crate) struct Cursor {
+pub(crate) struct StreamCursor {
     pub reader: LaneReader,
     pub decoder: Decoder,
     /// Frames up to `at` of it have been taken.
@@ -14,7 +14,7 @@ pub(crate) struct Cursor {
 }
 
 /// What lies behind a cursor's place.
-pub(crate) enum Ahead {
+pub(crate) enum LookAhead {
     /// More of the chunk at hand.
     More,
     /// A chunk that has just been read.
@@ -23,24 +23,24 @@ pub(crate) enum Ahead {
     End(Lsn),
 }
 
-impl Cursor {
-    pub fn new(reader: LaneReader, shape: Shape) -> Cursor {
+impl StreamCursor {
+    pub fn new(reader: LaneReader, shape: RecordShape) -> StreamCursor {
         let (decoder, at) = (Decoder::new(shape, reader.stream), reader.start());
-        Cursor { reader, decoder, chunk: None, at }
+        StreamCursor { reader, decoder, chunk: None, at }
     }
 
     /// Sees to it that there are frames at hand, if there are any left.
     #[inline]
-    pub fn look_ahead(&mut self) -> Result<Ahead, Error> {
+    pub fn look_ahead(&mut self) -> Result<LookAhead, Error> {
         if self.chunk.as_ref().is_some_and(|chunk| chunk.end() != self.at) {
-            return Ok(Ahead::More);
+            return Ok(LookAhead::More);
         }
         let Some(chunk) = self.reader.next_chunk()? else {
-            return Ok(Ahead::End(self.reader.valid_to()));
+            return Ok(LookAhead::End(self.reader.valid_to()));
         };
         self.decoder.enter(&chunk);
         self.at = chunk.start();
         self.chunk = Some(chunk);
-        Ok(Ahead::NewChunk)
+        Ok(LookAhead::NewChunk)
     }
 }

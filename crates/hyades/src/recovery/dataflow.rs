@@ -13,18 +13,18 @@
 //! many of its records wait. Of the streams that lost something, the one that lost the earliest has
 //! no record that waits for something lost, so its reader comes to the end; then the next.)
 
-use super::cursor::{Ahead, Cursor};
-use super::decode::Shape;
-use super::graph::{Arrival, Graph};
+use super::cursor::{LookAhead, StreamCursor};
+use super::decode::RecordShape;
+use super::graph::{Admission, Graph};
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use super::seats::{Seats, in_a_circle};
 use super::syncing::Syncing;
 use super::threads;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::{RecordHead, Tid};
 use crate::logging::versions::View;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd};
 use std::sync::Mutex;
@@ -41,16 +41,16 @@ const LOOKAHEAD: usize = 512;
 const SPINS: u32 = 64;
 
 /// A record that waits.
-struct Waiting {
+struct PendingRecord {
     start: Lsn,
-    head: Head,
+    head: RecordHead,
     body: Vec<u8>,
     view: View,
 }
 
-struct Lane {
+struct DataflowStream {
     stream: u32,
-    cursor: Mutex<Cursor>,
+    cursor: Mutex<StreamCursor>,
     /// It was read to its end. Written by the cursor's holder (Release), read by all.
     finished: AtomicBool,
     /// The epoch of the record read last; a hint to whoever chooses a stream.
@@ -58,12 +58,12 @@ struct Lane {
 }
 
 struct Flow<'r, S: Default + Send + Sync + 'static> {
-    replay: &'r Replay<S>,
-    shape: Shape,
+    replay: &'r ReplayContext<S>,
+    shape: RecordShape,
     /// Whether all that an anchor covers is there.
     whole: bool,
-    lanes: Vec<Lane>,
-    graph: Graph<Waiting>,
+    lanes: Vec<DataflowStream>,
+    graph: Graph<PendingRecord>,
     seats: Seats,
     syncing: Syncing,
 }
@@ -71,14 +71,14 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
 /// Replays one incarnation whose records list their predecessors. `whole`: what does not reach as far as an
 /// anchor states will be refused. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
-    shape: Shape,
+    shape: RecordShape,
     whole: bool,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
-    let lanes = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
+    let lanes = readers.into_iter().map(|reader| DataflowStream::new(reader, shape)).collect();
     let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
     let flow = Flow { replay, shape, whole, lanes, graph, seats, syncing };
     threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.seats.leave(seat));
@@ -86,15 +86,15 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         return Ok(Vec::new());
     }
     Syncing::forget_all(replay);
-    let reader = |lane: Lane| lane.cursor.into_inner().expect("no holder panics").reader;
+    let reader = |lane: DataflowStream| lane.cursor.into_inner().expect("no holder panics").reader;
     Ok(flow.lanes.into_iter().filter_map(|lane| reader(lane).end()).collect())
 }
 
-impl Lane {
-    fn new(reader: LaneReader, shape: Shape) -> Lane {
-        Lane {
+impl DataflowStream {
+    fn new(reader: LaneReader, shape: RecordShape) -> DataflowStream {
+        DataflowStream {
             stream: reader.stream,
-            cursor: Mutex::new(Cursor::new(reader, shape)),
+            cursor: Mutex::new(StreamCursor::new(reader, shape)),
             finished: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
         }
@@ -149,7 +149,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
             self.graph.settle(node.id, false);
             return Ok(true);
         }
-        let Waiting { start, head, body, view } = node.take();
+        let PendingRecord { start, head, body, view } = node.take();
         hands.view = view;
         self.go_on(node.id, &head, &body, start, hands)?;
         Ok(true)
@@ -159,7 +159,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
     fn go_on(
         &self,
         id: Id,
-        head: &Head,
+        head: &RecordHead,
         body: &[u8],
         start: Lsn,
         hands: &mut Hands,
@@ -198,17 +198,17 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         Ok(false)
     }
 
-    fn read(&self, at: usize, cursor: &mut Cursor, hands: &mut Hands) -> Result<(), Error> {
+    fn read(&self, at: usize, cursor: &mut StreamCursor, hands: &mut Hands) -> Result<(), Error> {
         let lane = &self.lanes[at];
         let ahead = cursor.look_ahead()?;
-        if let Ahead::End(end) = ahead {
+        if let LookAhead::End(end) = ahead {
             self.graph.end(at, end);
             self.syncing.end(at, end);
             lane.finished.store(true, Ordering::Release);
             return Ok(());
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
-        if let Ahead::NewChunk = ahead {
+        if let LookAhead::NewChunk = ahead {
             self.syncing.anchor(at, chunk.start(), chunk.anchor());
         }
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
@@ -228,18 +228,18 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                 let record = || {
                     let (head, body) = (decoded.head.clone(), decoded.body.to_vec());
                     let mut waiting =
-                        Waiting { start: frame.start, head, body, view: View::default() };
+                        PendingRecord { start: frame.start, head, body, view: View::default() };
                     view(&mut waiting.view);
                     waiting
                 };
                 lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
                 match self.graph.arrive((at, frame.end), list, vector, record) {
-                    Arrival::Waits => {}
-                    Arrival::Dead => {
+                    Admission::Waits => {}
+                    Admission::Dead => {
                         hands.dead += 1;
                         self.graph.settle(id, false);
                     }
-                    Arrival::Ready => {
+                    Admission::Ready => {
                         view(&mut hands.view);
                         self.go_on(id, &decoded.head, &decoded.body, frame.start, hands)?;
                     }

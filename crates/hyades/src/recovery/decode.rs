@@ -4,17 +4,17 @@
 use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::predecessors::{self, Predecessor};
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::{RecordHead, Tid};
 use crate::logging::row_frame::RowFrames;
 use crate::logging::stamp_readers::stamp_reader;
-use crate::logging::{Stamp, StampReader};
+use crate::logging::{NumberStamp, StampReader};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
 
 /// What an incarnation's records look like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RecordShape {
     /// Lanes of a vector; 0 where records carry none.
     pub lanes: usize,
     /// Lanes of what a record needs: those of a vector, or of the whole frontier where records have
@@ -35,9 +35,13 @@ pub(crate) struct Shape {
     pub ended: bool,
 }
 
-impl Shape {
+impl RecordShape {
     /// How an incarnation's records look, and which of them `checkpoint` holds already.
-    pub fn of(incarnation: &Incarnation, streams: usize, checkpoint: Option<&Checkpoint>) -> Shape {
+    pub fn of(
+        incarnation: &Incarnation,
+        streams: usize,
+        checkpoint: Option<&Checkpoint>,
+    ) -> RecordShape {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         let predecessors = setting == Some("predecessors");
         let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
@@ -48,7 +52,7 @@ impl Shape {
         let data_only = incarnation.data_only;
         let until = u64::MAX;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
-        Shape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
+        RecordShape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
 
     /// Whether an incarnation's records leave out what the anchor in effect covers.
@@ -58,8 +62,8 @@ impl Shape {
     }
 
     /// Passes over what comes after this epoch.
-    pub fn until(self, epoch: u64) -> Shape {
-        Shape { until: epoch, ..self }
+    pub fn until(self, epoch: u64) -> RecordShape {
+        RecordShape { until: epoch, ..self }
     }
 
     /// Whether the transaction is in the checkpoint, or comes after what is wanted.
@@ -78,10 +82,10 @@ impl Shape {
 
 /// A transaction as it stands in the log. The vectors are the decoder's.
 pub(crate) struct Decoded<'a> {
-    pub head: Head,
+    pub head: RecordHead,
     pub body: Cow<'a, [u8]>,
     /// What it says of itself where records have numbers.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<NumberStamp>,
 }
 
 impl Decoded<'_> {
@@ -93,7 +97,7 @@ impl Decoded<'_> {
 
 /// Reads one stream's frames in order.
 pub(crate) struct Decoder {
-    shape: Shape,
+    shape: RecordShape,
     stream: u32,
     anchor: Vec<Lsn>,
     /// Of the record decoded last: what it needs to be live, what it must follow.
@@ -106,7 +110,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(shape: Shape, stream: u32) -> Self {
+    pub fn new(shape: RecordShape, stream: u32) -> Self {
         Decoder {
             shape,
             stream,
@@ -179,7 +183,7 @@ impl Decoder {
             _ => return Ok(None),
         }
         let mut rest = frame.payload;
-        let Some(head) = Head::decode(&mut rest) else {
+        let Some(head) = RecordHead::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
         if self.shape.passes_over(head.tid) {
@@ -227,13 +231,13 @@ impl Decoder {
 
     /// A record as far as it can be told out of turn: its head, and its body unless that began in other
     /// frames. `None` for what is no record or will be passed over.
-    pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(Head, &'a [u8])> {
+    pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(RecordHead, &'a [u8])> {
         let shape = &self.shape;
         if frame.kind != FrameKind::Record || shape.stamp.is_some() || shape.predecessors {
             return None;
         }
         let mut rest = frame.payload;
-        let head = Head::decode(&mut rest)?;
+        let head = RecordHead::decode(&mut rest)?;
         if head.continued.is_some() || shape.passes_over(head.tid) {
             return None;
         }

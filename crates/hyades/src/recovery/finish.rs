@@ -1,6 +1,6 @@
 //! What is left to do when the log has been replayed: tombstones go, unique indexes are checked.
 
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
 use crate::garbage::Garbage;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 /// An incarnation is over: no delta may still wait in it, and none is kept, since the next incarnation
 /// may put other rows where these are.
 pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
 ) -> Result<(), Error> {
     let tables = &replay.engine.tables;
     match replay.held.settle(tables, &crossbeam_epoch::pin()) {
@@ -24,7 +24,9 @@ pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
     }
 }
 
-pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
+pub(crate) fn finish<S: Default + Send + Sync + 'static>(
+    replay: &ReplayContext<S>,
+) -> Result<(), Error> {
     let mut garbage = Garbage::default();
     let absent = std::mem::take(&mut *replay.absent.lock().expect("no holder panics"));
     for (table, key) in absent {
@@ -38,7 +40,9 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> 
 }
 
 /// Unique indexes are not checked while rows come back in any order, but at the end.
-fn check_unique<S: Default + Send + Sync + 'static>(replay: &Replay<S>) -> Result<(), Error> {
+fn check_unique<S: Default + Send + Sync + 'static>(
+    replay: &ReplayContext<S>,
+) -> Result<(), Error> {
     let guard = crossbeam_epoch::pin();
     for table in replay.engine.tables.iter() {
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What becomes of a record that has just been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum Admission {
     /// It is live and lacks nothing: the caller goes on with it and settles it.
     Ready,
     /// It is dead: the caller settles it as such.
@@ -41,7 +41,7 @@ pub(crate) enum Arrival {
 }
 
 /// A record, or a ghost.
-pub(crate) struct Node<T> {
+pub(crate) struct RecordNode<T> {
     pub id: Id,
     /// What it lacks, plus one until it was read and all its edges are there.
     lacks: AtomicU32,
@@ -58,11 +58,11 @@ struct Links<T> {
     successors: Successors<T>,
 }
 
-type Successors<T> = Vec<(Arc<Node<T>>, bool)>;
+type Successors<T> = Vec<(Arc<RecordNode<T>>, bool)>;
 
-impl<T> Node<T> {
-    fn ghost(id: Id) -> Arc<Node<T>> {
-        Arc::new(Node {
+impl<T> RecordNode<T> {
+    fn ghost(id: Id) -> Arc<RecordNode<T>> {
+        Arc::new(RecordNode {
             id,
             lacks: AtomicU32::new(1),
             dead: AtomicBool::new(false),
@@ -86,7 +86,7 @@ impl<T> Node<T> {
     }
 }
 
-struct Lane<T> {
+struct NodeQueue<T> {
     /// Everything up to here was given up below a checkpoint, or is of an earlier incarnation.
     start: Lsn,
     /// Everything up to here has settled. Raised under the lock of `inside` (Release: what settled,
@@ -102,13 +102,13 @@ struct Lane<T> {
 
 struct Inside<T> {
     /// Ghosts, records that wait, and records that settled before one that stands below them.
-    nodes: BTreeMap<Lsn, Arc<Node<T>>>,
+    nodes: BTreeMap<Lsn, Arc<RecordNode<T>>>,
     /// Where records end that were read and wait.
     open: BTreeSet<Lsn>,
     /// Records that settled as dead.
     dead: HashSet<Lsn>,
     /// Who waits for the lane to come to a position. The number keeps those apart that wait for one.
-    waiters: BTreeMap<(Lsn, u64), Arc<Node<T>>>,
+    waiters: BTreeMap<(Lsn, u64), Arc<RecordNode<T>>>,
     next_waiter: u64,
     /// Where the stream ends, once that is known.
     end: Option<Lsn>,
@@ -116,8 +116,8 @@ struct Inside<T> {
 
 /// What is to be told after the locks are free.
 struct News<T> {
-    successors: Vec<(Arc<Node<T>>, bool, bool)>,
-    met: Vec<Arc<Node<T>>>,
+    successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
+    met: Vec<Arc<RecordNode<T>>>,
 }
 
 impl<T> News<T> {
@@ -126,7 +126,7 @@ impl<T> News<T> {
     }
 
     /// The node has settled.
-    fn settle(&mut self, node: &Node<T>, live: bool) {
+    fn settle(&mut self, node: &RecordNode<T>, live: bool) {
         let mut links = node.links();
         links.settled = Some(live);
         for (successor, overwritten) in std::mem::take(&mut links.successors) {
@@ -137,15 +137,15 @@ impl<T> News<T> {
 
 /// See the module.
 pub(crate) struct Graph<T> {
-    lanes: Box<[Lane<T>]>,
+    lanes: Box<[NodeQueue<T>]>,
     /// Whether records settle only once they are replayed.
     ordered: bool,
-    ready: Ready<Node<T>>,
+    ready: Ready<RecordNode<T>>,
 }
 
 impl<T> Graph<T> {
     pub fn new(starts: impl IntoIterator<Item = Lsn>, ordered: bool) -> Self {
-        let lane = |start| Lane {
+        let lane = |start| NodeQueue {
             start,
             settled: AtomicU64::new(start),
             scanned: AtomicU64::new(start),
@@ -219,36 +219,36 @@ impl<T> Graph<T> {
         list: &[Predecessor],
         vector: &[Lsn],
         record: impl FnOnce() -> T,
-    ) -> Arrival {
+    ) -> Admission {
         let mut lacks = false;
         for predecessor in list {
             match self.settled_as(predecessor.id) {
-                Some(false) if !predecessor.overwritten => return Arrival::Dead,
+                Some(false) if !predecessor.overwritten => return Admission::Dead,
                 Some(_) => {}
                 None => lacks = true,
             }
         }
         lacks |= vector.iter().enumerate().any(|(at, lsn)| *lsn > self.reached(at));
         if !lacks {
-            return Arrival::Ready;
+            return Admission::Ready;
         }
         let node = {
             let mut inside = self.inside(lane);
             inside.open.insert(end);
             self.lanes[lane].open.fetch_add(1, Ordering::Relaxed);
             let id = predecessors::id(lane, end);
-            inside.nodes.entry(end).or_insert_with(|| Node::ghost(id)).clone()
+            inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id)).clone()
         };
         *node.record.lock().expect("no holder panics") = Some(record());
         list.iter().for_each(|predecessor| self.follow(&node, *predecessor));
         vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
         // The bias.
         self.meet(&node);
-        Arrival::Waits
+        Admission::Waits
     }
 
     /// Adds an edge from the predecessor to `node`, unless it has settled.
-    fn follow(&self, node: &Arc<Node<T>>, predecessor: Predecessor) {
+    fn follow(&self, node: &Arc<RecordNode<T>>, predecessor: Predecessor) {
         let Predecessor { id, overwritten } = predecessor;
         let mut inside = self.inside(predecessors::lane(id));
         if let Some(live) = self.known(&inside, id) {
@@ -258,13 +258,13 @@ impl<T> Graph<T> {
             return;
         }
         let end = predecessors::end(id);
-        let before = inside.nodes.entry(end).or_insert_with(|| Node::ghost(id));
+        let before = inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id));
         node.lacks.fetch_add(1, Ordering::AcqRel);
         before.links().successors.push((node.clone(), overwritten));
     }
 
     /// Counts a lane as lacking, unless it has come to the position.
-    fn wait_for(&self, node: &Arc<Node<T>>, lane: usize, position: Lsn) {
+    fn wait_for(&self, node: &Arc<RecordNode<T>>, lane: usize, position: Lsn) {
         if position <= self.reached(lane) {
             return;
         }
@@ -283,7 +283,7 @@ impl<T> Graph<T> {
     }
 
     /// One thing that the node lacked is there.
-    fn meet(&self, node: &Arc<Node<T>>) {
+    fn meet(&self, node: &Arc<RecordNode<T>>) {
         if node.lacks.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.ready.push(node.clone());
         }
@@ -300,7 +300,7 @@ impl<T> Graph<T> {
     }
 
     /// A record that lacks nothing any more: it is dead, or can go on.
-    pub fn next_ready(&self) -> Option<Arc<Node<T>>> {
+    pub fn next_ready(&self) -> Option<Arc<RecordNode<T>>> {
         self.ready.take()
     }
 
@@ -320,7 +320,7 @@ impl<T> Graph<T> {
             news.settle(node, live);
         } else if !inside.open.is_empty() {
             // Something below it waits, so the collected position does not tell of it yet.
-            let node = Node::ghost(id);
+            let node = RecordNode::ghost(id);
             node.links().settled = Some(live);
             inside.nodes.insert(end, node);
         }

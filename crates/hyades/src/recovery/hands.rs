@@ -4,9 +4,9 @@ use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use super::decode::Decoder;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::error::Error;
-use crate::logging::record::Head;
+use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn};
@@ -40,8 +40,8 @@ impl Hands {
     /// Runs a live record that everything it must follow precedes. `place` is its stream and start.
     pub fn run<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
-        head: &Head,
+        replay: &ReplayContext<S>,
+        head: &RecordHead,
         body: &[u8],
         place: (u32, Lsn),
     ) -> Result<(), Error> {
@@ -66,7 +66,7 @@ impl Hands {
     #[inline]
     pub fn look_ahead<S: Default + Send + Sync + 'static>(
         &mut self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         from: (u32, &Decoder),
         chunk: &Chunk,
         at: Lsn,
@@ -81,7 +81,7 @@ impl Hands {
     }
 
     /// Adds what was done to the shared counters.
-    pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &Replay<S>) {
+    pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &ReplayContext<S>) {
         let add = |counter: &AtomicU64, n: &mut u64| {
             counter.fetch_add(std::mem::take(n), Ordering::Relaxed);
         };

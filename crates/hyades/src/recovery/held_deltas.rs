@@ -1,11 +1,12 @@
 //! Deltas whose row is not yet at the version that they follow.
 
+use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::{Record, word};
-use crate::storage::table::{Lookup, Table};
+use crate::storage::table::{Lookup, TableData};
 use crossbeam_epoch::Guard;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,50 +22,30 @@ pub(crate) struct HeldDelta {
 }
 
 /// By the record's address and the version followed. A record stays where it is during replay.
-type Held = HashMap<(usize, u64), HeldDelta, BuildHasherDefault<Mixer>>;
+type DeltasByVersion = HashMap<(usize, u64), HeldDelta, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard {
+struct DeltaShard {
     /// Zero says quickly that there are none. Changed and read under the lock of the row concerned, which
     /// orders it for everyone who looks for that row's deltas.
     count: AtomicUsize,
-    held: Mutex<Held>,
+    held: Mutex<DeltasByVersion>,
 }
 
 /// See the module.
 pub(crate) struct HeldDeltas {
-    shards: Box<[Shard]>,
+    shards: Box<[DeltaShard]>,
 }
 
 impl Default for HeldDeltas {
     fn default() -> Self {
-        HeldDeltas { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
-    }
-}
-
-/// Multiplies and folds: the keys are addresses and versions, not chosen by anyone.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, n: u64) {
-        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
+        HeldDeltas { shards: (0..SHARDS).map(|_| DeltaShard::default()).collect() }
     }
 }
 
 impl HeldDeltas {
-    fn shard<S>(&self, record: &Record<S>) -> (&Shard, usize) {
+    fn shard<S>(&self, record: &Record<S>) -> (&DeltaShard, usize) {
         let address = std::ptr::from_ref(record) as usize;
         let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
         (&self.shards[hash % SHARDS], address)
@@ -101,7 +82,7 @@ impl HeldDeltas {
     /// is left, its row lacks a version: the table's position, that version, the delta's.
     pub fn settle<S: Default + Send + Sync + 'static>(
         &self,
-        tables: &[Table<S>],
+        tables: &[TableData<S>],
         guard: &Guard,
     ) -> Option<(usize, u64, u64)> {
         self.shards.iter().find_map(|shard| {

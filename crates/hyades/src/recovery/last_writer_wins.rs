@@ -7,15 +7,15 @@
 
 use super::announcing::Announcer;
 use super::apply::{Applier, count};
-use super::decode::{Decoder, Shape};
+use super::decode::{Decoder, RecordShape};
 use super::parts::{self, Parts};
 use super::read_ahead::LaneReader;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::{RecordHead, Tid};
 use crate::logging::row_frame::RowFrames;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
@@ -25,9 +25,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
-struct Lane {
+struct ValidatedStream {
     stream: u32,
-    reader: Mutex<Source>,
+    reader: Mutex<StreamSource>,
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read by
     /// all to judge records: the bytes below are valid.
     valid: AtomicU64,
@@ -39,7 +39,7 @@ struct Lane {
     next_epoch: AtomicU64,
 }
 
-struct Source {
+struct StreamSource {
     reader: LaneReader,
     /// Read, found valid, and not yet handed out.
     ahead: VecDeque<Chunk>,
@@ -50,9 +50,9 @@ struct Source {
 /// Chunks read ahead of each stream.
 const AHEAD: usize = 2;
 
-impl Lane {
+impl ValidatedStream {
     /// Reads ahead, and says how far the stream is valid.
-    fn refill(&self, source: &mut Source) -> Result<(), Error> {
+    fn refill(&self, source: &mut StreamSource) -> Result<(), Error> {
         while source.ahead.len() < AHEAD {
             let next = source.reader.next_chunk()?;
             self.mark.store(source.reader.mark(), Ordering::Release);
@@ -73,34 +73,38 @@ impl Lane {
 /// The epoch of the chunk's first transaction; 0 if it has none.
 fn first_epoch(chunk: &Chunk) -> u64 {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
-    let head = records.next().and_then(|frame| Head::decode(&mut &frame.payload[..]));
+    let head = records.next().and_then(|frame| RecordHead::decode(&mut &frame.payload[..]));
     head.map_or(0, |head| Tid(head.tid).epoch())
 }
 
 /// A record that could not be judged yet.
 struct Unjudged {
     validity: Vec<Lsn>,
-    head: Head,
+    head: RecordHead,
     body: Vec<u8>,
     counts: bool,
 }
 
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
-    shape: Shape,
+    shape: RecordShape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
-    let lanes: Vec<Lane> = readers
+    let lanes: Vec<ValidatedStream> = readers
         .into_iter()
-        .map(|reader| Lane {
+        .map(|reader| ValidatedStream {
             stream: reader.stream,
             valid: AtomicU64::new(reader.valid_to()),
             mark: AtomicU64::new(reader.mark()),
             finished: AtomicBool::new(false),
             next_epoch: AtomicU64::new(0),
-            reader: Mutex::new(Source { reader, ahead: VecDeque::new(), parts: Parts::new() }),
+            reader: Mutex::new(StreamSource {
+                reader,
+                ahead: VecDeque::new(),
+                parts: Parts::new(),
+            }),
         })
         .collect();
     let undecided = Mutex::new(Vec::new());
@@ -108,7 +112,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let freed = Event::new();
     let work = |_| {
         fill(&lanes, &turn)?;
-        work(replay, &Lanes { lanes: &lanes, freed: &freed }, shape, &undecided)
+        work(replay, &ValidatedStreams { lanes: &lanes, freed: &freed }, shape, &undecided)
     };
     threads::run_on(replay, threads, work, |_| freed.notify());
     if replay.has_failed() {
@@ -140,8 +144,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 }
 
 /// How far a lane of the frontier is, against what is known to be valid.
-fn frontier(lanes: &[Lane], at: usize) -> u64 {
-    let mark = |lane: &Lane| lane.mark.load(Ordering::Acquire);
+fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
+    let mark = |lane: &ValidatedStream| lane.mark.load(Ordering::Acquire);
     match at.checked_sub(lanes.len()) {
         None => lanes[at].valid.load(Ordering::Acquire),
         Some(stream) if stream < lanes.len() => mark(&lanes[stream]),
@@ -150,19 +154,19 @@ fn frontier(lanes: &[Lane], at: usize) -> u64 {
 }
 
 /// The first of what a record needs that the rule does not admit; none if it is live.
-fn lacks(lanes: &[Lane], validity: &[Lsn]) -> Option<(usize, Lsn)> {
+fn lacks(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(usize, Lsn)> {
     let mut needs = validity.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
     needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
 }
 
-fn is_live(lanes: &[Lane], validity: &[Lsn]) -> bool {
+fn is_live(lanes: &[ValidatedStream], validity: &[Lsn]) -> bool {
     lacks(lanes, validity).is_none()
 }
 
 fn work<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    all: &Lanes<'_>,
-    shape: Shape,
+    replay: &ReplayContext<S>,
+    all: &ValidatedStreams<'_>,
+    shape: RecordShape,
     undecided: &Mutex<Vec<Unjudged>>,
 ) -> Result<(), Error> {
     let lanes = all.lanes;
@@ -217,7 +221,7 @@ fn work<S: Default + Send + Sync + 'static>(
 }
 
 /// Reads ahead in every stream, before any record is judged.
-fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
+fn fill(lanes: &[ValidatedStream], turn: &AtomicUsize) -> Result<(), Error> {
     loop {
         let Some(lane) = lanes.get(turn.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
         lane.refill(&mut lane.reader.lock().expect("no holder panics"))?;
@@ -225,20 +229,20 @@ fn fill(lanes: &[Lane], turn: &AtomicUsize) -> Result<(), Error> {
 }
 
 /// The streams, as the threads share them.
-struct Lanes<'l> {
-    lanes: &'l [Lane],
+struct ValidatedStreams<'l> {
+    lanes: &'l [ValidatedStream],
     /// Where threads sleep while others read all streams that are left.
     freed: &'l Event,
 }
 
 /// A stream that this thread reads.
-struct Taken<'l> {
+struct StreamLease<'l> {
     /// None only while this is dropped.
-    source: Option<MutexGuard<'l, Source>>,
+    source: Option<MutexGuard<'l, StreamSource>>,
     freed: &'l Event,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for StreamLease<'_> {
     /// However a thread lets go of a stream, those who found it taken look again.
     fn drop(&mut self) {
         drop(self.source.take());
@@ -249,21 +253,21 @@ impl Drop for Taken<'_> {
 /// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
 /// for, and reads ahead behind it. `None` when there are none left, or the replay has failed.
 fn next_chunk<'l, S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    all: &Lanes<'l>,
+    replay: &ReplayContext<S>,
+    all: &ValidatedStreams<'l>,
     rows: RowFrames,
-) -> Result<Option<(&'l Lane, Chunk, Parts)>, Error> {
+) -> Result<Option<(&'l ValidatedStream, Chunk, Parts)>, Error> {
     let mut listener: Option<Listener<'_>> = None;
     while !replay.has_failed() {
         let open = all.lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
-        let mut order: SmallVec<[&Lane; 16]> = open.collect();
+        let mut order: SmallVec<[&ValidatedStream; 16]> = open.collect();
         if order.is_empty() {
             break;
         }
         order.sort_by_key(|lane| lane.next_epoch.load(Ordering::Relaxed));
         for lane in order {
             let Ok(source) = lane.reader.try_lock() else { continue };
-            let mut taken = Taken { source: Some(source), freed: all.freed };
+            let mut taken = StreamLease { source: Some(source), freed: all.freed };
             let source = taken.source.as_deref_mut().expect("until it is dropped");
             lane.refill(source)?;
             let Some(chunk) = source.ahead.pop_front() else { continue };
@@ -295,7 +299,8 @@ fn gather_parts(chunk: &Chunk, rows: RowFrames, pending: &mut Parts) -> Parts {
                 let _ = parts::add(pending, rows, frame.payload);
             }
             FrameKind::Record if !pending.is_empty() => {
-                let continued = Head::decode(&mut &frame.payload[..]).and_then(|h| h.continued);
+                let continued =
+                    RecordHead::decode(&mut &frame.payload[..]).and_then(|h| h.continued);
                 if let Some((first, mut group)) =
                     continued.and_then(|first| pending.remove_entry(&first))
                 {

@@ -2,7 +2,7 @@
 //! arrive.
 
 use super::apply::Applier;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use super::threads;
 use crate::checkpoint::format::damaged;
 use crate::checkpoint::read::{Block, PartReader};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// Installs every row of the checkpoint.
 pub(crate) fn load<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     recovering: &Recovering,
     checkpoint: &Checkpoint,
     threads: usize,
@@ -32,7 +32,7 @@ pub(crate) fn load<S: Default + Send + Sync + 'static>(
 }
 
 fn load_some<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     parts: &[Mutex<PartReader>],
     seat: usize,
 ) -> Result<(), Error> {

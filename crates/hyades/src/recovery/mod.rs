@@ -35,15 +35,15 @@ pub(crate) mod wavefront;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::logging::unstamped::Unstamped;
-use crate::storage::table::Table;
+use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use held_deltas::HeldDeltas;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use hyades_wal::{ReaderEnd, Recovering, StreamReader};
-use plan::{Plan, Replay as ReplayKind};
+use plan::{Plan, Replay};
 use read_ahead::LaneReader;
-use replay::{Counts, Replay};
+use replay::{ReplayContext, ReplayCounters};
 use report::{IncarnationReport, Loss, Progress, RecoveryReport};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -59,18 +59,18 @@ pub(crate) struct Recovered {
 /// Replays everything that `recovering` holds into `tables`.
 pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     recovering: &Recovering,
-    tables: Arc<Vec<Table<S>>>,
+    tables: Arc<Vec<TableData<S>>>,
     catalogue: Arc<Catalogue>,
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
     // Everything is ripe for clearing away during replay: its epoch lies above all others.
     let epoch = Arc::new(Epoch::new(MAX_EPOCH));
-    let replay = Replay {
+    let replay = ReplayContext {
         engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
         catalogue,
         held: HeldDeltas::default(),
-        counts: Counts::default(),
+        counts: ReplayCounters::default(),
         failure: Mutex::new(None),
         failed: false.into(),
         later: Mutex::default(),
@@ -112,17 +112,17 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
                 });
             }
             let checkpoint = recovering.manifest().checkpoint.as_ref();
-            let shape = decode::Shape::of(incarnation, streams, checkpoint).until(plan.until);
+            let shape = decode::RecordShape::of(incarnation, streams, checkpoint).until(plan.until);
             let result = if shape.predecessors {
-                let threads = if plan.kind == ReplayKind::Serial { 1 } else { plan.threads };
+                let threads = if plan.kind == Replay::Serial { 1 } else { plan.threads };
                 dataflow::replay(&replay, lanes, shape, !plan.salvage, threads)
             } else if incarnation.data_only {
                 last_writer_wins::replay(&replay, lanes, shape, plan.threads)
-            } else if plan.kind == ReplayKind::Pools && shape.has_vectors() {
+            } else if plan.kind == Replay::Pools && shape.has_vectors() {
                 pools::replay(&replay, lanes, shape, plan.threads)
             } else {
                 // A log without vectors has one order, that of its stream.
-                let serial = plan.kind == ReplayKind::Serial || !shape.has_vectors();
+                let serial = plan.kind == Replay::Serial || !shape.has_vectors();
                 let threads = if serial { 1 } else { plan.threads };
                 wavefront::replay(&replay, lanes, shape, threads)
             };
@@ -169,7 +169,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
 
 /// Tells the caller how far recovery has come, until it has finished.
 fn report_progress(
-    counts: &Counts,
+    counts: &ReplayCounters,
     tell: &(dyn Fn(&Progress) + Send + Sync),
     plan: &Plan<'_>,
     bytes_total: u64,

@@ -2,11 +2,11 @@
 //! single rows. Groups whose record never comes are undone where history was repeated.
 
 use super::apply::{Applier, count};
-use super::decode::Shape;
-use super::replay::Replay;
+use super::decode::RecordShape;
+use super::replay::ReplayContext;
 use crate::error::Error;
-use crate::logging::record::Head;
-use crate::logging::row_frame::{FRAME_HEAD, RowChange, RowFrames, flag, read_before};
+use crate::logging::record::RecordHead;
+use crate::logging::row_frame::{FRAME_HEAD, FramedChange, RowFrames, flag, read_before};
 use crate::storage::row::{push_varint, take, take_varint};
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
@@ -78,7 +78,7 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
         group.begun = false;
         std::mem::take(&mut group.fragment)
     };
-    let row = RowChange::read(rows, if whole { bytes } else { &fragment })?;
+    let row = FramedChange::read(rows, if whole { bytes } else { &fragment })?;
     group.tid = row.tid;
     group.body.extend_from_slice(row.change);
     push_varint(&mut group.before, row.before.len() as u64);
@@ -89,8 +89,8 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
 /// Repeats history: applies a row frame at once, not knowing whether its transaction committed. `None`
 /// if it is not one, or does not fit the tables.
 pub(crate) fn redo<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    shape: Shape,
+    replay: &ReplayContext<S>,
+    shape: RecordShape,
     payload: &[u8],
     applier: &mut Applier,
     guard: &Guard,
@@ -98,7 +98,7 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
     if payload.get(FRAME_HEAD - 1)? != &(flag::BEGIN | flag::END) {
         return Some(());
     }
-    let row = RowChange::read(shape.rows, &payload[FRAME_HEAD..])?;
+    let row = FramedChange::read(shape.rows, &payload[FRAME_HEAD..])?;
     if shape.passes_over(row.tid) {
         return Some(());
     }
@@ -109,8 +109,8 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
 
 /// The undo pass: takes back, last first, what groups without a record have changed.
 pub(crate) fn undo<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
-    shape: Shape,
+    replay: &ReplayContext<S>,
+    shape: RecordShape,
     losers: Parts,
     applier: &mut Applier,
     guard: &Guard,
@@ -122,7 +122,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
     for (first, group) in losers.into_iter().filter(|(_, group)| !shape.passes_over(group.tid)) {
         // Its epoch has been used all the same.
-        count(replay, &Head { tid: group.tid, ..Head::default() });
+        count(replay, &RecordHead { tid: group.tid, ..RecordHead::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);
         if shape.rows != RowFrames::Both || mutation::is(Mutation::SkipUndo) {
             continue;
@@ -138,7 +138,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
 }
 
 fn undo_group<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     group: &Group,
     applier: &mut Applier,
     guard: &Guard,

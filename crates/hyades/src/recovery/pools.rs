@@ -19,16 +19,16 @@
 //! queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may be
 //! bounded.
 
-use super::cursor::{Ahead, Cursor};
-use super::decode::Shape;
+use super::cursor::{LookAhead, StreamCursor};
+use super::decode::RecordShape;
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::record::Head;
+use crate::logging::record::RecordHead;
 use hyades_wal::{Lsn, ReaderEnd};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -48,33 +48,33 @@ const WINDOW: usize = 32;
 const BATCH: usize = 64;
 
 /// A decoded record that waits to be replayed.
-struct Waiting {
+struct PooledRecord {
     start: Lsn,
     validity: Box<[Lsn]>,
     /// `None` for a command, which is ordered by its validity.
     order: Option<Box<[Lsn]>>,
-    head: Head,
+    head: RecordHead,
     body: Vec<u8>,
 }
 
 /// A part of a pool, in the order of the stream.
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PooledRecord>,
     /// The starts of records taken out and not yet replayed.
     in_flight: Vec<Lsn>,
 }
 
-struct Source {
-    cursor: Cursor,
+struct PoolSource {
+    cursor: StreamCursor,
     /// The queue of the next record.
     turn: usize,
 }
 
 #[repr(align(128))]
-struct Pool {
+struct RecordPool {
     stream: u32,
-    source: Mutex<Source>,
+    source: Mutex<PoolSource>,
     queues: [Mutex<Queue>; QUEUES],
     /// How many records wait. Counted up by the log manager before a record can be seen, down by who
     /// takes it; Relaxed, since it only bounds the pool.
@@ -93,39 +93,39 @@ struct Pool {
 }
 
 /// What a record's vectors say at the moment.
-enum Standing {
+enum Eligibility {
     Ready,
     Dead,
     NotYet,
 }
 
 struct Pools<'r, S: Default + Send + Sync + 'static> {
-    replay: &'r Replay<S>,
-    pools: Vec<Pool>,
+    replay: &'r ReplayContext<S>,
+    pools: Vec<RecordPool>,
     seats: Seats,
 }
 
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
-    shape: Shape,
+    shape: RecordShape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
-    let pools = readers.into_iter().map(|reader| Pool::new(reader, shape)).collect();
+    let pools = readers.into_iter().map(|reader| RecordPool::new(reader, shape)).collect();
     let pools = Pools { replay, pools, seats: Seats::new(threads) };
     threads::run_on(replay, threads, |seat| pools.work(seat), |seat| pools.seats.leave(seat));
     if replay.has_failed() {
         return Ok(Vec::new());
     }
-    let source = |pool: Pool| pool.source.into_inner().expect("no holder panics");
+    let source = |pool: RecordPool| pool.source.into_inner().expect("no holder panics");
     Ok(pools.pools.into_iter().filter_map(|pool| source(pool).cursor.reader.end()).collect())
 }
 
-impl Pool {
-    fn new(reader: LaneReader, shape: Shape) -> Pool {
+impl RecordPool {
+    fn new(reader: LaneReader, shape: RecordShape) -> RecordPool {
         let start = reader.start();
-        Pool {
+        RecordPool {
             stream: reader.stream,
             queues: Default::default(),
             len: AtomicUsize::new(0),
@@ -133,7 +133,7 @@ impl Pool {
             resolved: AtomicU64::new(start),
             end: AtomicU64::new(u64::MAX),
             finished: AtomicBool::new(false),
-            source: Mutex::new(Source { cursor: Cursor::new(reader, shape), turn: 0 }),
+            source: Mutex::new(PoolSource { cursor: StreamCursor::new(reader, shape), turn: 0 }),
         }
     }
 
@@ -208,7 +208,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
                 let Some(record) = self.fetch_next(pool, queue) else { break };
                 let place = (pool.stream, record.start);
                 match record.standing {
-                    Standing::Dead => hands.dead += 1,
+                    Eligibility::Dead => hands.dead += 1,
                     _ => hands.run(self.replay, &record.head, &record.body, place)?,
                 }
                 let mut of = pool.queue(queue);
@@ -224,24 +224,24 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
 
     /// FetchNext: takes a record out that RLV covers, or that is dead. It is in flight from then on,
     /// without a moment in between.
-    fn fetch_next(&self, pool: &Pool, queue: usize) -> Option<Taken> {
+    fn fetch_next(&self, pool: &RecordPool, queue: usize) -> Option<RunningRecord> {
         let mut of = pool.queue(queue);
         let window = of.waiting.iter().take(WINDOW).enumerate();
         let judged = window.map(|(at, record)| (at, self.standing(record)));
-        let (at, standing) = { judged }.find(|(_, s)| !matches!(s, Standing::NotYet))?;
-        let Waiting { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
+        let (at, standing) = { judged }.find(|(_, s)| !matches!(s, Eligibility::NotYet))?;
+        let PooledRecord { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
         of.in_flight.push(start);
         pool.len.fetch_sub(1, Ordering::Relaxed);
-        Some(Taken { start, head, body, standing })
+        Some(RunningRecord { start, head, body, standing })
     }
 
-    fn standing(&self, record: &Waiting) -> Standing {
+    fn standing(&self, record: &PooledRecord) -> Eligibility {
         let resolved = |lane: usize| self.pools[lane].resolved.load(Ordering::Acquire);
         let end = |lane: usize| self.pools[lane].end.load(Ordering::Acquire);
         let validity = || record.validity.iter().copied().enumerate();
         if !admits(resolved, validity()) {
             let dead = validity().any(|(lane, lsn)| lsn > end(lane));
-            return if dead { Standing::Dead } else { Standing::NotYet };
+            return if dead { Eligibility::Dead } else { Eligibility::NotYet };
         }
         // What only has to come first may stand beyond the end of its stream: then it never comes.
         let comes_first = |(lane, lsn): (usize, &Lsn)| {
@@ -250,7 +250,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         };
         let order = record.order.as_deref().unwrap_or_default();
         let ready = order.iter().enumerate().all(comes_first);
-        if ready { Standing::Ready } else { Standing::NotYet }
+        if ready { Eligibility::Ready } else { Eligibility::NotYet }
     }
 
     /// Decodes a batch of the stream with the emptiest pool that is free. False if there is none.
@@ -278,9 +278,14 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     }
 
     /// Algorithm 3.
-    fn decode(&self, pool: &Pool, source: &mut Source, hands: &mut Hands) -> Result<(), Error> {
-        let Source { cursor, turn } = source;
-        if let Ahead::End(end) = cursor.look_ahead()? {
+    fn decode(
+        &self,
+        pool: &RecordPool,
+        source: &mut PoolSource,
+        hands: &mut Hands,
+    ) -> Result<(), Error> {
+        let PoolSource { cursor, turn } = source;
+        if let LookAhead::End(end) = cursor.look_ahead()? {
             // RLV ends at ELV, whatever the last frames were (E2).
             pool.end.store(end, Ordering::Release);
             pool.max_lsn.fetch_max(end, Ordering::Release);
@@ -293,7 +298,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let data = !decoded.head.command;
                 let continued = decoded.head.continued;
-                let record = Waiting {
+                let record = PooledRecord {
                     start: frame.start,
                     validity: cursor.decoder.validity.as_slice().into(),
                     order: data.then(|| cursor.decoder.order.as_slice().into()),
@@ -316,9 +321,9 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
 }
 
 /// A record in flight.
-struct Taken {
+struct RunningRecord {
     start: Lsn,
-    head: Head,
+    head: RecordHead,
     body: Vec<u8>,
-    standing: Standing,
+    standing: Eligibility,
 }

@@ -17,19 +17,19 @@ pub(crate) struct LaneReader {
     /// The stream's id.
     pub stream: u32,
     start: Lsn,
-    source: Source,
+    source: ChunkSource,
 }
 
-enum Source {
+enum ChunkSource {
     /// Read by whoever asks.
     Here(Box<StreamReader>),
     /// Read by a thread.
-    Ahead(Ahead),
+    ReadAhead(ReadAhead),
 }
 
-struct Ahead {
+struct ReadAhead {
     /// None only while this is dropped.
-    chunks: Option<Receiver<Result<Read, Error>>>,
+    chunks: Option<Receiver<Result<ReadChunk, Error>>>,
     /// As `chunks`.
     thread: Option<JoinHandle<()>>,
     mark: u64,
@@ -38,7 +38,7 @@ struct Ahead {
 }
 
 /// What a thread has read.
-struct Read {
+struct ReadChunk {
     /// None at the end.
     chunk: Option<Chunk>,
     mark: u64,
@@ -51,13 +51,14 @@ impl LaneReader {
     pub fn new(reader: StreamReader, ahead: bool) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
         if !ahead {
-            return LaneReader { stream, start, source: Source::Here(Box::new(reader)) };
+            return LaneReader { stream, start, source: ChunkSource::Here(Box::new(reader)) };
         }
         let (mark, valid_to) = (reader.mark(), reader.valid_to());
         let (sender, receiver) = sync_channel(AHEAD);
         let thread = std::thread::spawn(move || read(reader, &sender));
         let (chunks, thread) = (Some(receiver), Some(thread));
-        let source = Source::Ahead(Ahead { chunks, thread, mark, valid_to, end: None });
+        let source =
+            ChunkSource::ReadAhead(ReadAhead { chunks, thread, mark, valid_to, end: None });
         LaneReader { stream, start, source }
     }
 
@@ -69,37 +70,37 @@ impl LaneReader {
     /// The next chunk; none at the end of what is valid.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         match &mut self.source {
-            Source::Here(reader) => Ok(reader.next_chunk()?),
-            Source::Ahead(ahead) => ahead.next_chunk(),
+            ChunkSource::Here(reader) => Ok(reader.next_chunk()?),
+            ChunkSource::ReadAhead(ahead) => ahead.next_chunk(),
         }
     }
 
     /// As far as the chunks that were handed out tell: the mark that the stream has stated.
     pub fn mark(&self) -> u64 {
         match &self.source {
-            Source::Here(reader) => reader.mark(),
-            Source::Ahead(ahead) => ahead.mark,
+            ChunkSource::Here(reader) => reader.mark(),
+            ChunkSource::ReadAhead(ahead) => ahead.mark,
         }
     }
 
     /// As far as the chunks that were handed out tell: how far the stream is valid.
     pub fn valid_to(&self) -> Lsn {
         match &self.source {
-            Source::Here(reader) => reader.valid_to(),
-            Source::Ahead(ahead) => ahead.valid_to,
+            ChunkSource::Here(reader) => reader.valid_to(),
+            ChunkSource::ReadAhead(ahead) => ahead.valid_to,
         }
     }
 
     /// What was found. None if it was not read to its end.
     pub fn end(&self) -> Option<ReaderEnd> {
         match &self.source {
-            Source::Here(reader) => Some(reader.end()),
-            Source::Ahead(ahead) => ahead.end.clone(),
+            ChunkSource::Here(reader) => Some(reader.end()),
+            ChunkSource::ReadAhead(ahead) => ahead.end.clone(),
         }
     }
 }
 
-impl Ahead {
+impl ReadAhead {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         if self.end.is_some() {
             return Ok(None);
@@ -113,7 +114,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         // The thread finds nobody to give its next chunk to, and ends.
         self.chunks = None;
@@ -125,11 +126,11 @@ impl Drop for Ahead {
 }
 
 /// Reads a stream to its end, or until nobody wants more.
-fn read(mut reader: StreamReader, to: &SyncSender<Result<Read, Error>>) {
+fn read(mut reader: StreamReader, to: &SyncSender<Result<ReadChunk, Error>>) {
     loop {
         let read = reader.next_chunk().map(|chunk| {
             let end = chunk.is_none().then(|| reader.end());
-            Read { chunk, mark: reader.mark(), valid_to: reader.valid_to(), end }
+            ReadChunk { chunk, mark: reader.mark(), valid_to: reader.valid_to(), end }
         });
         let goes_on = matches!(&read, Ok(read) if read.end.is_none());
         if to.send(read.map_err(Error::from)).is_err() || !goes_on {

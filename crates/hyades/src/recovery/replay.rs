@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// See the module.
-pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
+pub(crate) struct ReplayContext<S: Default + Send + Sync + 'static> {
     pub engine: Engine<Unstamped<S>>,
     pub catalogue: Arc<Catalogue>,
     pub held: HeldDeltas,
-    pub counts: Counts,
+    pub counts: ReplayCounters,
     /// The first error; all threads stop when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
@@ -30,7 +30,7 @@ pub(crate) struct Replay<S: Default + Send + Sync + 'static> {
 /// Counters of the incarnation being replayed. Added to by every thread in batches, read for
 /// progress: Relaxed throughout.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct ReplayCounters {
     pub records: AtomicU64,
     pub dead: AtomicU64,
     pub bytes: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct Counts {
     pub max_row_id: AtomicU64,
 }
 
-impl<S: Default + Send + Sync + 'static> Replay<S> {
+impl<S: Default + Send + Sync + 'static> ReplayContext<S> {
     /// Remembers the first error and stops all threads.
     pub fn fail(&self, error: Error) {
         self.failure.lock().expect("no holder panics").get_or_insert(error);

@@ -8,7 +8,7 @@
 //! be about to put the same key in anew.
 
 use super::graph::Graph;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
 use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;
@@ -89,7 +89,7 @@ impl Syncing {
     /// Forgets what may be forgotten, if that is worth a look. The caller replays nothing meanwhile.
     pub fn forget<S: Default + Send + Sync + 'static, T>(
         &self,
-        replay: &Replay<S>,
+        replay: &ReplayContext<S>,
         graph: &Graph<T>,
     ) {
         let versions = &replay.engine.protocol.versions;
@@ -118,7 +118,7 @@ impl Syncing {
     }
 
     /// All was replayed: rows have one version again.
-    pub fn forget_all<S: Default + Send + Sync + 'static>(replay: &Replay<S>) {
+    pub fn forget_all<S: Default + Send + Sync + 'static>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
         let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));
         for (_, mut garbage) in left {

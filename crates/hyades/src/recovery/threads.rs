@@ -1,6 +1,6 @@
 //! The threads of a replay, and what becomes of the others when one of them fails.
 
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use crate::error::Error;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// the replay for all; and so does a panic, which says no more than that there is a defect: those who
 /// wait for what the thread was at would wait for ever. `ended` is called when one is through.
 pub(crate) fn run_on<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     threads: usize,
     work: impl Fn(usize) -> Result<(), Error> + Sync,
     ended: impl Fn(usize) + Sync,

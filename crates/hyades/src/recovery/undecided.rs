@@ -8,23 +8,23 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// One of them, with the position that it lacks.
-struct Parked<T> {
+struct UndecidedRecord<T> {
     position: Lsn,
     record: T,
 }
 
-impl<T> PartialEq for Parked<T> {
+impl<T> PartialEq for UndecidedRecord<T> {
     fn eq(&self, other: &Self) -> bool {
         self.position == other.position
     }
 }
-impl<T> Eq for Parked<T> {}
-impl<T> PartialOrd for Parked<T> {
+impl<T> Eq for UndecidedRecord<T> {}
+impl<T> PartialOrd for UndecidedRecord<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T> Ord for Parked<T> {
+impl<T> Ord for UndecidedRecord<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A heap gives its greatest first; the lowest position is wanted.
         other.position.cmp(&self.position)
@@ -33,7 +33,7 @@ impl<T> Ord for Parked<T> {
 
 /// The undecided records of one thread.
 pub(super) struct Undecided<T> {
-    lanes: Vec<BinaryHeap<Parked<T>>>,
+    lanes: Vec<BinaryHeap<UndecidedRecord<T>>>,
 }
 
 impl<T> Undecided<T> {
@@ -44,7 +44,7 @@ impl<T> Undecided<T> {
 
     /// Adds one that lacks a position of a lane.
     pub fn park(&mut self, (lane, position): (usize, Lsn), record: T) {
-        self.lanes[lane].push(Parked { position, record });
+        self.lanes[lane].push(UndecidedRecord { position, record });
     }
 
     /// Takes out one that lacks nothing any more. `frontier` says how far a lane is, and `lacks` what a record

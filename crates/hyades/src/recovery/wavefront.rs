@@ -27,19 +27,19 @@ mod lane;
 mod watermarks;
 mod window;
 
-use super::cursor::{Ahead, Cursor};
-use super::decode::{Decoded, Shape};
+use super::cursor::{LookAhead, StreamCursor};
+use super::decode::{Decoded, RecordShape};
 use super::hands::Hands;
 use super::read_ahead::LaneReader;
-use super::replay::Replay;
+use super::replay::ReplayContext;
 use super::seats::{Seats, in_a_circle};
 use super::threads;
 use crate::error::Error;
-use crate::logging::record::{Head, Tid};
+use crate::logging::record::{RecordHead, Tid};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::ReaderEnd;
-use lane::Lane;
+use lane::ReplayStream;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,9 +69,9 @@ const OFFERED: usize = LOOKAHEAD / 2;
 const MOST_KEPT: usize = 1 << 14;
 
 struct Front<'r, S: Default + Send + Sync + 'static> {
-    replay: &'r Replay<S>,
-    lanes: Vec<Lane>,
-    marks: Watermarks<Held>,
+    replay: &'r ReplayContext<S>,
+    lanes: Vec<ReplayStream>,
+    marks: Watermarks<BufferedRecord>,
     lookahead: usize,
     bell: Arc<Bell>,
     seats: Seats,
@@ -81,13 +81,13 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
 
 /// What is kept of a record that waits.
 #[derive(Default)]
-struct Held {
-    head: Head,
+struct BufferedRecord {
+    head: RecordHead,
     body: Vec<u8>,
 }
 
-impl Held {
-    fn keep(&mut self, head: Head, body: Cow<'_, [u8]>) {
+impl BufferedRecord {
+    fn keep(&mut self, head: RecordHead, body: Cow<'_, [u8]>) {
         self.head = head;
         match body {
             Cow::Owned(body) => self.body = body,
@@ -108,7 +108,7 @@ struct Desk {
     /// What it knows of the watermarks.
     seen: Seen,
     /// The parked record that it runs.
-    held: Held,
+    held: BufferedRecord,
     /// How far everything had come when it last looked at all lanes in vain.
     in_vain: u64,
     /// It is one of those who are hungry.
@@ -117,7 +117,7 @@ struct Desk {
 
 impl Desk {
     fn new(lanes: usize) -> Desk {
-        let (hands, seen, held) = (Hands::new(), Seen::new(lanes), Held::default());
+        let (hands, seen, held) = (Hands::new(), Seen::new(lanes), BufferedRecord::default());
         Desk { hands, seen, held, in_vain: u64::MAX, hungry: false }
     }
 }
@@ -148,9 +148,9 @@ impl Bell {
 
 /// Replays one incarnation. Returns where its streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
-    replay: &Replay<S>,
+    replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
-    shape: Shape,
+    shape: RecordShape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let bell = Arc::<Bell>::default();
@@ -159,7 +159,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     // One thread gains nothing from looking ahead: it runs every lane in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
     let marks = Watermarks::new(starts, Box::new(move || ring.ring()));
-    let lanes: Vec<Lane> = readers.into_iter().map(|reader| Lane::new(reader, shape)).collect();
+    let lanes: Vec<ReplayStream> =
+        readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
     let (seats, hungry) = (Seats::new(threads), Padded(AtomicUsize::new(0)));
     let front = Front { replay, lanes, marks, lookahead, bell, seats, hungry };
     let ended = |seat: usize| {
@@ -266,12 +267,17 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     }
 
     /// Runs up to a quantum of records of a lane. False if it could not move.
-    fn run_lane(&self, at: usize, cursor: &mut Cursor, desk: &mut Desk) -> Result<bool, Error> {
+    fn run_lane(
+        &self,
+        at: usize,
+        cursor: &mut StreamCursor,
+        desk: &mut Desk,
+    ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
         if self.marks.is_finished(at) {
             return Ok(false);
         }
-        if let Ahead::End(end) = cursor.look_ahead()? {
+        if let LookAhead::End(end) = cursor.look_ahead()? {
             self.marks.end_lane(at, end);
             self.bell.ring();
             return Ok(true);
@@ -305,7 +311,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                     lane.stopped.store(stopped, Ordering::Relaxed);
                 } else {
                     self.marks.passed(at, frame.start);
-                    let keep = |held: &mut Held| held.keep(head, body);
+                    let keep = |held: &mut BufferedRecord| held.keep(head, body);
                     if self.lookahead == 0
                         || !self.marks.park(at, frame.start, (order, validity), keep)
                     {

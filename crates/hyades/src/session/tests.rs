@@ -5,7 +5,7 @@ use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
-use crate::storage::table::Table;
+use crate::storage::table::TableData;
 use crate::storage::value::Type;
 use crate::transaction::access;
 use hyades_platform::device::MemoryDevice;
@@ -32,13 +32,13 @@ impl LoggingProtocol for Panics {
 const NUMBERS: access::Table = access::Table::nth(0);
 
 fn run<C: ConcurrencyControl>(
-    session: &mut Session<C, Panics>,
+    session: &mut EngineSession<C, Panics>,
     body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
 ) -> Result<(), Error> {
     session.run(None, body, &mut Answer::default())
 }
 
-fn put<C: ConcurrencyControl>(session: &mut Session<C, Panics>) -> Result<(), Error> {
+fn put<C: ConcurrencyControl>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
     run(session, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
         Ok(()) => Verdict::Commit,
         Err(_) => Verdict::Abandon,
@@ -55,11 +55,11 @@ fn the_others_are_told<C: ConcurrencyControl>() {
     let verdict = recovering.verdict(&[]).unwrap();
     let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
     let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
     let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
-    let session = || Session::<C, Panics>::new(shared.clone(), Some(log.clone())).unwrap();
+    let session = || EngineSession::<C, Panics>::new(shared.clone(), Some(log.clone())).unwrap();
     let (mut one, mut other) = (session(), session());
     put(&mut one).unwrap();
     shared.engine.protocol.0.store(true, Ordering::Relaxed);
@@ -81,11 +81,11 @@ fn a_commit_that_panics_stops_the_log_and_nobody_waits_for_its_locks() {
 #[test]
 fn a_body_that_panics_leaves_nothing_locked() {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
-    let tables = Arc::new(vec![Table::new(&schema, 0, 0)]);
+    let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
     let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
     let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
-    let mut session = Session::<NoWait, Panics>::new(shared.clone(), None).unwrap();
+    let mut session = EngineSession::<NoWait, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         run(&mut session, &mut |tx| {
             tx.put(NUMBERS, &[1i64.into()]).unwrap();
@@ -93,5 +93,5 @@ fn a_body_that_panics_leaves_nothing_locked() {
         })
     }));
     assert!(panic.is_err());
-    put(&mut Session::<NoWait, Panics>::new(shared, None).unwrap()).unwrap();
+    put(&mut EngineSession::<NoWait, Panics>::new(shared, None).unwrap()).unwrap();
 }

@@ -2,9 +2,9 @@
 //! caller does something else, and fingers at those where it has been.
 
 use super::key::KeyBytes;
-use super::ordered_index::{Descent, Finger, Progress};
+use super::ordered_index::{Descent, DescentProgress, Finger};
 use super::range::Range;
-use super::table::Table;
+use super::table::TableData;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -20,7 +20,7 @@ const LAST: [u8; 32] = [0xFF; 32];
 const MOST_AHEAD: usize = 64;
 
 /// See the module.
-pub(crate) struct Places<'s> {
+pub(crate) struct IndexPositions<'s> {
     descents: ArenaVec<'s, Descending<'s>>,
     fingers: ArenaVec<'s, Finger<'s>>,
 }
@@ -31,20 +31,20 @@ struct Descending<'s> {
     descent: Descent<'s>,
 }
 
-impl<'s> Places<'s> {
+impl<'s> IndexPositions<'s> {
     /// The places behind this reference, made when they are first wanted.
     #[inline]
     pub fn of<'p>(places: &'p mut Option<&'s mut Self>, arena: &'s Bump) -> &'p mut Self {
         places.get_or_insert_with(|| {
             let fingers = ArenaVec::with_capacity_in(MOST, arena);
-            arena.alloc(Places { descents: ArenaVec::new_in(arena), fingers })
+            arena.alloc(IndexPositions { descents: ArenaVec::new_in(arena), fingers })
         })
     }
 
     /// Begins a descent to where a scan of this range would begin.
     pub fn begin<S: Default + Send + Sync + 'static>(
         &mut self,
-        table: &'s Table<S>,
+        table: &'s TableData<S>,
         index: Option<usize>,
         range: &Range<'_>,
         guard: &'s Guard,
@@ -82,17 +82,17 @@ impl<'s> Places<'s> {
     }
 
     /// Each descent goes one level down: what it needs for that has come meanwhile.
-    pub fn seek<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [Table<S>]) {
-        let Places { descents, fingers } = self;
+    pub fn seek<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [TableData<S>]) {
+        let IndexPositions { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
             match tables[*table as usize].step(*index, descent) {
-                Progress::Deeper => true,
-                Progress::Arrived(finger) => {
+                DescentProgress::Deeper => true,
+                DescentProgress::Arrived(finger) => {
                     let (tree, guard) = (finger.tree(), finger.guard());
                     *slot(fingers, tree, guard) = finger;
                     false
                 }
-                Progress::Lost => false,
+                DescentProgress::Lost => false,
             }
         });
     }

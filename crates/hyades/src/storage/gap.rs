@@ -11,14 +11,14 @@ const MISS_BUCKETS: usize = 1 << 14;
 
 /// What a missing key in a hash index leaves behind: a version that every new key of the bucket
 /// raises, and a stamp.
-pub(crate) struct Bucket<S> {
+pub(crate) struct MissBucket<S> {
     pub(super) version: AtomicU64,
     pub(super) stamp: S,
 }
 
 /// The buckets of one hash index. They are made for the first key that is missed or put in, so that a table
 /// without rows takes no memory for them.
-pub(super) struct Misses<S>(OnceLock<Box<[Bucket<S>]>>);
+pub(super) struct Misses<S>(OnceLock<Box<[MissBucket<S>]>>);
 
 impl<S> Default for Misses<S> {
     fn default() -> Self {
@@ -29,8 +29,8 @@ impl<S> Default for Misses<S> {
 impl<S: Default> Misses<S> {
     /// The bucket of the keys with this hash.
     #[inline]
-    pub fn bucket(&self, hash: u64) -> &Bucket<S> {
-        let bucket = || Bucket { version: AtomicU64::new(0), stamp: S::default() };
+    pub fn bucket(&self, hash: u64) -> &MissBucket<S> {
+        let bucket = || MissBucket { version: AtomicU64::new(0), stamp: S::default() };
         let buckets = self.0.get_or_init(|| (0..MISS_BUCKETS).map(|_| bucket()).collect());
         &buckets[hash as usize % MISS_BUCKETS]
     }
@@ -39,7 +39,7 @@ impl<S: Default> Misses<S> {
 /// A gap as a transaction saw it: a leaf of an ordered index, or a bucket of missing keys.
 pub(crate) enum Gap<'g, S> {
     Leaf(Leaf<'g, S>),
-    Bucket(&'g Bucket<S>, u64),
+    Bucket(&'g MissBucket<S>, u64),
 }
 
 impl<'g, S> Gap<'g, S> {

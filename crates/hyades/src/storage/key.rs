@@ -11,7 +11,7 @@ use std::ops::Deref;
 /// column cannot be loaded by words, as its hash and the indexes do at once, before the stores have left
 /// the processor.
 #[derive(Clone, Copy)]
-pub(crate) struct Packed {
+pub(crate) struct PackedKey {
     /// The bytes so far, in the low bits.
     bits: u128,
     len: usize,
@@ -20,8 +20,8 @@ pub(crate) struct Packed {
 /// The most bytes of a packed key.
 pub(crate) const PACKED: usize = 16;
 
-impl Packed {
-    pub const EMPTY: Packed = Packed { bits: 0, len: 0 };
+impl PackedKey {
+    pub const EMPTY: PackedKey = PackedKey { bits: 0, len: 0 };
 
     /// Whether columns of these types are packed.
     pub fn fits(mut kinds: impl Iterator<Item = Type>) -> bool {
@@ -34,9 +34,9 @@ impl Packed {
 
     /// With one column more, for which there is room; `None` if the value does not fit the type.
     #[inline(always)]
-    pub fn with(self, value: &Value<'_>, kind: Type) -> Option<Packed> {
-        let half = |v: u32| Packed { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
-        let word = |v: u64| Packed { bits: self.bits << 64 | u128::from(v), len: self.len + 8 };
+    pub fn with(self, value: &Value<'_>, kind: Type) -> Option<PackedKey> {
+        let half = |v: u32| PackedKey { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
+        let word = |v: u64| PackedKey { bits: self.bits << 64 | u128::from(v), len: self.len + 8 };
         match (value, kind) {
             (Value::I32(v), Type::I32) => Some(half((*v as u32) ^ (1 << 31))),
             (Value::U32(v), Type::U32) => Some(half(*v)),
@@ -109,7 +109,7 @@ impl KeyBytes {
 
     /// Becomes these bytes.
     #[inline(always)]
-    pub fn set_packed(&mut self, key: Packed) {
+    pub fn set_packed(&mut self, key: PackedKey) {
         self.short[..PACKED].copy_from_slice(&key.bytes());
         self.len = key.len;
     }
@@ -288,15 +288,15 @@ mod tests {
             let some: Vec<_> = (0..4).filter(|i| which >> i & 1 == 1).map(|i| all[i]).collect();
             let mut out = KeyBytes::new();
             some.iter().for_each(|(value, kind)| assert!(push(&mut out, *kind, false, value)));
-            let fits = Packed::fits(some.iter().map(|(_, kind)| *kind));
+            let fits = PackedKey::fits(some.iter().map(|(_, kind)| *kind));
             prop_assert_eq!(fits, out.len() <= PACKED);
             if fits {
-                let with = |key: Packed, (value, kind): &(Value<'_>, Type)| key.with(value, *kind);
+                let with = |key: PackedKey, (value, kind): &(Value<'_>, Type)| key.with(value, *kind);
                 let mut packed = KeyBytes::new();
-                packed.set_packed(some.iter().try_fold(Packed::EMPTY, with).unwrap());
+                packed.set_packed(some.iter().try_fold(PackedKey::EMPTY, with).unwrap());
                 prop_assert_eq!(packed, out);
             }
-            prop_assert!(Packed::EMPTY.with(&Value::I32(a), Type::U32).is_none());
+            prop_assert!(PackedKey::EMPTY.with(&Value::I32(a), Type::U32).is_none());
         }
 
         #[test]

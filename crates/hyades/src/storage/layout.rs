@@ -1,6 +1,6 @@
 //! The byte layout of rows, which follows from their table's schema.
 
-use super::key::{self, KeyBytes, Packed};
+use super::key::{self, KeyBytes, PackedKey};
 use super::schema::{MAX_ROW_BYTES, Schema};
 use super::value::{Type, Value};
 use crate::error::Abort;
@@ -21,7 +21,7 @@ pub(crate) struct Layout {
     pub fixed_bytes: usize,
     pub variable: Vec<u16>,
     pub key: Vec<u16>,
-    /// Whether a primary key is packed, see [`Packed`].
+    /// Whether a primary key is packed, see [`PackedKey`].
     pub packed_key: bool,
     /// The set of primary key columns.
     pub key_set: u64,
@@ -78,7 +78,9 @@ impl Layout {
             name: schema.name.clone(),
             has_nulls,
             fixed_bytes: at,
-            packed_key: Packed::fits(schema.key.iter().map(|&c| schema.columns[c as usize].kind)),
+            packed_key: PackedKey::fits(
+                schema.key.iter().map(|&c| schema.columns[c as usize].kind),
+            ),
             key_set: set(&schema.key),
             variable_set: set(&variable),
             key: schema.key.clone(),
@@ -205,11 +207,11 @@ impl Layout {
     /// A packed primary key, whose columns have these values; `None` if one does not fit, or this table's
     /// keys are not packed.
     #[inline(always)]
-    pub fn pack_key<'v>(&self, value: impl Fn(usize, u16) -> &'v Value<'v>) -> Option<Packed> {
+    pub fn pack_key<'v>(&self, value: impl Fn(usize, u16) -> &'v Value<'v>) -> Option<PackedKey> {
         if !self.packed_key {
             return None;
         }
-        let mut key = Packed::EMPTY;
+        let mut key = PackedKey::EMPTY;
         for (n, &at) in self.key.iter().enumerate() {
             key = key.with(value(n, at), self.columns[at as usize].kind)?;
         }

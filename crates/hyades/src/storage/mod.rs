@@ -1,5 +1,6 @@
 //! Tables, rows and the indexes over them; nothing here knows of transactions.
 
+pub(crate) mod address_hasher;
 pub(crate) mod descents;
 pub(crate) mod gap;
 pub mod hash_index;

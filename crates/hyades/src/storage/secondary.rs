@@ -6,7 +6,7 @@ use super::ordered_index::{Finger, GapHooks, Inserted, Keyed, OrderedIndex};
 use super::prefetch::prefetch;
 use super::record::{Record, word};
 use super::schema::Columns;
-use super::table::{Retired, Table};
+use super::table::{Retired, TableData};
 use super::value::Value;
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// An entry of a secondary index. Its key, the indexed columns followed by the row's primary key, follows it in the
 /// same allocation.
 #[repr(C)]
-pub(crate) struct Entry<S> {
+pub(crate) struct IndexEntry<S> {
     record: *const Record<S>,
     /// Transactions in progress that rely on the entry, or [`GONE`].
     pins: AtomicU32,
@@ -29,13 +29,13 @@ const MOSTLY: usize = 64;
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the record is only reached through `Entry::record`, as a shared reference, and records are
+// SAFETY: the record is only reached through `IndexEntry::record`, as a shared reference, and records are
 // shared between threads anyway.
-unsafe impl<S: Send + Sync> Send for Entry<S> {}
+unsafe impl<S: Send + Sync> Send for IndexEntry<S> {}
 // SAFETY: as above.
-unsafe impl<S: Send + Sync> Sync for Entry<S> {}
+unsafe impl<S: Send + Sync> Sync for IndexEntry<S> {}
 
-impl<S> Keyed for Entry<S> {
+impl<S> Keyed for IndexEntry<S> {
     #[inline]
     fn key(&self) -> &[u8] {
         // SAFETY: the key's bytes follow in the same allocation and never change.
@@ -46,7 +46,7 @@ impl<S> Keyed for Entry<S> {
     }
 }
 
-impl<S> Entry<S> {
+impl<S> IndexEntry<S> {
     fn allocation(key_len: usize) -> Allocation {
         let size = size_of::<Self>() + key_len;
         Allocation::from_size_align(size, align_of::<Self>()).expect("an entry's size")
@@ -62,7 +62,7 @@ impl<S> Entry<S> {
             if entry.is_null() {
                 handle_alloc_error(allocation);
             }
-            entry.write(Entry { record, pins: AtomicU32::new(1), key_len });
+            entry.write(IndexEntry { record, pins: AtomicU32::new(1), key_len });
             std::ptr::copy_nonoverlapping(key.as_ptr(), entry.add(1).cast(), key.len());
             entry
         }
@@ -97,7 +97,7 @@ impl<S> Entry<S> {
         self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
     }
 
-    /// Ends the reliance that [`Table::link`] began.
+    /// Ends the reliance that [`TableData::link`] began.
     pub fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::AcqRel);
     }
@@ -108,7 +108,7 @@ pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
     /// The same as a set.
     pub column_set: u64,
     pub unique: bool,
-    pub tree: OrderedIndex<Entry<S>, S>,
+    pub tree: OrderedIndex<IndexEntry<S>, S>,
 }
 
 impl<S: Default + Send + Sync + 'static> Secondary<S> {
@@ -119,9 +119,9 @@ impl<S: Default + Send + Sync + 'static> Secondary<S> {
 }
 
 /// An index entry with the gap that it lies in, or with how its coming changed the gap.
-pub(crate) type Linked<'g, S> = (&'g Entry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
+pub(crate) type Linked<'g, S> = (&'g IndexEntry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
 
-impl<S: Default + Send + Sync + 'static> Table<S> {
+impl<S: Default + Send + Sync + 'static> TableData<S> {
     /// The key of `row` in a secondary index: its columns, then the primary key.
     pub fn secondary_key(&self, index: usize, row: &[u8], primary: &[u8]) -> KeyBytes {
         let mut out = self.secondary_prefix(index, row).0;
@@ -163,7 +163,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             return Err(Abort::Conflict);
         }
         let tree = &self.secondaries[index].tree;
-        let fresh = Entry::new(key, record);
+        let fresh = IndexEntry::new(key, record);
         loop {
             // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
             // it, or with the table.
@@ -175,7 +175,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
                 Inserted::Exists(entry, leaf) if entry.pin() => {
                     record.entries.fetch_sub(1, Ordering::AcqRel);
                     // SAFETY: the fresh entry was not linked; this is the only pointer to it.
-                    unsafe { Entry::free(fresh) };
+                    unsafe { IndexEntry::free(fresh) };
                     return Ok((entry, Err(Gap::Leaf(leaf))));
                 }
                 // Its unlinking is under way.
@@ -190,7 +190,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         &'g self,
         index: usize,
         guard: &'g Guard,
-        mut visit: impl FnMut(&'g Entry<S>, &[u8]),
+        mut visit: impl FnMut(&'g IndexEntry<S>, &[u8]),
     ) {
         let mut row = Vec::new();
         self.secondaries[index].tree.for_each(guard, |entry| {
@@ -211,7 +211,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     pub fn unlink_entry(
         &self,
         index: usize,
-        entry: &Entry<S>,
+        entry: &IndexEntry<S>,
         hooks: &impl GapHooks<S>,
         leave: impl FnOnce(&S),
         guard: &Guard,
@@ -224,7 +224,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);
         // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
-        unsafe { guard.defer_unchecked(move || Entry::free(unlinked.into_inner())) };
+        unsafe { guard.defer_unchecked(move || IndexEntry::free(unlinked.into_inner())) };
         true
     }
 }

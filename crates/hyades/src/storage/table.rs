@@ -5,11 +5,11 @@ use super::hash_index::{HashIndex, HashPosition, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
 use super::ordered_index::{
-    Descent, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex, Progress,
+    Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
 };
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
-use super::secondary::{Entry, Secondary};
+use super::secondary::{IndexEntry, Secondary};
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crossbeam_epoch::Guard;
@@ -40,7 +40,7 @@ enum Primary<S: Default + Send + Sync + 'static> {
     Ordered(OrderedIndex<Record<S>, S>),
 }
 
-pub(crate) struct Table<S: Default + Send + Sync + 'static> {
+pub(crate) struct TableData<S: Default + Send + Sync + 'static> {
     pub layout: Layout,
     /// The number that stands for the table in the log.
     pub log_id: u32,
@@ -70,7 +70,7 @@ pub(crate) enum Placed<'g, S> {
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
 
-/// Where a walk over a table's rows has come to, see [`Table::walk`].
+/// Where a walk over a table's rows has come to, see [`TableData::walk`].
 #[derive(Default)]
 pub(crate) enum Walk {
     #[default]
@@ -85,7 +85,7 @@ pub(crate) enum Walk {
 /// A walk rests after so many records.
 const STRETCH: usize = 1024;
 
-impl<S: Default + Send + Sync + 'static> Table<S> {
+impl<S: Default + Send + Sync + 'static> TableData<S> {
     pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
         let layout = Layout::new(schema, number);
         let keyless = schema.key.is_empty();
@@ -120,7 +120,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
         let indexed = secondaries.iter().fold(0, |set, s| set | s.column_set);
-        Table { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
+        TableData { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
     }
 
     /// Encodes a primary key, or a row id, into `out`, which is empty. If the key is too large, it is there
@@ -222,7 +222,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 
     /// Begins a descent to where `key` is or would be in an ordered index, or to what lies just below; see
-    /// [`Table::encode_bound`]. `None` where there is nothing to descend.
+    /// [`TableData::encode_bound`]. `None` where there is nothing to descend.
     pub fn begin_descent<'g>(
         &'g self,
         index: Option<usize>,
@@ -238,11 +238,15 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 
     /// Takes one step of a descent, which was begun in this index.
-    pub fn step<'g>(&'g self, index: Option<usize>, descent: &mut Descent<'g>) -> Progress<'g> {
+    pub fn step<'g>(
+        &'g self,
+        index: Option<usize>,
+        descent: &mut Descent<'g>,
+    ) -> DescentProgress<'g> {
         match (index, &self.primary) {
             (Some(at), _) => self.secondaries[at].tree.step(descent),
             (None, Primary::Ordered(tree)) => tree.step(descent),
-            (None, Primary::Hash { .. }) => Progress::Lost,
+            (None, Primary::Hash { .. }) => DescentProgress::Lost,
         }
     }
 
@@ -294,7 +298,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
         match &self.primary {
             Primary::Hash { index, misses } => {
                 let hash = hash_key(key);
-                // SAFETY: the record has this key, and is freed only through `Table::unlink`, which
+                // SAFETY: the record has this key, and is freed only through `TableData::unlink`, which
                 // retires it, or with the table.
                 if let Err(exists) = unsafe { index.insert(key, hash, fresh, finger.guard()) } {
                     // SAFETY: the fresh record was not linked; this is the only pointer to it.
@@ -426,7 +430,7 @@ impl<S: Default + Send + Sync + 'static> Table<S> {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> Drop for Table<S> {
+impl<S: Default + Send + Sync + 'static> Drop for TableData<S> {
     fn drop(&mut self) {
         let guard = crossbeam_epoch::pin();
         let mut entries = Vec::new();
@@ -438,7 +442,7 @@ impl<S: Default + Send + Sync + 'static> Drop for Table<S> {
         // SAFETY: the table is being dropped, so nobody can find its records and entries any more;
         // every session is gone (it keeps the tables alive), and each is visited once.
         unsafe {
-            entries.into_iter().for_each(|e| Entry::free(e.cast_mut()));
+            entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut()));
             records.into_iter().for_each(|r| Record::free(r.cast_mut()));
         }
     }

@@ -4,8 +4,8 @@
 use super::prefetch::prefetch;
 use super::record::Record;
 use super::schema::Columns;
-use super::table::Table;
-use super::window::{Window, window};
+use super::table::TableData;
+use super::window::{CopyWindow, window};
 use crossbeam_epoch::Guard;
 
 /// A row that was announced: its bucket is on its way to the cache.
@@ -27,12 +27,12 @@ const USUAL_KEY: usize = 16;
 
 /// Which bytes of a row will be read for these columns, without a look at it: offset and length.
 fn likely<S: Default + Send + Sync + 'static>(
-    table: &Table<S>,
+    table: &TableData<S>,
     columns: Columns,
 ) -> (usize, usize) {
     match window(table, columns) {
-        Window::Fixed(offset, len) => (offset, len),
-        Window::Prefix(_) | Window::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
+        CopyWindow::Fixed(offset, len) => (offset, len),
+        CopyWindow::Prefix(_) | CopyWindow::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
 
 /// Starts loading rows that a scan will read; see [`Wanted::fetch_all`].
 pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
-    table: &Table<S>,
+    table: &TableData<S>,
     columns: Columns,
     rows: impl Iterator<Item = &'r Record<S>> + Clone,
 ) {
@@ -64,7 +64,7 @@ impl Wanted {
     /// beforehand.
     #[inline]
     pub fn announce<S: Default + Send + Sync + 'static>(
-        table: &Table<S>,
+        table: &TableData<S>,
         key: &[u8],
         columns: Columns,
         guard: &Guard,
@@ -82,7 +82,7 @@ impl Wanted {
     /// time.
     pub fn fetch_all<S: Default + Send + Sync + 'static>(
         wanted: &mut [Wanted],
-        tables: &[Table<S>],
+        tables: &[TableData<S>],
         guard: &Guard,
     ) {
         for one in wanted.iter_mut() {

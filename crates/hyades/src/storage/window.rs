@@ -1,11 +1,11 @@
 //! Which bytes of a row a read copies.
 
 use super::schema::Columns;
-use super::table::Table;
+use super::table::TableData;
 
 /// The part of a row to copy.
 #[derive(Clone, Copy)]
-pub(crate) enum Window {
+pub(crate) enum CopyWindow {
     Whole,
     /// Offset and length.
     Fixed(usize, usize),
@@ -16,19 +16,19 @@ pub(crate) enum Window {
 /// The part of the row that has these columns.
 #[inline]
 pub(crate) fn window<S: Default + Send + Sync + 'static>(
-    table: &Table<S>,
+    table: &TableData<S>,
     columns: Columns,
-) -> Window {
+) -> CopyWindow {
     let layout = &table.layout;
     // Asking for a column that the table does not have is found out when it is read.
     if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
-        return Window::Whole;
+        return CopyWindow::Whole;
     }
     let variable = columns.0 & layout.variable_set;
     if variable != 0 {
         // Values stand in the order of their columns.
         let last = 63 - variable.leading_zeros();
-        return Window::Prefix(layout.columns[last as usize].offset as usize);
+        return CopyWindow::Prefix(layout.columns[last as usize].offset as usize);
     }
     let (mut first, mut last) = (usize::MAX, 0);
     let mut left = columns.0;
@@ -39,5 +39,9 @@ pub(crate) fn window<S: Default + Send + Sync + 'static>(
         last = last.max(at + column.kind.width().unwrap_or(0));
         left &= left - 1;
     }
-    if first == usize::MAX { Window::Fixed(0, 0) } else { Window::Fixed(first, last - first) }
+    if first == usize::MAX {
+        CopyWindow::Fixed(0, 0)
+    } else {
+        CopyWindow::Fixed(first, last - first)
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::running::Running;
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{CHECK_INTERVAL, State};
+use crate::concurrency::state::{CHECK_INTERVAL, TxnState};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use std::panic::resume_unwind;
@@ -13,7 +13,7 @@ const MOST_IGNORED: u32 = 10_000;
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
-    pub(super) fn conflicts(state: &mut State<'s, P>) {
+    pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
         state.conflict = true;
         // The next operation is told.
         state.check_at = 0;
@@ -24,7 +24,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// # Errors
     /// There is a conflict.
     #[cold]
-    pub(super) fn check(&self, state: &mut State<'s, P>) -> Result<(), Abort> {
+    pub(super) fn check(&self, state: &mut TxnState<'s, P>) -> Result<(), Abort> {
         if state.conflict {
             state.ignored += 1;
             if state.ignored >= MOST_IGNORED {

@@ -9,19 +9,19 @@ use crate::storage::schema::{Columns, PrimaryKind, Schema};
 use crate::storage::value::Value;
 
 /// The shape of a table's rows, and what its keys are made of.
-pub struct Shape {
+pub struct TestTable {
     schema: Schema,
     layout: Layout,
 }
 
-impl Shape {
+impl TestTable {
     /// The shape of the `number`-th table.
     ///
     /// # Panics
     /// If the schema has a fault.
-    pub fn new(schema: Schema, number: u32) -> Shape {
+    pub fn new(schema: Schema, number: u32) -> TestTable {
         assert!(schema.fault.is_none(), "{:?}", schema.fault);
-        Shape { layout: Layout::new(&schema, number), schema }
+        TestTable { layout: Layout::new(&schema, number), schema }
     }
 
     /// Encodes a row.

@@ -3,10 +3,10 @@
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Link, Stale, State};
+use crate::concurrency::state::{Link, Stale, TxnState};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::storage::descents::Places;
+use crate::storage::descents::IndexPositions;
 use crate::storage::gap::{Gap, GapChange, Inherit};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
@@ -17,7 +17,7 @@ use std::ops::{Bound, ControlFlow};
 
 /// What a scan calls for each row, with the key of the entry that led to it.
 pub(super) type VisitRow<'v, 's, P> =
-    dyn FnMut(&mut State<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
+    dyn FnMut(&mut TxnState<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
@@ -33,7 +33,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// remembers what the gap did.
     pub(super) fn entered_gap(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         change: GapChange<'s, P::RowStamp>,
         record: Option<&'s Rec<P>>,
     ) {
@@ -49,7 +49,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// `changed`, and notes the entries of the row that was there before as stale.
     pub(super) fn index(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         (table, data): (Table, &'s Tables<P>),
         record: &'s Rec<P>,
         old: Option<&[u8]>,
@@ -74,7 +74,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 }
                 let (entry, change) = {
                     let stamp = RefCell::new(&mut *state.stamp);
-                    let places = Places::of(&mut state.places, state.arena);
+                    let places = IndexPositions::of(&mut state.places, state.arena);
                     let finger = places.finger(secondary.tree.id(), state.guard);
                     data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };
@@ -97,7 +97,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// A uniqueness check is a read: of the entries with this key, and of the gap around them.
     pub(super) fn check_unique(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: Table,
         data: &'s Tables<P>,
         index: usize,
@@ -140,7 +140,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// how many rows are wanted at most, and which of their columns.
     pub(super) fn visit_index(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
         index: usize,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),

@@ -2,11 +2,11 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Pending, RowIds, State, merge_deltas};
+use crate::concurrency::state::{Pending, RowIds, TxnState, merge_deltas};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::storage::descents::Places;
+use crate::storage::descents::IndexPositions;
 use crate::storage::gap::{Gap, GapChange};
 use crate::storage::key::{KeyBytes, same};
 use crate::storage::range::Range;
@@ -16,16 +16,16 @@ use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
 use crate::storage::wanted::Wanted;
-use crate::storage::window::{Window, window};
+use crate::storage::window::{CopyWindow, window};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-pub(super) type Tables<P> = table::Table<<P as LoggingProtocol>::RowStamp>;
+pub(super) type Tables<P> = table::TableData<<P as LoggingProtocol>::RowStamp>;
 pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P>,
-    state: RefCell<State<'s, P>>,
+    state: RefCell<TxnState<'s, P>>,
     /// What it will touch was announced before it began.
     announced: bool,
     concurrency: PhantomData<C>,
@@ -33,7 +33,7 @@ pub(crate) struct Running<'s, C, P: LoggingProtocol> {
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
-    pub fn new(engine: &'s Engine<P>, state: State<'s, P>) -> Self {
+    pub fn new(engine: &'s Engine<P>, state: TxnState<'s, P>) -> Self {
         Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
     }
 
@@ -42,7 +42,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         self.announced = announced;
     }
 
-    pub fn state(&mut self) -> &mut State<'s, P> {
+    pub fn state(&mut self) -> &mut TxnState<'s, P> {
         self.state.get_mut()
     }
 
@@ -53,7 +53,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// As [`Running::attempted`], for operations whose outcome says something about rows.
     fn guarded<T>(
         &self,
-        run: impl FnOnce(&mut State<'s, P>) -> Result<T, Abort>,
+        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         self.attempted(|state| {
             self.engine.protocol.learns(state.stamp);
@@ -64,7 +64,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// Remembers a conflict, so that the transaction runs again even if the caller goes on.
     fn attempted<T>(
         &self,
-        run: impl FnOnce(&mut State<'s, P>) -> Result<T, Abort>,
+        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         let state = &mut *self.state.borrow_mut();
         state.operations += 1;
@@ -95,7 +95,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     fn find(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
         key: &KeyBytes,
     ) -> Lookup<'s, P::RowStamp> {
@@ -118,7 +118,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Descents that were announced go on.
     #[inline]
-    pub(super) fn seek_places(&self, state: &mut State<'s, P>) {
+    pub(super) fn seek_places(&self, state: &mut TxnState<'s, P>) {
         if let Some(places) = &mut state.places
             && places.are_sought()
         {
@@ -127,13 +127,13 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Starts loading the records that were announced: their buckets have come meanwhile.
-    fn fetch_wanted(&self, state: &mut State<'s, P>) {
+    fn fetch_wanted(&self, state: &mut TxnState<'s, P>) {
         Wanted::fetch_all(&mut state.wanted, &self.engine.tables, state.guard);
         state.wanted.clear();
     }
 
     /// The transaction saw that a key is missing.
-    pub(super) fn saw_gap(&self, state: &mut State<'s, P>, gap: Gap<'s, P::RowStamp>) {
+    pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
         state.gaps.push(gap);
     }
@@ -142,7 +142,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     pub(super) fn read(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: &'s Tables<P>,
         record: &'s Rec<P>,
         columns: Columns,
@@ -165,17 +165,17 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         let window = window(table, columns);
         let read = C::read(self.engine, state, table.layout.table, record, || match window {
-            Window::Fixed(offset, len) => {
+            CopyWindow::Fixed(offset, len) => {
                 let nulls = if table.layout.has_nulls { record.read_first_word() } else { 0 };
                 let (bytes, base) = record.read_window_into(offset, len, arena);
                 (bytes, base, Some(nulls))
             }
-            Window::Prefix(end_at) => {
+            CopyWindow::Prefix(end_at) => {
                 let tail = record.read_u32(end_at) as usize;
                 let len = table.layout.fixed_bytes + tail;
                 (record.read_prefix_into(len, arena), 0, None)
             }
-            Window::Whole => (record.read_row_into(arena), 0, None),
+            CopyWindow::Whole => (record.read_row_into(arena), 0, None),
         })?;
         Ok(read.map(|(bytes, base, nulls)| row(bytes, base, nulls)))
     }
@@ -183,7 +183,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// Reads a whole committed row that the transaction has protected or will validate.
     pub(super) fn read_whole(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: &'s Tables<P>,
         record: &'s Rec<P>,
     ) -> Result<Option<&'s [u8]>, Abort> {
@@ -193,7 +193,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// The record under `key`, put there with room for a row if there is none.
     fn record_for(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
         key: &KeyBytes,
         (row_bytes, likely_new): (usize, bool),
@@ -204,7 +204,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             _ => {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
-                let places = Places::of(&mut state.places, state.arena);
+                let places = IndexPositions::of(&mut state.places, state.arena);
                 while places.are_sought() {
                     places.seek(&self.engine.tables);
                 }
@@ -217,7 +217,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// The transaction has put a record under a key that had none.
     fn placed(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: Table,
         record: &'s Rec<P>,
         change: GapChange<'s, P::RowStamp>,
@@ -232,7 +232,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// row is there.
     fn claim(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: Table,
         data: &'s Tables<P>,
         key: &KeyBytes,
@@ -252,7 +252,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     fn update_row(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: Table,
         key: &[Value<'_>],
         sets: &[Set<'_>],
@@ -310,7 +310,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// Encodes a row into the arena, and its key into `key`, which is empty. Returns the row, and its hidden id.
     fn encode(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
         row: &[Value<'_>],
         key: &mut KeyBytes,
@@ -382,7 +382,12 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         let state = &mut *self.state.borrow_mut();
         if let Ok(data) = self.table(table) {
             let index = index.map(|index| usize::from(index.0));
-            Places::of(&mut state.places, state.arena).begin(data, index, range, state.guard);
+            IndexPositions::of(&mut state.places, state.arena).begin(
+                data,
+                index,
+                range,
+                state.guard,
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use super::access::{Index, Table};
 use super::running::{Rec, Running};
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::State;
+use crate::concurrency::state::TxnState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::range::Range;
@@ -17,7 +17,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     /// Reads the rows of a range, remembering the gaps between them.
     pub(super) fn scan_rows(
         &self,
-        state: &mut State<'s, P>,
+        state: &mut TxnState<'s, P>,
         table: Table,
         index: Option<Index>,
         range: &Range<'_>,
@@ -66,7 +66,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             let both = columns.and(data.secondaries[at].columns());
             if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
         });
-        let mut visit = |state: &mut State<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
+        let mut visit = |state: &mut TxnState<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,
                 Ok(None) => return ControlFlow::Continue(()),

@@ -21,7 +21,7 @@ pub enum Fault {
 }
 
 #[derive(Debug)]
-struct Plan {
+struct FaultCounters {
     /// Counts down to the fault; `u64::MAX` is "never". Relaxed everywhere: which of two concurrent
     /// operations fails does not matter.
     syncs: AtomicU64,
@@ -34,14 +34,15 @@ struct Plan {
 #[derive(Clone, Debug)]
 pub struct FaultyDevice {
     inner: Arc<dyn Device>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultCounters>,
 }
 
 impl FaultyDevice {
     /// A device without a fault so far.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         let never = || AtomicU64::new(u64::MAX);
-        let plan = Plan { syncs: never(), writes: never(), reads: never(), flips: never() };
+        let plan =
+            FaultCounters { syncs: never(), writes: never(), reads: never(), flips: never() };
         Self { inner, plan: Arc::new(plan) }
     }
 
@@ -63,7 +64,7 @@ impl FaultyDevice {
 #[derive(Debug)]
 struct FaultyFile {
     inner: Arc<dyn DeviceFile>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultCounters>,
 }
 
 /// Counts one operation down; true if it is the one that fails.

@@ -11,7 +11,7 @@ mod tests;
 
 use super::{Device, DeviceFile, DirectoryLock, FileDevice};
 use crate::random::Random;
-use names::{Change, HIDDEN, Names, not_found, split};
+use names::{DirectoryNames, HIDDEN, NameChange, not_found, split};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -37,10 +37,10 @@ pub struct PowerCutOptions {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct PowerCutDevice(Arc<State>);
+pub struct PowerCutDevice(Arc<PowerCutState>);
 
 #[derive(Debug)]
-struct State {
+struct PowerCutState {
     options: PowerCutOptions,
     random: Mutex<Random>,
     /// Set once by `cut`, read by every operation. SeqCst: once, and never hot.
@@ -48,26 +48,26 @@ struct State {
     /// How many more changes (writes, syncs, names) succeed; counted down by each.
     changes_left: AtomicU64,
     hidden: AtomicU64,
-    names: Mutex<Names>,
+    names: Mutex<DirectoryNames>,
 }
 
 #[derive(Debug)]
-struct Body {
+struct FileBody {
     medium: File,
     unsynced: Mutex<BTreeMap<u64, Box<[u8; SECTOR]>>>,
 }
 
 #[derive(Debug)]
 struct PowerCutFile {
-    state: Arc<State>,
-    body: Arc<Body>,
+    state: Arc<PowerCutState>,
+    body: Arc<FileBody>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-impl State {
+impl PowerCutState {
     fn alive(&self) -> io::Result<()> {
         if self.off.load(Ordering::SeqCst) {
             return Err(io::Error::other("the power is off"));
@@ -87,13 +87,13 @@ impl State {
 impl PowerCutDevice {
     /// A device over the file system.
     pub fn new(options: PowerCutOptions) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(PowerCutState {
             options,
             random: Mutex::new(Random::seeded(options.seed)),
             off: AtomicBool::new(false),
             changes_left: AtomicU64::new(u64::MAX),
             hidden: AtomicU64::new(0),
-            names: Mutex::new(Names::default()),
+            names: Mutex::new(DirectoryNames::default()),
         }))
     }
 
@@ -112,7 +112,11 @@ impl PowerCutDevice {
         self.0.changes_left.store(changes, Ordering::SeqCst);
     }
 
-    fn file(&self, names: &mut Names, physical: PathBuf) -> io::Result<Arc<dyn DeviceFile>> {
+    fn file(
+        &self,
+        names: &mut DirectoryNames,
+        physical: PathBuf,
+    ) -> io::Result<Arc<dyn DeviceFile>> {
         // What is synced and closed needs no open file any longer.
         names
             .files
@@ -121,7 +125,7 @@ impl PowerCutDevice {
             Some(body) => Arc::clone(body),
             None => {
                 let medium = OpenOptions::new().read(true).write(true).open(&physical)?;
-                let body = Arc::new(Body { medium, unsynced: Mutex::default() });
+                let body = Arc::new(FileBody { medium, unsynced: Mutex::default() });
                 names.files.insert(physical, Arc::clone(&body));
                 body
             }
@@ -258,7 +262,7 @@ impl Device for PowerCutDevice {
         // The zeros count as written: only the name can be lost.
         File::create(dir.join(&physical))?.set_len(len)?;
         directory.view.insert(name.clone(), physical.clone());
-        directory.pending.push(Change::Rename { physical: physical.clone(), name });
+        directory.pending.push(NameChange::Rename { physical: physical.clone(), name });
         // A hidden file of an earlier process may have had this name.
         names.files.remove(&dir.join(&physical));
         self.file(&mut names, dir.join(physical))
@@ -285,7 +289,7 @@ impl Device for PowerCutDevice {
         let directory = names.directory(&dir)?;
         let physical = directory.view.remove(&old).ok_or_else(|| not_found(from))?;
         directory.view.insert(new.clone(), physical.clone());
-        directory.pending.push(Change::Rename { physical, name: new });
+        directory.pending.push(NameChange::Rename { physical, name: new });
         Ok(())
     }
 
@@ -295,7 +299,7 @@ impl Device for PowerCutDevice {
         let mut names = locked(&self.0.names);
         let directory = names.directory(&dir)?;
         let physical = directory.view.remove(&name).ok_or_else(|| not_found(path))?;
-        directory.pending.push(Change::Remove { physical });
+        directory.pending.push(NameChange::Remove { physical });
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct ThrottledDevice {
 impl ThrottledDevice {
     /// The device `inner`, this slow.
     pub fn new(inner: Arc<dyn Device>, throttle: Throttle) -> Self {
-        let state = State {
+        let state = ThrottleState {
             schedule: Schedule::new(throttle),
             in_service: 0,
             next_ticket: 0,
@@ -56,7 +56,7 @@ impl ThrottledDevice {
 }
 
 #[derive(Debug)]
-struct State {
+struct ThrottleState {
     schedule: Schedule,
     in_service: usize,
     next_ticket: u64,
@@ -68,7 +68,7 @@ struct State {
 #[derive(Debug)]
 struct Queue {
     depth: usize,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
     turn: Condvar,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ThrottleState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 

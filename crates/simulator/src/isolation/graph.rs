@@ -32,7 +32,7 @@ impl Anomaly {
     }
 }
 
-type Verdict<T> = Result<T, Box<Anomaly>>;
+type Checked<T> = Result<T, Box<Anomaly>>;
 
 /// What a transaction read of a place before it wrote there, and what it left there.
 #[derive(Default)]
@@ -64,7 +64,7 @@ struct Graph<'h> {
 ///
 /// # Errors
 /// The first anomaly found, a shortest cycle if it is one.
-pub fn check(history: &[Observed], strict: bool) -> Verdict<()> {
+pub fn check(history: &[Observed], strict: bool) -> Checked<()> {
     let mut graph = Graph {
         history,
         touched: history.iter().map(|_| BTreeMap::new()).collect(),
@@ -74,7 +74,7 @@ pub fn check(history: &[Observed], strict: bool) -> Verdict<()> {
         edges: vec![Vec::new(); history.len()],
     };
     graph.index_writers();
-    let read: Vec<Verdict<()>> = (0..history.len()).map(|at| graph.read_transaction(at)).collect();
+    let read: Vec<Checked<()>> = (0..history.len()).map(|at| graph.read_transaction(at)).collect();
     graph.find_what_happened()?;
     for (at, own) in read.into_iter().enumerate() {
         // What never took place may have seen anything.
@@ -115,7 +115,7 @@ impl Graph<'_> {
 
     /// Splits what a transaction did into what others have to do with and what is its own; its own
     /// must be consistent.
-    fn read_transaction(&mut self, at: usize) -> Verdict<()> {
+    fn read_transaction(&mut self, at: usize) -> Checked<()> {
         let mut touched: BTreeMap<Place, Touched> = BTreeMap::new();
         for op in &self.history[at].ops {
             match op {
@@ -155,7 +155,7 @@ impl Graph<'_> {
         Anomaly::new("own writes not read", self.name(at))
     }
 
-    fn saw_register(&self, at: usize, of: &mut Touched, saw: Option<u64>) -> Verdict<()> {
+    fn saw_register(&self, at: usize, of: &mut Touched, saw: Option<u64>) -> Checked<()> {
         match of.wrote.last() {
             Some(own) if saw != Some(*own) => Err(self.internal(at)),
             Some(_) => Ok(()),
@@ -167,7 +167,7 @@ impl Graph<'_> {
     }
 
     /// Finds who took place: all that were answered, and whose values those saw.
-    fn find_what_happened(&mut self) -> Verdict<()> {
+    fn find_what_happened(&mut self) -> Checked<()> {
         let mut open: Vec<usize> = Vec::new();
         for (at, observed) in self.history.iter().enumerate() {
             if observed.end != End::Unknown {
@@ -220,7 +220,7 @@ impl Graph<'_> {
 
     /// Each list that was seen begins another one, or is begun by it. A transaction's values stand
     /// side by side in it.
-    fn order_lists(&mut self) -> Verdict<()> {
+    fn order_lists(&mut self) -> Checked<()> {
         let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
         for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
             let all =
@@ -258,7 +258,7 @@ impl Graph<'_> {
     }
 
     /// Registers are ordered by what each write replaced: nothing may be replaced twice.
-    fn order_registers(&mut self) -> Verdict<()> {
+    fn order_registers(&mut self) -> Checked<()> {
         let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
             for (place, of) in &self.touched[at] {

@@ -4,12 +4,12 @@ use super::{End, Observed, Op};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Default)]
-struct State {
+struct SearchState {
     lists: BTreeMap<u64, Vec<u64>>,
     registers: BTreeMap<u64, u64>,
 }
 
-impl State {
+impl SearchState {
     /// Runs a transaction; false if it would be told something else than it was.
     fn run(&mut self, observed: &Observed) -> bool {
         let mut next = self.clone();
@@ -50,7 +50,7 @@ fn told_at(observed: &Observed) -> Option<u64> {
 /// the history; with `strict` one in which nobody comes before who was told before it was asked.
 /// For a handful of transactions.
 pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
-    fn go(history: &[Observed], strict: bool, left: &mut Vec<usize>, state: &State) -> bool {
+    fn go(history: &[Observed], strict: bool, left: &mut Vec<usize>, state: &SearchState) -> bool {
         if left.iter().all(|&at| history[at].end == End::Unknown) {
             return true;
         }
@@ -74,5 +74,5 @@ pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
         }
         false
     }
-    go(history, strict, &mut (0..history.len()).collect(), &State::default())
+    go(history, strict, &mut (0..history.len()).collect(), &SearchState::default())
 }

@@ -51,17 +51,17 @@ pub mod transfers {
 
 /// The handles of the two tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Tables {
+pub struct BankTables {
     /// Accounts.
     pub accounts: Table,
     /// Transfers.
     pub transfers: Table,
 }
 
-impl Tables {
+impl BankTables {
     /// Declares both through `declare`.
-    pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> Tables {
-        Tables { accounts: declare(account::schema()), transfers: declare(transfers::schema()) }
+    pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> BankTables {
+        BankTables { accounts: declare(account::schema()), transfers: declare(transfers::schema()) }
     }
 }
 
@@ -83,7 +83,7 @@ pub struct Transfer {
 
 /// Opens accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Populate {
+pub struct BankPopulate {
     /// The first number.
     pub from: u64,
     /// How many.
@@ -93,7 +93,11 @@ pub struct Populate {
 }
 
 /// Opens accounts.
-pub fn populate(tx: &Transaction<'_>, tables: &Tables, call: &Populate) -> Result<(), Abort> {
+pub fn populate(
+    tx: &Transaction<'_>,
+    tables: &BankTables,
+    call: &BankPopulate,
+) -> Result<(), Abort> {
     for id in call.from..call.from + call.count {
         tx.insert(tables.accounts, &[id.into(), call.balance.into()])?;
     }
@@ -101,7 +105,7 @@ pub fn populate(tx: &Transaction<'_>, tables: &Tables, call: &Populate) -> Resul
 }
 
 /// Moves money and returns what the giving account has left.
-pub fn transfer(tx: &Transaction<'_>, tables: &Tables, call: &Transfer) -> Result<i64, Abort> {
+pub fn transfer(tx: &Transaction<'_>, tables: &BankTables, call: &Transfer) -> Result<i64, Abort> {
     let &Transfer { from, to, amount, id } = call;
     let balance = |account: u64| {
         let row = tx.get_columns(tables.accounts, account, account::BALANCE.only())?;
@@ -122,14 +126,14 @@ pub fn transfer(tx: &Transaction<'_>, tables: &Tables, call: &Transfer) -> Resul
 }
 
 /// Adds up all balances.
-pub fn audit(tx: &Transaction<'_>, tables: &Tables) -> Result<i64, Abort> {
+pub fn audit(tx: &Transaction<'_>, tables: &BankTables) -> Result<i64, Abort> {
     let rows = tx.scan(tables.accounts).columns(account::BALANCE.only()).rows()?;
     Ok(rows.iter().map(|row| row.get(account::BALANCE)).sum())
 }
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct BankConfig {
     /// Accounts, at least 2.
     pub accounts: u64,
     /// What each begins with.
@@ -145,9 +149,9 @@ pub struct Config {
     pub audit_share: f64,
 }
 
-impl Default for Config {
+impl Default for BankConfig {
     fn default() -> Self {
-        Config {
+        BankConfig {
             accounts: 100_000,
             balance: 1000,
             most: 100,
@@ -160,7 +164,7 @@ impl Default for Config {
 
 /// The input of one transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Input {
+pub enum BankInput {
     /// An audit.
     #[default]
     Audit,
@@ -170,30 +174,30 @@ pub enum Input {
 
 /// Draws inputs.
 #[derive(Debug)]
-pub struct Inputs {
-    config: Config,
+pub struct BankInputs {
+    config: BankConfig,
     /// The next transfer's number. Workers draw from it; that numbers differ is all they need of
     /// each other, hence `Relaxed`.
     next: AtomicU64,
 }
 
-impl Inputs {
+impl BankInputs {
     /// # Panics
     /// If there are fewer than two accounts.
-    pub fn new(config: Config) -> Inputs {
+    pub fn new(config: BankConfig) -> BankInputs {
         assert!(config.accounts >= 2, "a transfer needs two accounts, not {}", config.accounts);
-        Inputs { next: AtomicU64::new(config.first_id), config }
+        BankInputs { next: AtomicU64::new(config.first_id), config }
     }
 
     /// What is run.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &BankConfig {
         &self.config
     }
 
     /// Draws the next input: two different accounts, uniformly.
-    pub fn draw(&self, rng: &mut Rng, into: &mut Input) {
+    pub fn draw(&self, rng: &mut Rng, into: &mut BankInput) {
         if self.config.audit_share > 0.0 && rng.f64() < self.config.audit_share {
-            *into = Input::Audit;
+            *into = BankInput::Audit;
             return;
         }
         let from = rng.u64(..self.config.accounts);
@@ -201,7 +205,7 @@ impl Inputs {
         let to = to + (to >= from) as u64;
         let amount = rng.i64(1..=self.config.most);
         let id = self.config.recorded.then(|| self.next.fetch_add(1, Ordering::Relaxed));
-        *into = Input::Transfer(Transfer { from, to, amount, id });
+        *into = BankInput::Transfer(Transfer { from, to, amount, id });
     }
 }
 
@@ -209,9 +213,9 @@ impl Inputs {
 const CHUNK: u64 = 1000;
 
 /// The calls that make the population.
-pub fn parts(config: &Config) -> Vec<Populate> {
-    let &Config { accounts, balance, .. } = config;
-    let part = |from| Populate { from, count: CHUNK.min(accounts - from), balance };
+pub fn parts(config: &BankConfig) -> Vec<BankPopulate> {
+    let &BankConfig { accounts, balance, .. } = config;
+    let part = |from| BankPopulate { from, count: CHUNK.min(accounts - from), balance };
     (0..accounts).step_by(CHUNK as usize).map(part).collect()
 }
 
@@ -252,8 +256,8 @@ fn read_all<R: Reader, T>(
 /// The database's.
 pub fn check<R: Reader>(
     reader: &R,
-    tables: &Tables,
-    config: &Config,
+    tables: &BankTables,
+    config: &BankConfig,
 ) -> Result<Vec<Violation>, Error> {
     let mut expected = vec![config.balance; config.accounts as usize];
     let mut violations = Vec::new();
@@ -296,7 +300,7 @@ pub fn check<R: Reader>(
 ///
 /// # Errors
 /// The database's.
-pub fn missing<R: Reader>(reader: &R, tables: &Tables, ids: &[u64]) -> Result<Vec<u64>, Error> {
+pub fn missing<R: Reader>(reader: &R, tables: &BankTables, ids: &[u64]) -> Result<Vec<u64>, Error> {
     let mut missing = Vec::new();
     for ids in ids.chunks(AT_ONCE) {
         missing.extend(reader.read(|tx| {
@@ -317,7 +321,7 @@ mod tests {
     use super::*;
     use crate::oracle::Oracle;
 
-    const CONFIG: Config = Config {
+    const CONFIG: BankConfig = BankConfig {
         accounts: 50,
         balance: 100,
         most: 100,
@@ -326,8 +330,8 @@ mod tests {
         audit_share: 0.1,
     };
 
-    fn populated() -> (Oracle, Tables) {
-        let tables = Tables { accounts: Table::nth(0), transfers: Table::nth(1) };
+    fn populated() -> (Oracle, BankTables) {
+        let tables = BankTables { accounts: Table::nth(0), transfers: Table::nth(1) };
         let oracle = Oracle::new(vec![account::schema(), transfers::schema()]);
         for part in parts(&CONFIG) {
             oracle.transact(|tx| populate(tx, &tables, &part)).unwrap();
@@ -336,19 +340,20 @@ mod tests {
     }
 
     /// Runs transfers; the numbers of those that went through.
-    fn run(oracle: &Oracle, tables: &Tables) -> Vec<u64> {
+    fn run(oracle: &Oracle, tables: &BankTables) -> Vec<u64> {
         let (inputs, mut rng, mut input) =
-            (Inputs::new(CONFIG), Rng::with_seed(2), Input::default());
+            (BankInputs::new(CONFIG), Rng::with_seed(2), BankInput::default());
         let mut went_through = Vec::new();
         let (mut short, mut audits) = (0, 0);
         for _ in 0..2000 {
             inputs.draw(&mut rng, &mut input);
             match &input {
-                Input::Audit => {
+                BankInput::Audit => {
                     audits += 1;
                     assert_eq!(oracle.transact(|tx| audit(tx, tables)), Ok(5000));
                 }
-                Input::Transfer(call) => match oracle.transact(|tx| transfer(tx, tables, call)) {
+                BankInput::Transfer(call) => match oracle.transact(|tx| transfer(tx, tables, call))
+                {
                     Ok(_) => went_through.extend(call.id),
                     Err(Abort::User(SHORT_OF_MONEY)) => short += 1,
                     Err(other) => panic!("{other:?} by {call:?}"),

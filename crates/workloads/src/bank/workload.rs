@@ -8,13 +8,13 @@ use hyades::{Builder, Database, Error, ProcedureId, Session};
 /// The bank.
 #[derive(Debug)]
 pub struct Bank {
-    inputs: Inputs,
-    parts: Vec<Populate>,
-    handles: Option<(Tables, Procedures)>,
+    inputs: BankInputs,
+    parts: Vec<BankPopulate>,
+    handles: Option<(BankTables, BankProcedures)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Procedures {
+struct BankProcedures {
     populate: ProcedureId,
     transfer: ProcedureId,
     audit: ProcedureId,
@@ -22,31 +22,31 @@ struct Procedures {
 
 impl Bank {
     /// # Panics
-    /// As [`Inputs::new`].
-    pub fn new(config: Config) -> Bank {
-        Bank { parts: parts(&config), inputs: Inputs::new(config), handles: None }
+    /// As [`BankInputs::new`].
+    pub fn new(config: BankConfig) -> Bank {
+        Bank { parts: parts(&config), inputs: BankInputs::new(config), handles: None }
     }
 
     /// The tables, once declared.
-    pub fn tables(&self) -> &Tables {
+    pub fn tables(&self) -> &BankTables {
         &self.handles.as_ref().expect("declare() comes first").0
     }
 
-    fn procedures(&self) -> &Procedures {
+    fn procedures(&self) -> &BankProcedures {
         &self.handles.as_ref().expect("declare() comes first").1
     }
 }
 
 impl Workload for Bank {
-    type Input = Input;
+    type Input = BankInput;
 
     fn name(&self) -> &'static str {
         "bank"
     }
 
     fn declare(&mut self, builder: &mut Builder) {
-        let tables = Tables::declare(|schema| builder.table(schema));
-        let procedures = Procedures {
+        let tables = BankTables::declare(|schema| builder.table(schema));
+        let procedures = BankProcedures {
             populate: builder
                 .procedure("bank_populate", 1, move |tx, call| populate(tx, &tables, &call)),
             transfer: builder
@@ -64,14 +64,14 @@ impl Workload for Bank {
         session.call(self.procedures().populate, &self.parts[part])
     }
 
-    fn draw(&self, rng: &mut Rng, _: usize, into: &mut Input) {
+    fn draw(&self, rng: &mut Rng, _: usize, into: &mut BankInput) {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+    fn run(&self, session: &mut Session, input: &BankInput) -> Outcome {
         match input {
-            Input::Audit => session.call(self.procedures().audit, &()),
-            Input::Transfer(call) => session.call(self.procedures().transfer, call),
+            BankInput::Audit => session.call(self.procedures().audit, &()),
+            BankInput::Transfer(call) => session.call(self.procedures().transfer, call),
         }
     }
 
@@ -79,8 +79,8 @@ impl Workload for Bank {
         &["transfer", "audit"]
     }
 
-    fn kind(&self, input: &Input) -> usize {
-        matches!(input, Input::Audit) as usize
+    fn kind(&self, input: &BankInput) -> usize {
+        matches!(input, BankInput::Audit) as usize
     }
 
     fn expects(&self, abort: Abort) -> bool {

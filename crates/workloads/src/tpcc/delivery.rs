@@ -1,7 +1,7 @@
 //! The Delivery transaction (clause 2.7): the oldest open order of each district of a warehouse,
 //! all ten in one transaction.
 
-use super::schema::{DISTRICTS, Tables, customer, new_order, order_line, orders};
+use super::schema::{DISTRICTS, TpccTables, customer, new_order, order_line, orders};
 use super::{done, found};
 use hyades::{Abort, Columns, Transaction, Value};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const CUSTOMER: Columns = customer::BALANCE.only().and(customer::DELIVERY_CNT.on
 
 /// Runs Delivery and returns how many orders were delivered. A district without an open order is
 /// skipped (clause 2.7.4.2).
-pub fn delivery(tx: &Transaction<'_>, tables: &Tables, call: &Delivery) -> Result<i32, Abort> {
+pub fn delivery(tx: &Transaction<'_>, tables: &TpccTables, call: &Delivery) -> Result<i32, Abort> {
     let mut delivered = 0;
     for d in 1..=DISTRICTS {
         delivered += deliver_oldest(tx, tables, call, d)? as i32;
@@ -32,7 +32,7 @@ pub fn delivery(tx: &Transaction<'_>, tables: &Tables, call: &Delivery) -> Resul
 
 fn deliver_oldest(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     call: &Delivery,
     d: i32,
 ) -> Result<bool, Abort> {

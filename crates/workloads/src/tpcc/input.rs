@@ -94,7 +94,7 @@ impl Clock {
 
 /// The input of one transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
+pub enum TpccInput {
     /// New-Order.
     NewOrder(NewOrder),
     /// Payment.
@@ -107,28 +107,28 @@ pub enum Input {
     StockLevel(StockLevel),
 }
 
-impl Default for Input {
+impl Default for TpccInput {
     fn default() -> Self {
-        Input::StockLevel(StockLevel { w: 1, d: 1, threshold: 10 })
+        TpccInput::StockLevel(StockLevel { w: 1, d: 1, threshold: 10 })
     }
 }
 
-impl Input {
+impl TpccInput {
     /// Which transaction: 0 New-Order, 1 Payment, 2 Order-Status, 3 Delivery, 4 Stock-Level.
     pub fn kind(&self) -> usize {
         match self {
-            Input::NewOrder(_) => 0,
-            Input::Payment(_) => 1,
-            Input::OrderStatus(_) => 2,
-            Input::Delivery(_) => 3,
-            Input::StockLevel(_) => 4,
+            TpccInput::NewOrder(_) => 0,
+            TpccInput::Payment(_) => 1,
+            TpccInput::OrderStatus(_) => 2,
+            TpccInput::Delivery(_) => 3,
+            TpccInput::StockLevel(_) => 4,
         }
     }
 }
 
 /// Draws inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs {
+pub struct TpccInputs {
     /// How many rows there are.
     pub scale: Scale,
     /// Which transactions.
@@ -141,9 +141,9 @@ pub struct Inputs {
     pub constants: Constants,
 }
 
-impl Inputs {
+impl TpccInputs {
     /// Draws the next input of a worker.
-    pub fn draw(&self, rng: &mut Rng, worker: usize, into: &mut Input) {
+    pub fn draw(&self, rng: &mut Rng, worker: usize, into: &mut TpccInput) {
         let w = match self.home {
             Home::Any => rng.i32(1..=self.scale.warehouses),
             Home::Worker => (worker % self.scale.warehouses as usize) as i32 + 1,
@@ -159,14 +159,14 @@ impl Inputs {
             kind += 1;
         }
         *into = match kind {
-            0 => Input::NewOrder(self.new_order(rng, w, d)),
-            1 => Input::Payment(self.payment(rng, w, d)),
-            2 => Input::OrderStatus(OrderStatus { w, d, who: self.who(rng) }),
+            0 => TpccInput::NewOrder(self.new_order(rng, w, d)),
+            1 => TpccInput::Payment(self.payment(rng, w, d)),
+            2 => TpccInput::OrderStatus(OrderStatus { w, d, who: self.who(rng) }),
             3 => {
                 let delivery_us = self.clock.now_us();
-                Input::Delivery(Delivery { w, carrier: rng.i32(1..=10), delivery_us })
+                TpccInput::Delivery(Delivery { w, carrier: rng.i32(1..=10), delivery_us })
             }
-            _ => Input::StockLevel(StockLevel { w, d, threshold: rng.i32(10..=20) }),
+            _ => TpccInput::StockLevel(StockLevel { w, d, threshold: rng.i32(10..=20) }),
         };
     }
 
@@ -232,8 +232,8 @@ mod tests {
 
     const DRAWS: usize = 200_000;
 
-    fn inputs(mix: Mix) -> Inputs {
-        Inputs {
+    fn inputs(mix: Mix) -> TpccInputs {
+        TpccInputs {
             scale: Scale::full(4),
             mix,
             home: Home::Any,
@@ -242,14 +242,14 @@ mod tests {
         }
     }
 
-    fn draws(mix: Mix, count: usize) -> Vec<Input> {
+    fn draws(mix: Mix, count: usize) -> Vec<TpccInput> {
         let (inputs, mut rng) = (inputs(mix), Rng::with_seed(3));
-        let mut drawn = vec![Input::default(); count];
+        let mut drawn = vec![TpccInput::default(); count];
         drawn.iter_mut().for_each(|into| inputs.draw(&mut rng, 0, into));
         drawn
     }
 
-    fn share(drawn: &[Input], is: impl Fn(&Input) -> bool) -> f64 {
+    fn share(drawn: &[TpccInput], is: impl Fn(&TpccInput) -> bool) -> f64 {
         drawn.iter().filter(|input| is(input)).count() as f64 / drawn.len() as f64
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let drawn = draws(Mix::NewOrder, DRAWS);
         let orders = || {
             drawn.iter().map(|input| match input {
-                Input::NewOrder(order) => order,
+                TpccInput::NewOrder(order) => order,
                 _ => unreachable!("only orders were asked for"),
             })
         };
@@ -294,7 +294,7 @@ mod tests {
     fn payments_are_remote_and_by_name_as_often_as_specified() {
         let drawn = draws(Mix::Payment, DRAWS);
         let of = |is: fn(&Payment) -> bool| {
-            share(&drawn, |input| matches!(input, Input::Payment(payment) if is(payment)))
+            share(&drawn, |input| matches!(input, TpccInput::Payment(payment) if is(payment)))
         };
         assert!((of(|p| p.c_w != p.w) - 0.15).abs() < 0.005);
         assert!((of(|p| matches!(p.who, Who::LastName(_))) - 0.6).abs() < 0.005);

@@ -22,19 +22,19 @@ mod tests;
 mod workload;
 
 pub use delivery::{Delivery, delivery};
-pub use input::{Clock, Home, Input, Inputs, Mix};
+pub use input::{Clock, Home, Mix, TpccInput, TpccInputs};
 pub use new_order::{Line, NewOrder, NewOrderResult, UNUSED_ITEM, new_order};
 pub use order_status::{OrderStatus, OrderStatusResult, order_status};
 pub use payment::{Payment, payment};
-pub use population::{Part, Populate, parts, populate};
+pub use population::{PopulationPart, TpccPopulate, parts, populate};
 pub use random::{Constants, last_name, non_uniform};
 pub use snapshot::{Customer, District, Lines, Order, Snapshot};
 pub use stock_level::{StockLevel, stock_level};
-pub use workload::{Config, Tpcc};
+pub use workload::{Tpcc, TpccConfig};
 
 use crate::MISSING_ROW;
 use hyades::{Abort, Columns, Transaction, Value};
-use schema::{CUSTOMER_BY_NAME, Tables, customer};
+use schema::{CUSTOMER_BY_NAME, TpccTables, customer};
 use serde::{Deserialize, Serialize};
 
 /// How many rows there are. Only the number of warehouses is free in a true TPC-C; the others are
@@ -86,7 +86,7 @@ pub enum Who {
 impl Who {
     /// The customer's number. Of several with a last name it is the middle one by first name,
     /// rounded up (clauses 2.5.2.2 and 2.6.2.2).
-    fn find(self, tx: &Transaction<'_>, tables: &Tables, w: i32, d: i32) -> Result<i32, Abort> {
+    fn find(self, tx: &Transaction<'_>, tables: &TpccTables, w: i32, d: i32) -> Result<i32, Abort> {
         let number = match self {
             Who::Id(id) => return Ok(id),
             Who::LastName(number) => number,

@@ -1,7 +1,7 @@
 //! The New-Order transaction (clause 2.4).
 
 use super::schema::{
-    ORDERS_BY_CUSTOMER, STOCK_DIST, Tables, customer, district, item, stock, warehouse,
+    ORDERS_BY_CUSTOMER, STOCK_DIST, TpccTables, customer, district, item, stock, warehouse,
 };
 use super::{done, found};
 use hyades::{Abort, Columns, Transaction, Value};
@@ -73,7 +73,7 @@ struct Taken<'t> {
 /// so what many want is held for the shortest time.
 pub fn new_order(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     order: &NewOrder,
 ) -> Result<NewOrderResult, Abort> {
     let &NewOrder { w, d, c, ref lines, .. } = order;
@@ -141,7 +141,7 @@ pub fn new_order(
 /// Inserts the order, its new-order row and its lines.
 fn insert(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     order: &NewOrder,
     id: i32,
     taken: &[Taken<'_>],

@@ -1,6 +1,6 @@
 //! The Order-Status transaction (clause 2.6).
 
-use super::schema::{ORDERS_BY_CUSTOMER, Tables, customer, order_line, orders};
+use super::schema::{ORDERS_BY_CUSTOMER, TpccTables, customer, order_line, orders};
 use super::{CUSTOMER_FACE, Who, found};
 use hyades::{Abort, Columns, Transaction, Value};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ const LINE: Columns = order_line::I_ID
 /// Runs Order-Status.
 pub fn order_status(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     call: &OrderStatus,
 ) -> Result<OrderStatusResult, Abort> {
     let &OrderStatus { w, d, who } = call;

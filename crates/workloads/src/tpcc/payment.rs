@@ -1,6 +1,6 @@
 //! The Payment transaction (clause 2.5).
 
-use super::schema::{Tables, customer, district, warehouse};
+use super::schema::{TpccTables, customer, district, warehouse};
 use super::{CUSTOMER_FACE, Who, done, found};
 use crate::bytes::Text;
 use hyades::{Abort, Columns, Transaction};
@@ -41,7 +41,7 @@ const CUSTOMER: Columns = CUSTOMER_FACE
 
 /// Runs Payment and returns the customer's new balance in cents. What most others want comes last: the
 /// customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
-pub fn payment(tx: &Transaction<'_>, tables: &Tables, call: &Payment) -> Result<i64, Abort> {
+pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Result<i64, Abort> {
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
     tx.prefetch(tables.district, (w, d), Columns::ALL);
     tx.prefetch(tables.warehouse, w, Columns::ALL);

@@ -7,7 +7,7 @@
 
 use super::Scale;
 use super::random::{Constants, last_name, non_uniform, permutation};
-use super::schema::{DISTRICTS, Tables};
+use super::schema::{DISTRICTS, TpccTables};
 use crate::bytes::{Text, digits, generator, letters, mix};
 use fastrand::Rng;
 use hyades::{Abort, Transaction, Value};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// A call of the population procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Populate {
+pub struct TpccPopulate {
     /// All rows follow from this.
     pub seed: u64,
     /// How many rows there are in all.
@@ -23,12 +23,12 @@ pub struct Populate {
     /// The date of the rows, microseconds since 1970.
     pub date_us: i64,
     /// The rows to make.
-    pub part: Part,
+    pub part: PopulationPart,
 }
 
 /// Some of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Part {
+pub enum PopulationPart {
     /// Items from the first number on.
     Items(i32, i32),
     /// A warehouse and its districts.
@@ -47,36 +47,43 @@ const CHUNK: i32 = 1000;
 const ORDERS_CHUNK: i32 = 100;
 
 /// All parts of the population.
-pub fn parts(scale: &Scale) -> Vec<Part> {
+pub fn parts(scale: &Scale) -> Vec<PopulationPart> {
     let chunks = |count: i32, size: i32| {
         (0..count).step_by(size as usize).map(move |at| (at + 1, size.min(count - at)))
     };
-    let mut parts: Vec<Part> =
-        chunks(scale.items, CHUNK).map(|(from, count)| Part::Items(from, count)).collect();
+    let mut parts: Vec<PopulationPart> = chunks(scale.items, CHUNK)
+        .map(|(from, count)| PopulationPart::Items(from, count))
+        .collect();
     for w in 1..=scale.warehouses {
-        parts.push(Part::Warehouse(w));
-        parts.extend(chunks(scale.items, CHUNK).map(|(from, n)| Part::Stock(w, from, n)));
+        parts.push(PopulationPart::Warehouse(w));
+        parts.extend(chunks(scale.items, CHUNK).map(|(from, n)| PopulationPart::Stock(w, from, n)));
         for d in 1..=DISTRICTS {
             let customers = chunks(scale.customers, CHUNK);
-            parts.extend(customers.map(|(from, n)| Part::Customers(w, d, from, n)));
+            parts.extend(customers.map(|(from, n)| PopulationPart::Customers(w, d, from, n)));
             let orders = chunks(scale.customers, ORDERS_CHUNK);
-            parts.extend(orders.map(|(from, n)| Part::Orders(w, d, from, n)));
+            parts.extend(orders.map(|(from, n)| PopulationPart::Orders(w, d, from, n)));
         }
     }
     parts
 }
 
 /// The population procedure.
-pub fn populate(tx: &Transaction<'_>, tables: &Tables, call: &Populate) -> Result<(), Abort> {
+pub fn populate(
+    tx: &Transaction<'_>,
+    tables: &TpccTables,
+    call: &TpccPopulate,
+) -> Result<(), Abort> {
     let rows = Rows { tx, tables, call };
     match call.part {
-        Part::Items(from, count) => (from..from + count).try_for_each(|id| rows.item(id)),
-        Part::Warehouse(w) => rows.warehouse(w),
-        Part::Stock(w, from, count) => (from..from + count).try_for_each(|id| rows.stock(w, id)),
-        Part::Customers(w, d, from, count) => {
+        PopulationPart::Items(from, count) => (from..from + count).try_for_each(|id| rows.item(id)),
+        PopulationPart::Warehouse(w) => rows.warehouse(w),
+        PopulationPart::Stock(w, from, count) => {
+            (from..from + count).try_for_each(|id| rows.stock(w, id))
+        }
+        PopulationPart::Customers(w, d, from, count) => {
             (from..from + count).try_for_each(|id| rows.customer(w, d, id))
         }
-        Part::Orders(w, d, from, count) => {
+        PopulationPart::Orders(w, d, from, count) => {
             let seed = mix(call.seed, place(w, d));
             let customers = permutation(mix(seed, 0x0E), call.scale.customers);
             (from..from + count).try_for_each(|id| rows.order(w, d, id, customers[id as usize - 1]))
@@ -91,8 +98,8 @@ fn place(w: i32, d: i32) -> u64 {
 
 struct Rows<'a, 't> {
     tx: &'a Transaction<'t>,
-    tables: &'a Tables,
-    call: &'a Populate,
+    tables: &'a TpccTables,
+    call: &'a TpccPopulate,
 }
 
 /// Street, city, state and zip code (clauses 4.3.3.1 and 4.3.2.7).

@@ -208,7 +208,7 @@ pub const STOCK_DIST: [Column<[u8]>; DISTRICTS as usize] = [
 
 /// The handles of the nine tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Tables {
+pub struct TpccTables {
     /// WAREHOUSE.
     pub warehouse: Table,
     /// DISTRICT.
@@ -229,10 +229,10 @@ pub struct Tables {
     pub stock: Table,
 }
 
-impl Tables {
+impl TpccTables {
     /// Declares all nine through `declare`, in a fixed order.
-    pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> Tables {
-        Tables {
+    pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> TpccTables {
+        TpccTables {
             warehouse: declare(warehouse::schema()),
             district: declare(district::schema()),
             customer: declare(customer::schema()),

@@ -92,7 +92,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// The database's, or a missing warehouse or district.
-    pub fn read(reader: &impl Reader, tables: &Tables, scale: &Scale) -> Result<Snapshot, Error> {
+    pub fn read(
+        reader: &impl Reader,
+        tables: &TpccTables,
+        scale: &Scale,
+    ) -> Result<Snapshot, Error> {
         let mut snapshot =
             Snapshot { delivered_at_first: scale.delivered(), ..Snapshot::default() };
         for w in 1..=scale.warehouses {
@@ -109,7 +113,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    fn read_history(&mut self, reader: &impl Reader, tables: &Tables) -> Result<(), Error> {
+    fn read_history(&mut self, reader: &impl Reader, tables: &TpccTables) -> Result<(), Error> {
         let mut after = None;
         loop {
             let rows = reader.read(|tx| history_after(tx, tables, after))?;
@@ -134,7 +138,7 @@ struct HistoryRow {
 
 fn history_after(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     after: Option<u64>,
 ) -> Result<Vec<HistoryRow>, Abort> {
     let key = [Value::U64(after.unwrap_or(0))];
@@ -150,7 +154,7 @@ fn history_after(
 }
 
 impl District {
-    fn read(reader: &impl Reader, tables: &Tables, w: i32, d: i32) -> Result<District, Error> {
+    fn read(reader: &impl Reader, tables: &TpccTables, w: i32, d: i32) -> Result<District, Error> {
         let mut district = reader.read(|tx| {
             let row = found(tx.get(tables.district, (w, d))?)?;
             Ok(District {
@@ -187,7 +191,7 @@ impl District {
 
 fn customers(
     tx: &Transaction<'_>,
-    tables: &Tables,
+    tables: &TpccTables,
     w: i32,
     d: i32,
 ) -> Result<Vec<Customer>, Abort> {
@@ -226,7 +230,7 @@ impl Part {
         (key(self.from), key(self.before.unwrap_or(i32::MAX)))
     }
 
-    fn orders(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<Order>, Abort> {
+    fn orders(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<Order>, Abort> {
         let (from, before) = self.bounds();
         let rows = tx.scan(tables.orders).from(&from).before(&before).rows()?;
         let facts = rows.iter().map(|row| Order {
@@ -238,13 +242,13 @@ impl Part {
         Ok(facts.collect())
     }
 
-    fn new_orders(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<i32>, Abort> {
+    fn new_orders(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<i32>, Abort> {
         let (from, before) = self.bounds();
         let rows = tx.scan(tables.new_order).from(&from).before(&before).rows()?;
         Ok(rows.iter().map(|row| row.get(new_order::O_ID)).collect())
     }
 
-    fn lines(&self, tx: &Transaction<'_>, tables: &Tables) -> Result<Vec<Lines>, Abort> {
+    fn lines(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<Lines>, Abort> {
         const LINE: Columns = order_line::O_ID
             .only()
             .and(order_line::DELIVERY_D.only())

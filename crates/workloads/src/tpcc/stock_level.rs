@@ -1,7 +1,7 @@
 //! The Stock-Level transaction (clause 2.8).
 
 use super::found;
-use super::schema::{Tables, district, order_line, stock};
+use super::schema::{TpccTables, district, order_line, stock};
 use hyades::{Abort, Transaction, Value};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -18,7 +18,11 @@ pub struct StockLevel {
 }
 
 /// Runs Stock-Level: how many different items of the district's last 20 orders are short.
-pub fn stock_level(tx: &Transaction<'_>, tables: &Tables, call: &StockLevel) -> Result<i32, Abort> {
+pub fn stock_level(
+    tx: &Transaction<'_>,
+    tables: &TpccTables,
+    call: &StockLevel,
+) -> Result<i32, Abort> {
     let &StockLevel { w, d, threshold } = call;
     let next = found(tx.get_columns(tables.district, (w, d), district::NEXT_O_ID.only())?)?
         .get(district::NEXT_O_ID);

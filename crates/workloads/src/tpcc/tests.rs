@@ -10,40 +10,45 @@ use std::collections::BTreeSet;
 const SCALE: Scale = Scale { warehouses: 2, items: 60, customers: 30 };
 const SEED: u64 = 42;
 
-fn empty() -> (Oracle, Tables) {
+fn empty() -> (Oracle, TpccTables) {
     let mut schemas = Vec::new();
-    let tables = Tables::declare(|schema| {
+    let tables = TpccTables::declare(|schema| {
         schemas.push(schema);
         hyades::Table::nth(schemas.len() as u32 - 1)
     });
     (Oracle::new(schemas), tables)
 }
 
-fn load(oracle: &Oracle, tables: &Tables, seed: u64, parts: impl IntoIterator<Item = Part>) {
+fn load(
+    oracle: &Oracle,
+    tables: &TpccTables,
+    seed: u64,
+    parts: impl IntoIterator<Item = PopulationPart>,
+) {
     for part in parts {
-        let call = Populate { seed, scale: SCALE, date_us: 1, part };
+        let call = TpccPopulate { seed, scale: SCALE, date_us: 1, part };
         oracle.transact(|tx| populate(tx, tables, &call)).unwrap();
     }
 }
 
-fn populated() -> (Oracle, Tables) {
+fn populated() -> (Oracle, TpccTables) {
     let (oracle, tables) = empty();
     load(&oracle, &tables, SEED, parts(&SCALE));
     (oracle, tables)
 }
 
-fn run(tx: &Transaction<'_>, tables: &Tables, input: &Input) -> Result<(), Abort> {
+fn run(tx: &Transaction<'_>, tables: &TpccTables, input: &TpccInput) -> Result<(), Abort> {
     match input {
-        Input::NewOrder(call) => new_order(tx, tables, call).map(drop),
-        Input::Payment(call) => payment(tx, tables, call).map(drop),
-        Input::OrderStatus(call) => order_status(tx, tables, call).map(drop),
-        Input::Delivery(call) => delivery(tx, tables, call).map(drop),
-        Input::StockLevel(call) => stock_level(tx, tables, call).map(drop),
+        TpccInput::NewOrder(call) => new_order(tx, tables, call).map(drop),
+        TpccInput::Payment(call) => payment(tx, tables, call).map(drop),
+        TpccInput::OrderStatus(call) => order_status(tx, tables, call).map(drop),
+        TpccInput::Delivery(call) => delivery(tx, tables, call).map(drop),
+        TpccInput::StockLevel(call) => stock_level(tx, tables, call).map(drop),
     }
 }
 
-fn inputs(mix: Mix) -> Inputs {
-    Inputs {
+fn inputs(mix: Mix) -> TpccInputs {
+    TpccInputs {
         scale: SCALE,
         mix,
         home: Home::Any,
@@ -55,13 +60,13 @@ fn inputs(mix: Mix) -> Inputs {
 #[test]
 fn a_worker_with_a_home_stays_there() {
     let (mut inputs, mut rng, mut input) =
-        (inputs(Mix::Payment), Rng::with_seed(3), Input::default());
+        (inputs(Mix::Payment), Rng::with_seed(3), TpccInput::default());
     inputs.scale.warehouses = 3;
     let mut warehouses = |home, worker| -> BTreeSet<i32> {
         inputs.home = home;
         let draw = |_| {
             inputs.draw(&mut rng, worker, &mut input);
-            let Input::Payment(payment) = &input else { panic!("{input:?} is no Payment") };
+            let TpccInput::Payment(payment) = &input else { panic!("{input:?} is no Payment") };
             payment.w
         };
         (0..100).map(draw).collect()
@@ -72,8 +77,8 @@ fn a_worker_with_a_home_stays_there() {
 }
 
 /// Runs a mix and returns how many transactions were rolled back.
-fn run_mix(oracle: &Oracle, tables: &Tables, mix: Mix, count: usize) -> usize {
-    let (inputs, mut rng, mut input) = (inputs(mix), Rng::with_seed(9), Input::default());
+fn run_mix(oracle: &Oracle, tables: &TpccTables, mix: Mix, count: usize) -> usize {
+    let (inputs, mut rng, mut input) = (inputs(mix), Rng::with_seed(9), TpccInput::default());
     let mut rolled_back = 0;
     for _ in 0..count {
         inputs.draw(&mut rng, 0, &mut input);
@@ -86,7 +91,7 @@ fn run_mix(oracle: &Oracle, tables: &Tables, mix: Mix, count: usize) -> usize {
     rolled_back
 }
 
-fn violations(oracle: &Oracle, tables: &Tables) -> Vec<crate::Violation> {
+fn violations(oracle: &Oracle, tables: &TpccTables) -> Vec<crate::Violation> {
     check(&Snapshot::read(oracle, tables, &SCALE).unwrap())
 }
 
@@ -94,7 +99,7 @@ fn violations(oracle: &Oracle, tables: &Tables) -> Vec<crate::Violation> {
 fn population_follows_from_its_seed_in_any_order() {
     let (a, tables) = populated();
     let (b, _) = empty();
-    let history_first = |part: &Part| matches!(part, Part::Customers(..));
+    let history_first = |part: &PopulationPart| matches!(part, PopulationPart::Customers(..));
     // Rows of the history get their ids in the order of loading, so those parts keep theirs.
     load(&b, &tables, SEED, parts(&SCALE).into_iter().filter(history_first));
     load(&b, &tables, SEED, parts(&SCALE).into_iter().rev().filter(|part| !history_first(part)));
@@ -119,8 +124,12 @@ fn population_has_the_specified_rows_and_is_consistent() {
     assert!(
         oracle
             .transact(|tx| {
-                let call =
-                    Populate { seed: SEED, scale: SCALE, date_us: 1, part: Part::Items(1, 1) };
+                let call = TpccPopulate {
+                    seed: SEED,
+                    scale: SCALE,
+                    date_us: 1,
+                    part: PopulationPart::Items(1, 1),
+                };
                 populate(tx, &tables, &call)
             })
             .is_err()
@@ -133,11 +142,11 @@ fn parts_cover_every_row_of_a_full_population_once() {
     let mut rows = [0i32; 5];
     for part in parts(&scale) {
         match part {
-            Part::Items(_, n) => rows[0] += n,
-            Part::Warehouse(_) => rows[1] += 1,
-            Part::Stock(_, _, n) => rows[2] += n,
-            Part::Customers(_, _, _, n) => rows[3] += n,
-            Part::Orders(_, _, _, n) => rows[4] += n,
+            PopulationPart::Items(_, n) => rows[0] += n,
+            PopulationPart::Warehouse(_) => rows[1] += 1,
+            PopulationPart::Stock(_, _, n) => rows[2] += n,
+            PopulationPart::Customers(_, _, _, n) => rows[3] += n,
+            PopulationPart::Orders(_, _, _, n) => rows[4] += n,
         }
     }
     assert_eq!(rows, [100_000, 3, 300_000, 90_000, 90_000]);
@@ -324,8 +333,8 @@ fn questions_give_the_last_order_and_the_short_items() {
 /// Breaks something, and returns the numbers of the conditions that then fail.
 fn broken(
     oracle: &Oracle,
-    tables: &Tables,
-    break_it: impl Fn(&Transaction<'_>, &Tables) -> Result<bool, Abort>,
+    tables: &TpccTables,
+    break_it: impl Fn(&Transaction<'_>, &TpccTables) -> Result<bool, Abort>,
 ) -> Vec<u8> {
     assert!(oracle.transact(|tx| break_it(tx, tables)).unwrap());
     let found = violations(oracle, tables);
@@ -337,7 +346,7 @@ fn broken(
 
 #[test]
 fn each_condition_fails_on_broken_data() {
-    type Break = fn(&Transaction<'_>, &Tables) -> Result<bool, Abort>;
+    type Break = fn(&Transaction<'_>, &TpccTables) -> Result<bool, Abort>;
     let delivered = (1, 2, 3);
     assert!(delivered.2 <= SCALE.delivered());
     let cases: [(&[u8], Break); 14] = [

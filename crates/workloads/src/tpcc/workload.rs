@@ -8,7 +8,7 @@ use hyades::{Builder, Database, Error, ProcedureId, Session};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct TpccConfig {
     /// How many rows there are.
     pub scale: Scale,
     /// Which transactions.
@@ -21,10 +21,10 @@ pub struct Config {
     pub seed: u64,
 }
 
-impl Config {
+impl TpccConfig {
     /// A full-sized TPC-C of some warehouses, full mix.
-    pub fn new(warehouses: i32) -> Config {
-        Config {
+    pub fn new(warehouses: i32) -> TpccConfig {
+        TpccConfig {
             scale: Scale::full(warehouses),
             mix: Mix::Full,
             home: Home::Any,
@@ -40,14 +40,14 @@ const POPULATION_DATE_US: i64 = 1_577_836_800_000_000;
 /// TPC-C.
 #[derive(Debug)]
 pub struct Tpcc {
-    config: Config,
-    inputs: Inputs,
-    parts: Vec<Part>,
-    handles: Option<(Tables, Procedures)>,
+    config: TpccConfig,
+    inputs: TpccInputs,
+    parts: Vec<PopulationPart>,
+    handles: Option<(TpccTables, TpccProcedures)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Procedures {
+struct TpccProcedures {
     populate: ProcedureId,
     new_order: ProcedureId,
     payment: ProcedureId,
@@ -59,36 +59,36 @@ struct Procedures {
 impl Tpcc {
     /// # Panics
     /// If there are no warehouses, items or customers.
-    pub fn new(config: Config) -> Tpcc {
-        let Config { scale, mix, home, clock, seed } = config;
+    pub fn new(config: TpccConfig) -> Tpcc {
+        let TpccConfig { scale, mix, home, clock, seed } = config;
         assert!(
             scale.warehouses > 0 && scale.items > 0 && scale.customers > 0,
             "TPC-C needs at least one warehouse, item and customer"
         );
-        let inputs = Inputs { scale, mix, home, clock, constants: Constants::new(seed) };
+        let inputs = TpccInputs { scale, mix, home, clock, constants: Constants::new(seed) };
         Tpcc { config, inputs, parts: parts(&scale), handles: None }
     }
 
     /// The tables, once declared.
-    pub fn tables(&self) -> &Tables {
+    pub fn tables(&self) -> &TpccTables {
         &self.handles.as_ref().expect("declare() comes first").0
     }
 
-    fn procedures(&self) -> &Procedures {
+    fn procedures(&self) -> &TpccProcedures {
         &self.handles.as_ref().expect("declare() comes first").1
     }
 }
 
 impl Workload for Tpcc {
-    type Input = Input;
+    type Input = TpccInput;
 
     fn name(&self) -> &'static str {
         "tpcc"
     }
 
     fn declare(&mut self, builder: &mut Builder) {
-        let t = Tables::declare(|schema| builder.table(schema));
-        let procedures = Procedures {
+        let t = TpccTables::declare(|schema| builder.table(schema));
+        let procedures = TpccProcedures {
             populate: builder.procedure("tpcc_populate", 1, move |tx, c| populate(tx, &t, &c)),
             new_order: builder.procedure("tpcc_new_order", 1, move |tx, c| new_order(tx, &t, &c)),
             payment: builder.procedure("tpcc_payment", 1, move |tx, c| payment(tx, &t, &c)),
@@ -106,23 +106,24 @@ impl Workload for Tpcc {
     }
 
     fn load(&self, session: &mut Session, part: usize) -> Outcome {
-        let Config { scale, seed, .. } = self.config;
-        let call = Populate { seed, scale, date_us: POPULATION_DATE_US, part: self.parts[part] };
+        let TpccConfig { scale, seed, .. } = self.config;
+        let call =
+            TpccPopulate { seed, scale, date_us: POPULATION_DATE_US, part: self.parts[part] };
         session.call(self.procedures().populate, &call)
     }
 
-    fn draw(&self, rng: &mut Rng, worker: usize, into: &mut Input) {
+    fn draw(&self, rng: &mut Rng, worker: usize, into: &mut TpccInput) {
         self.inputs.draw(rng, worker, into);
     }
 
-    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+    fn run(&self, session: &mut Session, input: &TpccInput) -> Outcome {
         let procedures = self.procedures();
         match input {
-            Input::NewOrder(call) => session.call(procedures.new_order, call),
-            Input::Payment(call) => session.call(procedures.payment, call),
-            Input::OrderStatus(call) => session.call(procedures.order_status, call),
-            Input::Delivery(call) => session.call(procedures.delivery, call),
-            Input::StockLevel(call) => session.call(procedures.stock_level, call),
+            TpccInput::NewOrder(call) => session.call(procedures.new_order, call),
+            TpccInput::Payment(call) => session.call(procedures.payment, call),
+            TpccInput::OrderStatus(call) => session.call(procedures.order_status, call),
+            TpccInput::Delivery(call) => session.call(procedures.delivery, call),
+            TpccInput::StockLevel(call) => session.call(procedures.stock_level, call),
         }
     }
 
@@ -130,7 +131,7 @@ impl Workload for Tpcc {
         &["new-order", "payment", "order-status", "delivery", "stock-level"]
     }
 
-    fn kind(&self, input: &Input) -> usize {
+    fn kind(&self, input: &TpccInput) -> usize {
         input.kind()
     }
 

@@ -98,7 +98,7 @@ impl FromStr for Values {
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct YcsbConfig {
     /// Rows of the population.
     pub rows: u64,
     /// Skew of the Zipf distribution; 0 is uniform.
@@ -127,9 +127,9 @@ pub struct Config {
     pub seed: u64,
 }
 
-impl Default for Config {
+impl Default for YcsbConfig {
     fn default() -> Self {
-        Config {
+        YcsbConfig {
             rows: 1 << 20,
             theta: 0.6,
             accesses: 2,
@@ -146,16 +146,16 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl YcsbConfig {
     /// A standard mix over `rows` rows, with YCSB's own skew of 0.99.
-    pub fn standard(mix: Standard, rows: u64) -> Config {
-        Config {
+    pub fn standard(mix: Standard, rows: u64) -> YcsbConfig {
+        YcsbConfig {
             rows,
             theta: 0.99,
             accesses: 1,
             reads: Reads { whole_rows: true, ..Reads::default() },
             standard: Some(mix),
-            ..Config::default()
+            ..YcsbConfig::default()
         }
     }
 
@@ -206,7 +206,7 @@ pub enum Operation {
 /// The input of one transaction. It is drawn over and over in place, so that its buffers are
 /// allocated once; only the arguments of its operation are meaningful.
 #[derive(Clone, Debug, Default)]
-pub struct Input {
+pub struct YcsbInput {
     /// Which procedure.
     pub operation: Operation,
     /// For the accesses; their values are empty unless they are given.
@@ -223,7 +223,7 @@ pub struct Input {
     drawn: HashSet<u64>,
 }
 
-/// The row that [`Config::hot_share`] of the transactions write.
+/// The row that [`YcsbConfig::hot_share`] of the transactions write.
 const HOT: u64 = 0;
 
 /// Below this many accesses it is fastest to compare each with all before.
@@ -231,8 +231,8 @@ const MANY: usize = 32;
 
 /// Draws inputs.
 #[derive(Debug)]
-pub struct Inputs {
-    config: Config,
+pub struct YcsbInputs {
+    config: YcsbConfig,
     zipf: Zipf,
     scramble: Scramble,
     /// A write if 32 random bits are below this.
@@ -242,17 +242,17 @@ pub struct Inputs {
     next: AtomicU64,
 }
 
-impl Inputs {
+impl YcsbInputs {
     /// # Panics
     /// If there are no rows, or too few of them for that many different accesses.
-    pub fn new(config: Config) -> Inputs {
+    pub fn new(config: YcsbConfig) -> YcsbInputs {
         assert!(
             !config.distinct || config.accesses as u64 <= config.rows.div_ceil(2),
             "{} rows are too few for {} different accesses",
             config.rows,
             config.accesses
         );
-        Inputs {
+        YcsbInputs {
             zipf: Zipf::new(config.rows, config.theta),
             scramble: Scramble::new(config.rows),
             write_below: (config.write_share.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
@@ -262,12 +262,12 @@ impl Inputs {
     }
 
     /// What is run.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &YcsbConfig {
         &self.config
     }
 
     /// Draws the next input.
-    pub fn draw(&self, rng: &mut Rng, into: &mut Input) {
+    pub fn draw(&self, rng: &mut Rng, into: &mut YcsbInput) {
         let Some(standard) = self.config.standard else {
             return match self.config.scan_length {
                 None => self.accesses(rng, into),
@@ -318,18 +318,18 @@ impl Inputs {
         self.scramble.key(self.zipf.draw(rng))
     }
 
-    fn single(&self, rng: &mut Rng, into: &mut Input, write: bool) {
+    fn single(&self, rng: &mut Rng, into: &mut YcsbInput, write: bool) {
         let id = self.row(rng);
         self.set_single(rng, into, id, write);
     }
 
-    fn set_single(&self, rng: &mut Rng, into: &mut Input, id: u64, write: bool) {
+    fn set_single(&self, rng: &mut Rng, into: &mut YcsbInput, id: u64, write: bool) {
         into.given.accesses.rows.clear();
         into.given.accesses.rows.push(RowAccess::new(id, write));
         self.finish_accesses(rng, into);
     }
 
-    fn accesses(&self, rng: &mut Rng, into: &mut Input) {
+    fn accesses(&self, rng: &mut Rng, into: &mut YcsbInput) {
         let rows = &mut into.given.accesses.rows;
         rows.clear();
         if self.config.accesses > MANY {
@@ -360,7 +360,7 @@ impl Inputs {
     }
 
     /// Draws the seed, and the values where they are arguments.
-    fn finish_accesses(&self, rng: &mut Rng, into: &mut Input) {
+    fn finish_accesses(&self, rng: &mut Rng, into: &mut YcsbInput) {
         let Given { accesses, values } = &mut into.given;
         accesses.seed = rng.u32(..);
         let all = self.config.write_columns == WriteColumns::All;
@@ -387,8 +387,8 @@ const LATEST_LAG: u64 = 4096;
 const CHUNK: u64 = 1000;
 
 /// The calls that make the population.
-pub fn parts(config: &Config) -> Vec<Populate> {
+pub fn parts(config: &YcsbConfig) -> Vec<YcsbPopulate> {
     let (rows, seed, spread) = (config.rows, config.seed, config.is_spread());
-    let part = |from| Populate { from, count: CHUNK.min(rows - from) as u32, seed, spread };
+    let part = |from| YcsbPopulate { from, count: CHUNK.min(rows - from) as u32, seed, spread };
     (0..rows).step_by(CHUNK as usize).map(part).collect()
 }

@@ -133,7 +133,7 @@ pub struct Reads {
 
 /// Makes rows of the population.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Populate {
+pub struct YcsbPopulate {
     /// The first row's number.
     pub from: u64,
     /// How many rows.
@@ -331,8 +331,8 @@ pub fn insert(tx: &Transaction<'_>, table: Table, call: &Insert) -> Result<(), A
 }
 
 /// Inserts rows of the population.
-pub fn populate(tx: &Transaction<'_>, table: Table, call: &Populate) -> Result<(), Abort> {
-    let &Populate { from, count, seed, spread } = call;
+pub fn populate(tx: &Transaction<'_>, table: Table, call: &YcsbPopulate) -> Result<(), Abort> {
+    let &YcsbPopulate { from, count, seed, spread } = call;
     (from..from + count as u64).try_for_each(|id| insert(tx, table, &Insert { id, seed, spread }))
 }
 

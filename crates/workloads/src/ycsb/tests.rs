@@ -4,7 +4,7 @@ use hyades::{Abort, Table, Transaction};
 
 const TABLE: Table = Table::nth(0);
 
-fn run(tx: &Transaction<'_>, input: &Input, reads: Reads) -> Result<(), Abort> {
+fn run(tx: &Transaction<'_>, input: &YcsbInput, reads: Reads) -> Result<(), Abort> {
     match input.operation {
         Operation::Access => access(tx, TABLE, &input.given.accesses, reads),
         Operation::AccessAll => access_all(tx, TABLE, &input.given.accesses, reads),
@@ -18,7 +18,7 @@ fn run(tx: &Transaction<'_>, input: &Input, reads: Reads) -> Result<(), Abort> {
     }
 }
 
-fn populated(config: &Config) -> Oracle {
+fn populated(config: &YcsbConfig) -> Oracle {
     let oracle = Oracle::new(vec![schema(config.is_ordered())]);
     for part in parts(config) {
         oracle.transact(|tx| populate(tx, TABLE, &part)).unwrap();
@@ -26,15 +26,15 @@ fn populated(config: &Config) -> Oracle {
     oracle
 }
 
-fn small() -> Config {
-    Config { rows: 1500, ..Config::default() }
+fn small() -> YcsbConfig {
+    YcsbConfig { rows: 1500, ..YcsbConfig::default() }
 }
 
 /// Runs `count` transactions from one seed; the digest afterwards and what was missing.
-fn after(config: &Config, count: usize) -> (u64, usize) {
+fn after(config: &YcsbConfig, count: usize) -> (u64, usize) {
     let oracle = populated(config);
-    let inputs = Inputs::new(config.clone());
-    let (mut rng, mut input, mut missing) = (Rng::with_seed(8), Input::default(), 0);
+    let inputs = YcsbInputs::new(config.clone());
+    let (mut rng, mut input, mut missing) = (Rng::with_seed(8), YcsbInput::default(), 0);
     for _ in 0..count {
         inputs.draw(&mut rng, &mut input);
         match oracle.transact(|tx| run(tx, &input, config.reads)) {
@@ -51,7 +51,7 @@ fn population_follows_from_its_seed() {
     let a = populated(&small());
     assert_eq!(a.len(TABLE), 1500);
     assert_eq!(a.digest(), populated(&small()).digest());
-    assert_ne!(a.digest(), populated(&Config { seed: 2, ..small() }).digest());
+    assert_ne!(a.digest(), populated(&YcsbConfig { seed: 2, ..small() }).digest());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn every_form_runs_and_repeats_itself() {
     let mut digests = vec![untouched];
     for write_columns in [WriteColumns::One, WriteColumns::All] {
         for values in [Values::Derived, Values::Argument] {
-            let config = Config { write_columns, values, ..small() };
+            let config = YcsbConfig { write_columns, values, ..small() };
             let (digest, missing) = after(&config, 300);
             assert_eq!((digest, missing), after(&config, 300));
             assert_eq!(missing, 0);
@@ -68,13 +68,13 @@ fn every_form_runs_and_repeats_itself() {
             digests.push(digest);
         }
     }
-    assert_eq!(after(&Config { write_share: 0.0, ..small() }, 300).0, untouched);
+    assert_eq!(after(&YcsbConfig { write_share: 0.0, ..small() }, 300).0, untouched);
 }
 
 #[test]
 fn standard_mixes_run() {
     for mix in [Standard::A, Standard::B, Standard::C, Standard::D, Standard::E, Standard::F] {
-        let config = Config::standard(mix, 1500);
+        let config = YcsbConfig::standard(mix, 1500);
         let untouched = populated(&config).digest();
         let (digest, missing) = after(&config, 500);
         assert_eq!(missing, 0, "{mix:?}");
@@ -84,8 +84,8 @@ fn standard_mixes_run() {
 
 #[test]
 fn a_quarter_of_the_transactions_only_reads() {
-    let inputs = Inputs::new(Config::default());
-    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    let inputs = YcsbInputs::new(YcsbConfig::default());
+    let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
     let (mut read_only, mut writes) = (0, 0);
     const DRAWS: usize = 100_000;
     for _ in 0..DRAWS {
@@ -109,8 +109,8 @@ fn operations_come_in_the_shares_of_their_mix() {
         (Standard::E, Operation::Scan, 0.95),
         (Standard::F, Operation::Modify, 0.5),
     ] {
-        let inputs = Inputs::new(Config::standard(mix, 10_000));
-        let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+        let inputs = YcsbInputs::new(YcsbConfig::standard(mix, 10_000));
+        let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
         let mut count = 0;
         for _ in 0..50_000 {
             inputs.draw(&mut rng, &mut input);
@@ -122,9 +122,9 @@ fn operations_come_in_the_shares_of_their_mix() {
 
 #[test]
 fn many_distinct_accesses_are_distinct() {
-    let config = Config { accesses: 200, rows: 1000, theta: 0.9, ..Config::default() };
-    let inputs = Inputs::new(config);
-    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    let config = YcsbConfig { accesses: 200, rows: 1000, theta: 0.9, ..YcsbConfig::default() };
+    let inputs = YcsbInputs::new(config);
+    let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
     for _ in 0..20 {
         inputs.draw(&mut rng, &mut input);
         let ids: HashSet<u64> = input.given.accesses.rows.iter().map(|row| row.id()).collect();
@@ -164,8 +164,8 @@ fn wrong_amounts_of_values_are_refused() {
 
 #[test]
 fn arguments_travel_and_are_small() {
-    let inputs = Inputs::new(Config { values: Values::Argument, ..Config::default() });
-    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    let inputs = YcsbInputs::new(YcsbConfig { values: Values::Argument, ..YcsbConfig::default() });
+    let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
     for _ in 0..100 {
         inputs.draw(&mut rng, &mut input);
         let bytes = postcard::to_stdvec(&input.given).unwrap();
@@ -176,11 +176,11 @@ fn arguments_travel_and_are_small() {
 
 #[test]
 fn a_range_is_scanned_and_one_column_is_written() {
-    let config = Config { scan_length: Some(40), theta: 0.9, ..small() };
+    let config = YcsbConfig { scan_length: Some(40), theta: 0.9, ..small() };
     assert!(config.is_ordered() && !config.is_spread());
     let oracle = populated(&config);
-    let inputs = Inputs::new(config.clone());
-    let (mut rng, mut input) = (Rng::with_seed(1), Input::default());
+    let inputs = YcsbInputs::new(config.clone());
+    let (mut rng, mut input) = (Rng::with_seed(1), YcsbInput::default());
     for _ in 0..200 {
         inputs.draw(&mut rng, &mut input);
         let call = &input.write_and_scan;
@@ -191,8 +191,8 @@ fn a_range_is_scanned_and_one_column_is_written() {
     let none = WriteAndScan { count: 0, ..input.write_and_scan };
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &none)), Ok(0));
     // More than there are rows: all of them.
-    let all = Config { scan_length: Some(2000), ..small() };
-    Inputs::new(all).draw(&mut rng, &mut input);
+    let all = YcsbConfig { scan_length: Some(2000), ..small() };
+    YcsbInputs::new(all).draw(&mut rng, &mut input);
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &input.write_and_scan)), Ok(1500));
 }
 
@@ -202,10 +202,11 @@ fn what_is_written_is_read_before_if_asked_and_the_outcome_is_the_same() {
         for values in [Values::Derived, Values::Argument] {
             let run_with = |before_writes| {
                 let reads = Reads { before_writes, ..Reads::default() };
-                let config = Config { write_share: 1.0, write_columns, values, reads, ..small() };
+                let config =
+                    YcsbConfig { write_share: 1.0, write_columns, values, reads, ..small() };
                 let oracle = populated(&config);
-                let inputs = Inputs::new(config);
-                let (mut rng, mut input) = (Rng::with_seed(8), Input::default());
+                let inputs = YcsbInputs::new(config);
+                let (mut rng, mut input) = (Rng::with_seed(8), YcsbInput::default());
                 for _ in 0..50 {
                     inputs.draw(&mut rng, &mut input);
                     oracle.transact(|tx| run(tx, &input, reads)).unwrap();

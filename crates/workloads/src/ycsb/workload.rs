@@ -8,13 +8,13 @@ use hyades::{Abort, Builder, Database, Error, ProcedureId, Session};
 /// YCSB.
 #[derive(Debug)]
 pub struct Ycsb {
-    inputs: Inputs,
-    parts: Vec<Populate>,
-    procedures: Option<Procedures>,
+    inputs: YcsbInputs,
+    parts: Vec<YcsbPopulate>,
+    procedures: Option<YcsbProcedures>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Procedures {
+struct YcsbProcedures {
     populate: ProcedureId,
     access: ProcedureId,
     access_all: ProcedureId,
@@ -29,18 +29,18 @@ struct Procedures {
 
 impl Ycsb {
     /// # Panics
-    /// As [`Inputs::new`].
-    pub fn new(config: Config) -> Ycsb {
-        Ycsb { parts: parts(&config), inputs: Inputs::new(config), procedures: None }
+    /// As [`YcsbInputs::new`].
+    pub fn new(config: YcsbConfig) -> Ycsb {
+        Ycsb { parts: parts(&config), inputs: YcsbInputs::new(config), procedures: None }
     }
 
-    fn procedures(&self) -> &Procedures {
+    fn procedures(&self) -> &YcsbProcedures {
         self.procedures.as_ref().expect("declare() comes first")
     }
 }
 
 impl Workload for Ycsb {
-    type Input = Input;
+    type Input = YcsbInput;
 
     fn name(&self) -> &'static str {
         "ycsb"
@@ -50,7 +50,7 @@ impl Workload for Ycsb {
         let table = builder.table(schema(self.inputs.config().is_ordered()));
         // Reads leave no trace in the database, so they may be a setting.
         let reads = self.inputs.config().reads;
-        self.procedures = Some(Procedures {
+        self.procedures = Some(YcsbProcedures {
             populate: builder
                 .procedure("ycsb_populate", 1, move |tx, call| populate(tx, table, &call)),
             access: builder
@@ -78,11 +78,11 @@ impl Workload for Ycsb {
         session.call(self.procedures().populate, &self.parts[part])
     }
 
-    fn draw(&self, rng: &mut Rng, _: usize, into: &mut Input) {
+    fn draw(&self, rng: &mut Rng, _: usize, into: &mut YcsbInput) {
         self.inputs.draw(rng, into);
     }
 
-    fn run(&self, session: &mut Session, input: &Input) -> Outcome {
+    fn run(&self, session: &mut Session, input: &YcsbInput) -> Outcome {
         let procedures = self.procedures();
         match input.operation {
             Operation::Access => session.call(procedures.access, &input.given.accesses),
@@ -103,7 +103,7 @@ impl Workload for Ycsb {
         &["read", "write", "insert", "scan", "modify", "write and scan"]
     }
 
-    fn kind(&self, input: &Input) -> usize {
+    fn kind(&self, input: &YcsbInput) -> usize {
         match input.operation {
             Operation::Access | Operation::AccessAll | Operation::AccessGiven => {
                 input.given.accesses.rows.iter().any(|row| row.is_write()) as usize

@@ -17,7 +17,7 @@
 //! the row is; the vectors need never get cold.
 
 use super::LsnVectorTable;
-use super::reference::{self, Kind, Packed};
+use super::reference::{self, Kind, PackedReference};
 use super::slot::{Slot, raise_lanes};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(super) const RESERVED: u32 = COMMON + 1;
 impl LsnVectorTable {
     /// A reference for rows that have these vectors, at least.
     #[cold]
-    pub(super) fn use_common(&self, write: &[u64], read: &[u64], replayed: u64) -> Packed {
+    pub(super) fn use_common(&self, write: &[u64], read: &[u64], replayed: u64) -> PackedReference {
         let slot = self.own.get(COMMON, Kind::Own);
         // What the row had that was cold, in part at least: nobody who finds this slot joins the cold vector.
         let mut cold = vec![0; self.lanes];
@@ -49,7 +49,11 @@ impl LsnVectorTable {
 
     /// As [`LsnVectorTable::use_common`], for what `fill` would put into a slot of the row's own.
     #[cold]
-    pub(super) fn fill_common(&self, replayed: u64, fill: impl FnOnce(Slot<'_>)) -> Packed {
+    pub(super) fn fill_common(
+        &self,
+        replayed: u64,
+        fill: impl FnOnce(Slot<'_>),
+    ) -> PackedReference {
         let words: Vec<AtomicU64> = (0..2 + 2 * self.lanes).map(|_| AtomicU64::new(0)).collect();
         let slot = Slot { words: &words, kind: Kind::Own, lanes: self.lanes };
         fill(slot);

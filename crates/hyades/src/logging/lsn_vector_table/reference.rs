@@ -2,13 +2,13 @@
 
 use hyades_platform::sync::AtomicU64;
 
-/// A row's [`Packed`]; 0 for a row that was never hot.
+/// A row's [`PackedReference`]; 0 for a row that was never hot.
 pub(crate) type Reference = AtomicU64;
 
 /// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their width. Of
 /// [`Kind::Single`] the slot's number and generation are one number, of 44 bits: from the lowest bit up, whether it
 /// stands for a reader, the lane, the low bits of the position.
-pub(super) type Packed = u64;
+pub(super) type PackedReference = u64;
 
 const NUMBER_BITS: u32 = 25;
 const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
@@ -52,7 +52,7 @@ const LOW_BITS: u32 = 37;
 pub(super) const LOW: u64 = (1 << LOW_BITS) - 1;
 
 #[inline]
-pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packed {
+pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> PackedReference {
     generation << GENERATION_AT
         | (tick & TICKS) << TICK_AT
         | (kind as u64) << KIND_AT
@@ -61,12 +61,12 @@ pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packe
 
 /// The number of the slot. Not for a row that was never hot.
 #[inline]
-pub(super) fn number(packed: Packed) -> u32 {
+pub(super) fn number(packed: PackedReference) -> u32 {
     (packed & NUMBERS) as u32 - 1
 }
 
 #[inline]
-pub(super) fn kind(packed: Packed) -> Kind {
+pub(super) fn kind(packed: PackedReference) -> Kind {
     match packed >> KIND_AT & 3 {
         0 => Kind::Own,
         1 => Kind::Written,
@@ -77,18 +77,18 @@ pub(super) fn kind(packed: Packed) -> Kind {
 
 /// Whether there is a slot, cold or not.
 #[inline]
-pub(super) fn has_slot(packed: Packed) -> bool {
+pub(super) fn has_slot(packed: PackedReference) -> bool {
     packed != 0 && kind(packed) != Kind::Single
 }
 
 #[inline]
-pub(super) fn tick(packed: Packed) -> u64 {
+pub(super) fn tick(packed: PackedReference) -> u64 {
     packed >> TICK_AT & TICKS
 }
 
 /// A writer's reference of a single position.
 #[inline]
-pub(super) fn pack_single(lane: usize, lsn: u64, tick: u64) -> Packed {
+pub(super) fn pack_single(lane: usize, lsn: u64, tick: u64) -> PackedReference {
     let both = (lsn & LOW) << 7 | (lane as u64) << 1;
     both >> NUMBER_BITS << GENERATION_AT
         | (tick & TICKS) << TICK_AT
@@ -97,14 +97,14 @@ pub(super) fn pack_single(lane: usize, lsn: u64, tick: u64) -> Packed {
 }
 
 #[inline]
-pub(super) fn single(packed: Packed) -> Single {
+pub(super) fn single(packed: PackedReference) -> Single {
     let both = packed >> GENERATION_AT << NUMBER_BITS | packed & NUMBERS;
     Single { lane: (both >> 1 & 63) as usize, low: both >> 7, read: both & 1 == 1 }
 }
 
 /// A writer's reference, as the rows have it that the same transaction has read.
 #[inline]
-pub(super) fn of_reader(packed: Packed) -> Packed {
+pub(super) fn of_reader(packed: PackedReference) -> PackedReference {
     match kind(packed) {
         Kind::Single => packed | 1,
         // The common slot, which is for both.
@@ -114,12 +114,12 @@ pub(super) fn of_reader(packed: Packed) -> Packed {
 }
 
 #[inline]
-pub(super) fn with_tick(packed: Packed, tick: u64) -> Packed {
+pub(super) fn with_tick(packed: PackedReference, tick: u64) -> PackedReference {
     packed & !(TICKS << TICK_AT) | (tick & TICKS) << TICK_AT
 }
 
 #[inline]
-pub(super) fn generation(packed: Packed) -> u64 {
+pub(super) fn generation(packed: PackedReference) -> u64 {
     packed >> GENERATION_AT
 }
 

@@ -6,9 +6,9 @@
 //! that its tick has come round, and its low bits as well, seems to have a later position; that is one up to
 //! which the stream is reserved all the same, so that to follow it is not wrong.
 
-use super::reference::{self, LOW, Packed, Single};
+use super::reference::{self, LOW, PackedReference, Single};
 use super::slot::raise_lanes;
-use super::{Into, LsnVectorTable, Raise, Ring, Row};
+use super::{Into, LsnVectorTable, Raise, Ring, RowObservation};
 use crate::logging::lanes::zip_lanes;
 use hyades_platform::sync::Ordering;
 
@@ -61,9 +61,14 @@ impl LsnVectorTable {
         reserved.saturating_sub(reserved.wrapping_sub(low) & LOW)
     }
 
-    pub(super) fn fold_single(&self, single: Single, into: Into<'_>, ring: &mut Ring) -> Row {
+    pub(super) fn fold_single(
+        &self,
+        single: Single,
+        into: Into<'_>,
+        ring: &mut Ring,
+    ) -> RowObservation {
         if single.read && matches!(into, Into::Write(_)) {
-            return Row::COLD;
+            return RowObservation::COLD;
         }
         let lsn = self.position(single, ring);
         let raise = |vector: &mut [u64]| vector[single.lane] = vector[single.lane].max(lsn);
@@ -76,7 +81,7 @@ impl LsnVectorTable {
                 raise(both);
             }
         }
-        Row { warm: true, replayed: None, cold: true }
+        RowObservation { warm: true, replayed: None, cold: true }
     }
 
     /// A reference for a row that has one of a single position, raised. `None` if that says all of it already.
@@ -85,7 +90,7 @@ impl LsnVectorTable {
         single: Single,
         to: &Raise<'_>,
         ring: &mut Ring,
-    ) -> Option<Packed> {
+    ) -> Option<PackedReference> {
         let lsn = self.position(single, ring);
         if let (true, None, Some((lane, own))) = (single.read, to.write, ring.single)
             && lane == single.lane

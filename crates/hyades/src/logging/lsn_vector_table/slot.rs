@@ -5,7 +5,7 @@
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
 use super::reference::Kind;
-use super::{Into, Row};
+use super::{Into, RowObservation};
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
@@ -78,7 +78,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Joins the slot's vectors.
-    pub fn fold(self, generation: u64, into: Into<'_>) -> Row {
+    pub fn fold(self, generation: u64, into: Into<'_>) -> RowObservation {
         // The usual numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
             1 => self.fold_fixed::<1>(generation, into),
@@ -91,18 +91,18 @@ impl<'a> Slot<'a> {
 
     /// As [`Slot::fold`], for `N` lanes.
     #[inline]
-    fn fold_fixed<const N: usize>(self, generation: u64, into: Into<'_>) -> Row {
+    fn fold_fixed<const N: usize>(self, generation: u64, into: Into<'_>) -> RowObservation {
         let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
             let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
             std::array::from_fn(|at| lanes[at].load(ordering))
         };
         let all = !matches!(into, Into::Write(_));
         if self.kind == Kind::Read && !all {
-            return Row::COLD;
+            return RowObservation::COLD;
         }
         loop {
             if !self.is_of(generation) {
-                return Row::COLD;
+                return RowObservation::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
             let first = lanes(self.first(), Ordering::Relaxed);
@@ -135,12 +135,12 @@ impl<'a> Slot<'a> {
                 }
             }
             let cold = self.is_cold_in_part(all);
-            return Row { warm: true, replayed: Some(replayed), cold };
+            return RowObservation { warm: true, replayed: Some(replayed), cold };
         }
     }
 
     /// As [`Slot::fold`], for any number of lanes.
-    fn fold_any(self, generation: u64, into: Into<'_>) -> Row {
+    fn fold_any(self, generation: u64, into: Into<'_>) -> RowObservation {
         let (mut write, mut both) = match into {
             Into::Write(write) => (Some(write), None),
             Into::Both(both) => (None, Some(both)),
@@ -151,11 +151,11 @@ impl<'a> Slot<'a> {
         }
         let all = both.is_some();
         if write.is_none() && !all {
-            return Row::COLD;
+            return RowObservation::COLD;
         }
         'again: loop {
             if !self.is_of(generation) {
-                return Row::COLD;
+                return RowObservation::COLD;
             }
             let replayed = self.replayed().load(Ordering::Relaxed);
             for from in (0..self.lanes).step_by(GROUP) {
@@ -184,7 +184,7 @@ impl<'a> Slot<'a> {
                 }
             }
             let cold = self.is_cold_in_part(all);
-            return Row { warm: true, replayed: Some(replayed), cold };
+            return RowObservation { warm: true, replayed: Some(replayed), cold };
         }
     }
 

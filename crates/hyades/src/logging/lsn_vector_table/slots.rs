@@ -1,6 +1,6 @@
 //! Where slots are, how many there may be, and who hands them out.
 
-use super::reference::{Kind, Packed};
+use super::reference::{Kind, PackedReference};
 use super::slot::Slot;
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -131,7 +131,7 @@ pub(crate) struct Ring {
     pub(super) free: Vec<u32>,
     /// The reference that all rows written by the transaction get, and, but for its kind, the cold ones that
     /// it read; 0 if there is none yet.
-    pub(super) taken: Packed,
+    pub(super) taken: PackedReference,
     /// The lane and position that `taken` says all with.
     pub(super) single: Option<(usize, u64)>,
     /// By lane, up to where the stream is known to be reserved.

@@ -1,7 +1,7 @@
 //! How slots are taken: a cold one, or a new one, is marked, filled and given its next generation. Where there
 //! is none, the common slot is raised (`common_slot.rs`).
 
-use super::reference::{self, GENERATIONS, Kind, Packed};
+use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
 use super::slots::Slots;
 use super::{LsnVectorTable, PATIENCE, Ring};
@@ -12,14 +12,14 @@ use hyades_platform::sync::{Ordering, checker_fence, fence};
 impl LsnVectorTable {
     /// The slot for all rows that have the transaction's final vector, this one, and the other one cold.
     #[inline]
-    pub(super) fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
+    pub(super) fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> PackedReference {
         if ring.taken == 0 {
             ring.taken = self.take_shared(ring, vector, replayed);
         }
         ring.taken
     }
 
-    fn take_shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> Packed {
+    fn take_shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> PackedReference {
         let number = match ring.free.pop() {
             Some(number) => number,
             None => match self.free_shared(ring) {

@@ -5,7 +5,7 @@
 //! been reserved. So once the cold vector covers what was noted at the end of a tick, all references that
 //! bear it are cold.
 
-use super::reference::{self, Packed, TICKS};
+use super::reference::{self, PackedReference, TICKS};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_wal::lsn_vector::covers;
@@ -36,7 +36,7 @@ impl Ticks {
     /// Whether a reference, which was loaded before, is cold by its tick. The cold vector has to be loaded
     /// after this.
     #[inline]
-    pub fn is_cold(&self, packed: Packed) -> bool {
+    pub fn is_cold(&self, packed: PackedReference) -> bool {
         // Acquire: the reference was loaded before, so its tick has begun here; and what is found to be
         // cold is so in the cold vector that is loaded from now on.
         let both = self.both.load(Ordering::Acquire);

@@ -90,9 +90,9 @@ fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
                 if let Some(logged) = streams[at].pop_front() {
                     let place = (at, end(logged.id));
                     match graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
-                        Arrival::Waits => {}
-                        Arrival::Dead => graph.settle(logged.id, false),
-                        Arrival::Ready => {
+                        Admission::Waits => {}
+                        Admission::Dead => graph.settle(logged.id, false),
+                        Admission::Ready => {
                             shown.live.insert(logged.id);
                             shown.order.push(logged.id);
                             graph.settle(logged.id, true);
@@ -221,8 +221,8 @@ fn what_is_named_comes_first_where_commands_are_in_the_log() {
 fn records_that_wait_for_each_other_never_become_ready() {
     let graph: Graph<()> = Graph::new([0, 0], true);
     let named = |id| [Predecessor { id, overwritten: true }];
-    assert_eq!(graph.arrive((0, 10), &named(id(1, 10)), &[0, 0], || ()), Arrival::Waits);
-    assert_eq!(graph.arrive((1, 10), &named(id(0, 10)), &[0, 0], || ()), Arrival::Waits);
+    assert_eq!(graph.arrive((0, 10), &named(id(1, 10)), &[0, 0], || ()), Admission::Waits);
+    assert_eq!(graph.arrive((1, 10), &named(id(0, 10)), &[0, 0], || ()), Admission::Waits);
     for lane in [0, 1] {
         graph.pass(lane, 10);
         graph.end(lane, 10);
@@ -236,7 +236,7 @@ fn a_lost_predecessor_that_was_only_overwritten_harms_nobody() {
     for (overwritten, dead) in [(true, false), (false, true)] {
         let graph: Graph<()> = Graph::new([0, 0], false);
         let list = [Predecessor { id: id(1, 50), overwritten }];
-        assert_eq!(graph.arrive((0, 10), &list, &[0, 0], || ()), Arrival::Waits);
+        assert_eq!(graph.arrive((0, 10), &list, &[0, 0], || ()), Admission::Waits);
         graph.pass(0, 10);
         assert!(graph.next_ready().is_none(), "the other stream was not read");
         graph.end(1, 40);

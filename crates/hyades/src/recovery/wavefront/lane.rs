@@ -1,7 +1,7 @@
 //! A stream while it is replayed in order.
 
-use crate::recovery::cursor::Cursor;
-use crate::recovery::decode::Shape;
+use crate::recovery::cursor::StreamCursor;
+use crate::recovery::decode::RecordShape;
 use crate::recovery::read_ahead::LaneReader;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard};
 
 /// See the module; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
 #[repr(align(128))]
-pub(super) struct Lane {
+pub(super) struct ReplayStream {
     pub stream: u32,
-    pub cursor: Mutex<Cursor>,
+    pub cursor: Mutex<StreamCursor>,
     /// Only under a mutation: a dead record ended the lane. Of the cursor's holder alone: Relaxed.
     pub stopped: AtomicBool,
     /// The epoch that the lane has come to.
@@ -23,15 +23,15 @@ pub(super) struct Lane {
     busy: AtomicBool,
 }
 
-impl Lane {
-    pub fn new(reader: LaneReader, shape: Shape) -> Lane {
-        Lane {
+impl ReplayStream {
+    pub fn new(reader: LaneReader, shape: RecordShape) -> ReplayStream {
+        ReplayStream {
             stream: reader.stream,
             stopped: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             builds_on: AtomicU64::new(0),
             busy: AtomicBool::new(false),
-            cursor: Mutex::new(Cursor::new(reader, shape)),
+            cursor: Mutex::new(StreamCursor::new(reader, shape)),
         }
     }
 
@@ -64,18 +64,18 @@ impl Lane {
 /// Who runs a lane.
 pub(super) struct Holder<'l> {
     busy: &'l AtomicBool,
-    cursor: MutexGuard<'l, Cursor>,
+    cursor: MutexGuard<'l, StreamCursor>,
 }
 
 impl Deref for Holder<'_> {
-    type Target = Cursor;
-    fn deref(&self) -> &Cursor {
+    type Target = StreamCursor;
+    fn deref(&self) -> &StreamCursor {
         &self.cursor
     }
 }
 
 impl DerefMut for Holder<'_> {
-    fn deref_mut(&mut self) -> &mut Cursor {
+    fn deref_mut(&mut self) -> &mut StreamCursor {
         &mut self.cursor
     }
 }

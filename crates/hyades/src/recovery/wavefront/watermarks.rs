@@ -1,7 +1,7 @@
 //! The lanes' watermarks, and the records parked between them and the lanes' runners. Nothing is replayed here,
 //! so that the schedule checker can run all of it.
 
-use super::window::{Lack, Parked, WINDOW, Window};
+use super::window::{Lack, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
@@ -10,7 +10,7 @@ use hyades_platform::sync::{
 use hyades_wal::Lsn;
 
 /// How a record stands.
-enum Standing {
+enum RecordState {
     Runnable,
     /// It needs what no stream has.
     Dead,
@@ -19,7 +19,7 @@ enum Standing {
 
 /// A parked record that a thread has taken: it runs it unless it is dead, and then calls `finish`.
 #[derive(Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct TakenRecord {
     pub lane: usize,
     pub start: Lsn,
     pub dead: bool,
@@ -178,17 +178,17 @@ impl<T> Watermarks<T> {
         lacks.find(|lack| self.is_lacking(seen, *lack)).unwrap_or_default()
     }
 
-    fn standing(&self, seen: &mut Seen, lacks: Lack, record: &Parked<T>) -> Standing {
+    fn standing(&self, seen: &mut Seen, lacks: Lack, record: &WindowSlot<T>) -> RecordState {
         if self.is_lacking(seen, lacks) {
-            return Standing::Lacks(lacks);
+            return RecordState::Lacks(lacks);
         }
         if seen.may_run(self, &record.order, &record.validity) {
-            return Standing::Runnable;
+            return RecordState::Runnable;
         }
         if self.is_dead(&record.validity) {
-            return Standing::Dead;
+            return RecordState::Dead;
         }
-        Standing::Lacks(self.lack(seen, &record.order, &record.validity))
+        RecordState::Lacks(self.lack(seen, &record.order, &record.validity))
     }
 
     /// Whether somebody was seen to wait for a place before `to`.
@@ -291,7 +291,7 @@ impl<T: Default> Watermarks<T> {
 
     /// Takes the first of a lane's parked records that lacks nothing any more, or is dead. What is to be run comes
     /// into `what`, and what was in there is used again.
-    pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<Taken> {
+    pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<TakenRecord> {
         let mut window = self.lanes[at].window.lock().expect("no holder panics");
         self.take_from(&mut window, at, seen, what)
     }
@@ -302,7 +302,7 @@ impl<T: Default> Watermarks<T> {
         at: usize,
         seen: &mut Seen,
         what: &mut T,
-    ) -> Option<Taken> {
+    ) -> Option<TakenRecord> {
         let lane = &self.lanes[at];
         for number in window.first..window.next {
             let lacking = &lane.lacking[Window::<T>::slot(number)];
@@ -312,9 +312,9 @@ impl<T: Default> Watermarks<T> {
             };
             let record = window.record(number);
             let dead = match self.standing(seen, lacks, record) {
-                Standing::Runnable => false,
-                Standing::Dead => true,
-                Standing::Lacks(lacks) => {
+                RecordState::Runnable => false,
+                RecordState::Dead => true,
+                RecordState::Lacks(lacks) => {
                     lacking.store(lacks.pack(), Ordering::Relaxed);
                     continue;
                 }
@@ -323,13 +323,13 @@ impl<T: Default> Watermarks<T> {
             lacking.store(Lack::NONE, Ordering::Relaxed);
             lane.waiting.fetch_sub(1, Ordering::Relaxed);
             lane.events.fetch_add(1, Ordering::Release);
-            return Some(Taken { lane: at, start: record.start, dead, number });
+            return Some(TakenRecord { lane: at, start: record.start, dead, number });
         }
         None
     }
 
     /// A record that was taken has been run, or is dead: its lane's watermark moves.
-    pub fn finish(&self, taken: Taken) {
+    pub fn finish(&self, taken: TakenRecord) {
         let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
         let to = self.finish_in(&mut window, taken);
         drop(window);
@@ -337,7 +337,12 @@ impl<T: Default> Watermarks<T> {
     }
 
     /// Does as `finish`, and takes the next of the same lane.
-    pub fn finish_and_take(&self, taken: Taken, seen: &mut Seen, what: &mut T) -> Option<Taken> {
+    pub fn finish_and_take(
+        &self,
+        taken: TakenRecord,
+        seen: &mut Seen,
+        what: &mut T,
+    ) -> Option<TakenRecord> {
         let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
         let to = self.finish_in(&mut window, taken);
         // What comes next may have waited for just this.
@@ -346,7 +351,7 @@ impl<T: Default> Watermarks<T> {
     }
 
     /// Where the watermark is now.
-    fn finish_in(&self, window: &mut Window<T>, taken: Taken) -> Lsn {
+    fn finish_in(&self, window: &mut Window<T>, taken: TakenRecord) -> Lsn {
         let lane = &self.lanes[taken.lane];
         window.record(taken.number).done = true;
         let (resolved, first) = window.settle();

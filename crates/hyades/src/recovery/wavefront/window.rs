@@ -29,7 +29,7 @@ impl Lack {
 
 /// What a parked record needs; `T` is what is run.
 #[derive(Default)]
-pub(super) struct Parked<T> {
+pub(super) struct WindowSlot<T> {
     pub start: Lsn,
     /// It was run, or is dead.
     pub done: bool,
@@ -40,14 +40,14 @@ pub(super) struct Parked<T> {
 
 /// From the first that is not resolved. The slots are used in turn, so that nothing is allocated for a record.
 pub(super) struct Window<T> {
-    records: Box<[Parked<T>]>,
+    records: Box<[WindowSlot<T>]>,
     pub first: u64,
     pub next: u64,
 }
 
 impl<T: Default> Window<T> {
     pub fn new() -> Self {
-        Window { records: (0..WINDOW).map(|_| Parked::default()).collect(), first: 0, next: 0 }
+        Window { records: (0..WINDOW).map(|_| WindowSlot::default()).collect(), first: 0, next: 0 }
     }
 }
 
@@ -57,12 +57,12 @@ impl<T> Window<T> {
         number as usize % WINDOW
     }
 
-    pub fn record(&mut self, number: u64) -> &mut Parked<T> {
+    pub fn record(&mut self, number: u64) -> &mut WindowSlot<T> {
         &mut self.records[Self::slot(number)]
     }
 
     /// Puts in another record; none if there is no room. Returns its number and where it is kept.
-    pub fn push(&mut self) -> Option<(u64, &mut Parked<T>)> {
+    pub fn push(&mut self) -> Option<(u64, &mut WindowSlot<T>)> {
         let number = self.next;
         if number - self.first == WINDOW as u64 {
             return None;
@@ -78,8 +78,8 @@ impl<T> Window<T> {
         while self.first < self.next && left.is_none() {
             let first = self.first;
             match self.record(first) {
-                Parked { done: true, .. } => self.first += 1,
-                Parked { start, .. } => left = Some(*start),
+                WindowSlot { done: true, .. } => self.first += 1,
+                WindowSlot { start, .. } => left = Some(*start),
             }
         }
         ((self.first - before) as usize, left)

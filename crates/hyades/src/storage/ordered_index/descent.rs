@@ -7,7 +7,7 @@
 
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};
-use super::node::{Head, InnerNode, LeafNode};
+use super::node::{InnerNode, LeafNode, NodeHeader};
 use super::tree::Tree;
 use super::version::Version;
 use crossbeam_epoch::Guard;
@@ -19,7 +19,7 @@ pub struct Descent<'g> {
     tree: *const (),
     parent: &'g Version,
     parent_version: u64,
-    child: *mut Head,
+    child: *mut NodeHeader,
     /// Where it goes, in the words of a key, of which a tree looks at its first ones.
     place: [u64; 4],
     /// The place is the one just below.
@@ -29,7 +29,7 @@ pub struct Descent<'g> {
 }
 
 /// What became of a descent by a step.
-pub enum Progress<'g> {
+pub enum DescentProgress<'g> {
     /// It is one level further down.
     Deeper,
     /// It is at a leaf.
@@ -68,24 +68,24 @@ where
     }
 
     /// Takes one step of a descent that was begun in this tree.
-    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Progress<'g> {
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
         // SAFETY: the parent was in the tree after the guard was pinned, since its version was noted and then that
         // of its own parent found unchanged; so the child that it held had not been retired by then.
-        let head: &'g Head = unsafe { &*descent.child };
-        let Some(version) = head.version.read_now() else { return Progress::Lost };
+        let head: &'g NodeHeader = unsafe { &*descent.child };
+        let Some(version) = head.version.read_now() else { return DescentProgress::Lost };
         if !descent.parent.validate(descent.parent_version) {
-            return Progress::Lost;
+            return DescentProgress::Lost;
         }
         if head.level == 0 {
             LeafNode::<E, G, W, L>::prefetch(descent.child.cast());
             if B != 0 {
-                return Progress::Lost;
+                return DescentProgress::Lost;
             }
             let at = (descent.child.cast_const().cast(), version);
             let mut finger = Finger::new(descent.guard);
             finger.put(self.id(), at, descent.lower, descent.upper);
-            return Progress::Arrived(finger);
+            return DescentProgress::Arrived(finger);
         }
         // SAFETY: a node above level 0 is an inner node of this tree.
         let inner: &'g InnerNode<W, N, B> = unsafe { &*descent.child.cast() };
@@ -108,11 +108,11 @@ where
         }
         let child = inner.child(index);
         if child.is_null() {
-            return Progress::Lost;
+            return DescentProgress::Lost;
         }
         Self::prefetch_child(child, head.level);
         (descent.parent, descent.parent_version, descent.child) = (&head.version, version, child);
-        Progress::Deeper
+        DescentProgress::Deeper
     }
 }
 
@@ -137,9 +137,9 @@ mod tests {
                 let mut descent = index.begin_descent(&key(i), below, &guard).unwrap();
                 let mut finger = loop {
                     match index.step(&mut descent) {
-                        Progress::Deeper => {}
-                        Progress::Arrived(finger) => break finger,
-                        Progress::Lost => panic!("nothing has changed"),
+                        DescentProgress::Deeper => {}
+                        DescentProgress::Arrived(finger) => break finger,
+                        DescentProgress::Lost => panic!("nothing has changed"),
                     }
                 };
                 let sought = if below { i - 1 } else { i };

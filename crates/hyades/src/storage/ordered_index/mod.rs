@@ -29,12 +29,12 @@ use std::ptr::NonNull;
 
 use crossbeam_epoch::Guard;
 
-pub use descent::{Descent, Progress};
+pub use descent::{Descent, DescentProgress};
 pub use finger::Finger;
 pub use key::{KeyShape, Keyed};
 use key::{fit_lower, fit_upper};
 use node::LeafHead;
-use scan::Range;
+use scan::ScanRange;
 pub use scan::Visit;
 use tree::Tree;
 pub(super) use version::Backoff;
@@ -257,7 +257,7 @@ where
 
     /// Takes one step of a descent, which was begun in this index.
     #[inline]
-    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> Progress<'g> {
+    pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         with_tree!(&self.tree, tree => tree.step(descent))
     }
 
@@ -365,7 +365,7 @@ where
         };
         with_tree!(&self.tree, tree => {
             let probe = |key| tree.probe(key);
-            let range = Range { lower: lower.map(probe), upper: upper.map(probe), descending };
+            let range = ScanRange { lower: lower.map(probe), upper: upper.map(probe), descending };
             tree.scan(range, guard, visit);
         });
     }

@@ -18,7 +18,7 @@ use super::{Inserted, Insertion, Leaf};
 
 /// What all nodes begin with. Counts are written under the node's lock and read by everyone.
 #[repr(C)]
-pub(super) struct Head {
+pub(super) struct NodeHeader {
     pub version: Version,
     count: AtomicU32,
     /// Leaf: the slot of the newest entry, a hint for choosing where to split.
@@ -27,9 +27,14 @@ pub(super) struct Head {
     pub level: u32,
 }
 
-impl Head {
+impl NodeHeader {
     fn new(level: u32) -> Self {
-        Head { version: Version::new(), count: AtomicU32::new(0), last: AtomicU32::new(0), level }
+        NodeHeader {
+            version: Version::new(),
+            count: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            level,
+        }
     }
 
     #[inline]
@@ -45,7 +50,7 @@ impl Head {
 /// The part of a leaf that does not depend on the key shape: what a [`super::Leaf`] refers to.
 #[repr(C)]
 pub(super) struct LeafHead<G> {
-    pub head: Head,
+    pub head: NodeHeader,
     pub gap: G,
 }
 
@@ -62,7 +67,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
 {
     pub fn new() -> Box<Self> {
         Box::new(LeafNode {
-            top: LeafHead { head: Head::new(0), gap: G::default() },
+            top: LeafHead { head: NodeHeader::new(0), gap: G::default() },
             words: [const { [const { AtomicU64::new(0) }; W] }; L],
             entries: [const { AtomicPtr::new(null_mut()) }; L],
         })
@@ -249,16 +254,16 @@ pub(super) struct Separator<const W: usize> {
 /// `N` where separators can need their full key, and 0 where they cannot.
 #[repr(C, align(64))]
 pub(super) struct InnerNode<const W: usize, const N: usize, const B: usize> {
-    pub head: Head,
+    pub head: NodeHeader,
     words: [[AtomicU64; W]; N],
     full: [AtomicPtr<FullKey>; B],
-    children: [AtomicPtr<Head>; N],
+    children: [AtomicPtr<NodeHeader>; N],
 }
 
 impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     pub fn new(level: u32) -> Box<Self> {
         Box::new(InnerNode {
-            head: Head::new(level),
+            head: NodeHeader::new(level),
             words: [const { [const { AtomicU64::new(0) }; W] }; N],
             full: [const { AtomicPtr::new(null_mut()) }; B],
             children: [const { AtomicPtr::new(null_mut()) }; N],
@@ -267,9 +272,9 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
 
     /// A new root above two children.
     pub fn above(
-        left: *mut Head,
+        left: *mut NodeHeader,
         separator: &Separator<W>,
-        right: *mut Head,
+        right: *mut NodeHeader,
         level: u32,
     ) -> Box<Self> {
         let node = Self::new(level);
@@ -282,7 +287,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// Starts loading the pointers to the children.
     #[inline(always)]
     pub fn prefetch_children(node: *const Self) {
-        prefetch_bytes(node, offset_of!(Self, children), size_of::<[AtomicPtr<Head>; N]>());
+        prefetch_bytes(node, offset_of!(Self, children), size_of::<[AtomicPtr<NodeHeader>; N]>());
     }
 
     #[inline]
@@ -291,7 +296,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 
     #[inline]
-    pub fn child(&self, slot: usize) -> *mut Head {
+    pub fn child(&self, slot: usize) -> *mut NodeHeader {
         self.children[slot].load(Ordering::Acquire)
     }
 
@@ -342,7 +347,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 
     /// Puts a separator and the child to its right.
-    fn put(&self, slot: usize, separator: &Separator<W>, right: *mut Head) {
+    fn put(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         for (field, &word) in self.words[slot].iter().zip(&separator.words) {
             field.store(word, Ordering::Relaxed);
         }
@@ -360,7 +365,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 
     /// Links `right` behind child `slot`. The lock is held and the node is not full.
-    pub fn insert_child(&self, slot: usize, separator: &Separator<W>, right: *mut Head) {
+    pub fn insert_child(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         let count = self.count();
         for i in (slot..count - 1).rev() {
             self.put(i + 1, &self.separator(i), self.child(i + 1));

@@ -11,15 +11,15 @@ use smallvec::SmallVec;
 
 use super::Leaf;
 use super::key::{Keyed, Probe};
-use super::node::{Head, InnerNode, LeafNode};
-use super::tree::{Arrival, Tree};
+use super::node::{InnerNode, LeafNode, NodeHeader};
+use super::tree::{LeafPosition, Tree};
 
 /// What a scan calls for each leaf, with those of its entries that lie in the range; it may break
 /// off.
 pub type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
 
 /// The range that is still to be scanned, as positions to search for.
-pub(super) struct Range<'k, const W: usize> {
+pub(super) struct ScanRange<'k, const W: usize> {
     pub lower: Bound<Probe<'k, W>>,
     pub upper: Bound<Probe<'k, W>>,
     pub descending: bool,
@@ -27,7 +27,7 @@ pub(super) struct Range<'k, const W: usize> {
 
 /// Where the next leaf is.
 #[derive(Clone, Copy)]
-enum Cursor<'k, const W: usize> {
+enum LeafCursor<'k, const W: usize> {
     First,
     Last,
     Holding(Probe<'k, W>),
@@ -48,14 +48,14 @@ struct Place<'g, E, G, const W: usize, const L: usize, const N: usize, const B: 
     begun: bool,
 }
 
-impl<'k, const W: usize> Range<'k, W> {
-    fn start(&self) -> Cursor<'k, W> {
+impl<'k, const W: usize> ScanRange<'k, W> {
+    fn start(&self) -> LeafCursor<'k, W> {
         match (self.descending, &self.lower, &self.upper) {
-            (false, Bound::Unbounded, _) => Cursor::First,
-            (false, Bound::Included(key) | Bound::Excluded(key), _) => Cursor::Holding(*key),
-            (true, _, Bound::Unbounded) => Cursor::Last,
-            (true, _, Bound::Included(key)) => Cursor::Holding(*key),
-            (true, _, Bound::Excluded(key)) => Cursor::Below(*key),
+            (false, Bound::Unbounded, _) => LeafCursor::First,
+            (false, Bound::Included(key) | Bound::Excluded(key), _) => LeafCursor::Holding(*key),
+            (true, _, Bound::Unbounded) => LeafCursor::Last,
+            (true, _, Bound::Included(key)) => LeafCursor::Holding(*key),
+            (true, _, Bound::Excluded(key)) => LeafCursor::Below(*key),
         }
     }
 
@@ -121,7 +121,7 @@ where
     G: Default + 'static,
 {
     /// Visits every leaf whose key range meets `range`, in its direction.
-    pub fn scan<'g>(&self, range: Range<'_, W>, guard: &'g Guard, visit: Visit<'_, 'g, E, G>) {
+    pub fn scan<'g>(&self, range: ScanRange<'_, W>, guard: &'g Guard, visit: Visit<'_, 'g, E, G>) {
         // Its own binding, whose lifetime is short enough for the fences too.
         let mut range = range;
         let mut entries: SmallVec<[&'g E; 32]> = SmallVec::new();
@@ -155,29 +155,30 @@ where
     /// One attempt to descend to `cursor`, noting the fences on the far side.
     fn try_place<'g>(
         &self,
-        cursor: Cursor<'_, W>,
+        cursor: LeafCursor<'_, W>,
         descending: bool,
         guard: &'g Guard,
     ) -> Option<Place<'g, E, G, W, L, N, B>> {
         let mut parent = None;
         let mut outer = None;
         let mut fence = None;
-        let Arrival { leaf, version, .. } = self.try_descend(guard, |inner, version, count| {
-            // SAFETY: the guard is pinned.
-            let index = unsafe {
-                match &cursor {
-                    Cursor::First => 0,
-                    Cursor::Last => count - 1,
-                    Cursor::Holding(probe) => inner.route(probe, count),
-                    Cursor::Below(probe) => inner.route_below(probe, count),
-                }
-            };
-            outer = fence;
-            // SAFETY: the guard is pinned.
-            fence = unsafe { fence_of(inner, index, count, descending) }.or(outer);
-            parent = Some((inner, version, index, count));
-            index
-        })?;
+        let LeafPosition { leaf, version, .. } =
+            self.try_descend(guard, |inner, version, count| {
+                // SAFETY: the guard is pinned.
+                let index = unsafe {
+                    match &cursor {
+                        LeafCursor::First => 0,
+                        LeafCursor::Last => count - 1,
+                        LeafCursor::Holding(probe) => inner.route(probe, count),
+                        LeafCursor::Below(probe) => inner.route_below(probe, count),
+                    }
+                };
+                outer = fence;
+                // SAFETY: the guard is pinned.
+                fence = unsafe { fence_of(inner, index, count, descending) }.or(outer);
+                parent = Some((inner, version, index, count));
+                index
+            })?;
         Some(Place { leaf, version, parent, outer, fence, begun: false })
     }
 }
@@ -213,7 +214,7 @@ fn snapshot<
     const N: usize,
     const B: usize,
 >(
-    range: &Range<'_, W>,
+    range: &ScanRange<'_, W>,
     place: &Place<'g, E, G, W, L, N, B>,
     goes_on: bool,
     entries: &mut SmallVec<[&'g E; 32]>,
@@ -259,7 +260,7 @@ where
         }
         let child = inner.child(index);
         // SAFETY: a non-null child was linked when it was loaded, and `'g` is that of a guard.
-        let head: &Head = unsafe { child.as_ref() }?;
+        let head: &NodeHeader = unsafe { child.as_ref() }?;
         // SAFETY: `'g` is the lifetime of a pinned guard.
         let fence = unsafe { fence_of(inner, index, count, descending) }.or(self.outer);
         let leaf_version = head.version.read()?;

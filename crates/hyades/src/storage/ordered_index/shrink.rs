@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::GapHooks;
 use super::key::{Keyed, Probe};
-use super::node::{FullKey, Head, InnerNode, LeafNode};
-use super::tree::{Arrival, Path, Step, Tree};
+use super::node::{FullKey, InnerNode, LeafNode, NodeHeader};
+use super::tree::{LeafPosition, Path, PathStep, Tree};
 use super::version::{Backoff, Version};
 
 /// How often to try to unlink an empty leaf while others change its surroundings. A leaf that
@@ -51,7 +51,7 @@ where
                 // SAFETY: the guard is pinned.
                 unsafe { inner.route(probe, count) }
             });
-            let Some(Arrival { leaf, version, .. }) = arrival else { continue };
+            let Some(LeafPosition { leaf, version, .. }) = arrival else { continue };
             let count = leaf.count();
             // SAFETY: the guard is pinned.
             let slot = unsafe { leaf.lower_bound(probe, count) };
@@ -98,17 +98,18 @@ where
         guard: &Guard,
     ) -> Option<()> {
         let mut path: Path<'_, W, N, B> = SmallVec::new();
-        let Arrival { leaf, version, .. } = self.try_descend(guard, |inner, version, count| {
-            // SAFETY: the guard is pinned.
-            let index = unsafe { inner.route(probe, count) };
-            path.push(Step { inner, version, index, count });
-            index
-        })?;
+        let LeafPosition { leaf, version, .. } =
+            self.try_descend(guard, |inner, version, count| {
+                // SAFETY: the guard is pinned.
+                let index = unsafe { inner.route(probe, count) };
+                path.push(PathStep { inner, version, index, count });
+                index
+            })?;
         let Some(fork) = path.iter().rposition(|step| step.count > 1) else { return Some(()) };
         if leaf.count() > 0 {
             return Some(());
         }
-        let Step { inner: ancestor, version: ancestor_version, index, .. } = path[fork];
+        let PathStep { inner: ancestor, version: ancestor_version, index, .. } = path[fork];
         let mut gone = Locks(SmallVec::new());
         let mut kept = Locks(SmallVec::new());
         kept.take(&ancestor.head.version, ancestor_version)?;
@@ -121,7 +122,7 @@ where
         let mut near = ancestor.child(if index > 0 { index - 1 } else { 1 });
         let neighbour = loop {
             // SAFETY: the parent is locked, so the child is linked and alive.
-            let head: &Head = unsafe { &*near };
+            let head: &NodeHeader = unsafe { &*near };
             // Never wait with locks held.
             kept.take(&head.version, head.version.read_now()?)?;
             if head.level == 0 {
@@ -158,7 +159,7 @@ where
         while let Some(observed) = self.root_version.read_now() {
             let root = self.root.load(Ordering::Acquire);
             // SAFETY: the guard is pinned, and nodes are retired through the epoch.
-            let head: &Head = unsafe { &*root };
+            let head: &NodeHeader = unsafe { &*root };
             let Some(version) = head.version.read_now() else { return };
             if head.level == 0 || head.count() > 1 {
                 return;
@@ -198,7 +199,7 @@ pub(super) unsafe fn free_subtree<
     const N: usize,
     const B: usize,
 >(
-    node: *mut Head,
+    node: *mut NodeHeader,
 ) where
     E: Keyed + 'static,
     G: Default + 'static,

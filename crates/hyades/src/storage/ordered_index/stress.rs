@@ -120,9 +120,9 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
             let mut finger = Finger::new(&guard);
             for _ in 0..random.u64(1..12) {
                 match descent.as_mut().map(|descent| index.step(descent)) {
-                    Some(Progress::Deeper) | None => {}
-                    Some(Progress::Lost) => descent = None,
-                    Some(Progress::Arrived(there)) => {
+                    Some(DescentProgress::Deeper) | None => {}
+                    Some(DescentProgress::Lost) => descent = None,
+                    Some(DescentProgress::Arrived(there)) => {
                         (descent, finger) = (None, there);
                         arrived.fetch_add(1, Ordering::Relaxed);
                     }

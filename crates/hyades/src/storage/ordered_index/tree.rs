@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::super::prefetch::prefetch_bytes;
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};
-use super::node::{Head, InnerNode, LeafNode, Separator};
+use super::node::{InnerNode, LeafNode, NodeHeader, Separator};
 use super::version::{FIRST, Version};
 use super::{GapHooks, Inserted, Insertion, Leaf};
 
@@ -29,7 +29,7 @@ use super::{GapHooks, Inserted, Insertion, Leaf};
 pub(super) struct Tree<E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
     /// Guards `root` as a parent's version guards its children.
     pub(super) root_version: Version,
-    pub(super) root: AtomicPtr<Head>,
+    pub(super) root: AtomicPtr<NodeHeader>,
     owns: PhantomData<(*const E, Box<G>)>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Tree<E, G, const W: usize, const L: usize, const N: usize, con
 const SEARCHED: usize = 9 * 64;
 
 /// One inner node on the way down, as observed.
-pub(super) struct Step<'g, const W: usize, const N: usize, const B: usize> {
+pub(super) struct PathStep<'g, const W: usize, const N: usize, const B: usize> {
     pub inner: &'g InnerNode<W, N, B>,
     pub version: u64,
     pub index: usize,
@@ -46,10 +46,10 @@ pub(super) struct Step<'g, const W: usize, const N: usize, const B: usize> {
 }
 
 pub(super) type Path<'g, const W: usize, const N: usize, const B: usize> =
-    SmallVec<[Step<'g, W, N, B>; 8]>;
+    SmallVec<[PathStep<'g, W, N, B>; 8]>;
 
 /// Where a descent arrived: the leaf, its version, and the version of the root pointer.
-pub(super) struct Arrival<'g, E, G, const W: usize, const L: usize> {
+pub(super) struct LeafPosition<'g, E, G, const W: usize, const L: usize> {
     pub leaf: &'g LeafNode<E, G, W, L>,
     pub version: u64,
     pub root_version: u64,
@@ -79,7 +79,7 @@ where
         &self,
         _guard: &'g Guard,
         mut route: impl FnMut(&'g InnerNode<W, N, B>, u64, usize) -> usize,
-    ) -> Option<Arrival<'g, E, G, W, L>> {
+    ) -> Option<LeafPosition<'g, E, G, W, L>> {
         let root_version = self.root_version.read()?;
         let mut node = self.root.load(Ordering::Acquire);
         // SAFETY: a linked node is retired through the epoch after it is unlinked, and the guard
@@ -105,12 +105,12 @@ where
             (node, version) = (child, child_version);
         }
         // SAFETY: a node of level 0 is a leaf of this tree.
-        Some(Arrival { leaf: unsafe { &*node.cast() }, version, root_version })
+        Some(LeafPosition { leaf: unsafe { &*node.cast() }, version, root_version })
     }
 
     /// Starts loading what a search in a child of a node of this level will touch first.
     #[inline(always)]
-    pub(super) fn prefetch_child(child: *mut Head, level: u32) {
+    pub(super) fn prefetch_child(child: *mut NodeHeader, level: u32) {
         prefetch_bytes(child, 0, SEARCHED);
         if level > 1 {
             InnerNode::<W, N, B>::prefetch_children(child.cast());
@@ -122,7 +122,7 @@ where
         &self,
         probe: &Probe<'_, W>,
         guard: &'g Guard,
-    ) -> Option<Arrival<'g, E, G, W, L>> {
+    ) -> Option<LeafPosition<'g, E, G, W, L>> {
         // SAFETY: the guard is pinned.
         self.try_descend(guard, |inner, _, count| unsafe { inner.route(probe, count) })
     }
@@ -131,7 +131,7 @@ where
     #[inline]
     pub fn get<'g>(&self, probe: &Probe<'_, W>, guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
         loop {
-            let Some(Arrival { leaf, version, .. }) = self.try_reach(probe, guard) else {
+            let Some(LeafPosition { leaf, version, .. }) = self.try_reach(probe, guard) else {
                 continue;
             };
             let count = leaf.count();
@@ -184,7 +184,7 @@ where
                 }
                 index
             };
-            let Some(Arrival { leaf, version, .. }) = self.try_descend(guard, route) else {
+            let Some(LeafPosition { leaf, version, .. }) = self.try_descend(guard, route) else {
                 continue;
             };
             // SAFETY: passed on from the caller.
@@ -221,11 +221,11 @@ where
         guard: &'g Guard,
     ) -> Option<Insertion<'g, G>> {
         let mut path: Path<'g, W, N, B> = SmallVec::new();
-        let Arrival { leaf, version, root_version } =
+        let LeafPosition { leaf, version, root_version } =
             self.try_descend(guard, |inner, version, count| {
                 // SAFETY: the guard is pinned.
                 let index = unsafe { inner.route(probe, count) };
-                path.push(Step { inner, version, index, count });
+                path.push(PathStep { inner, version, index, count });
                 index
             })?;
         let count = leaf.count();
@@ -256,7 +256,7 @@ where
     /// the leaf is released here.
     fn split_leaf<'g>(
         &self,
-        path: &[Step<'g, W, N, B>],
+        path: &[PathStep<'g, W, N, B>],
         leaf: &'g LeafNode<E, G, W, L>,
         version: u64,
         (slot, probe, entry): (usize, &Probe<'_, W>, *const E),
@@ -291,7 +291,7 @@ where
     }
 
     /// Splits the last inner node of `path`, which is full and whose parent is not.
-    fn try_split_inner(&self, path: &[Step<'_, W, N, B>], root_version: u64) {
+    fn try_split_inner(&self, path: &[PathStep<'_, W, N, B>], root_version: u64) {
         let (step, above) = path.split_last().expect("an inner node to split");
         if !self.lock_parent(above, root_version) {
             return;
@@ -308,14 +308,14 @@ where
         self.unlock_parent(above, root_version, true);
     }
 
-    fn lock_parent(&self, path: &[Step<'_, W, N, B>], root_version: u64) -> bool {
+    fn lock_parent(&self, path: &[PathStep<'_, W, N, B>], root_version: u64) -> bool {
         match path.last() {
             Some(step) => step.inner.head.version.try_lock(step.version),
             None => self.root_version.try_lock(root_version),
         }
     }
 
-    fn unlock_parent(&self, path: &[Step<'_, W, N, B>], root_version: u64, changed: bool) {
+    fn unlock_parent(&self, path: &[PathStep<'_, W, N, B>], root_version: u64, changed: bool) {
         let (version, observed) = match path.last() {
             Some(step) => (&step.inner.head.version, step.version),
             None => (&self.root_version, root_version),
@@ -328,7 +328,12 @@ where
     }
 
     /// Links `right` behind the child that `path` leads to, below a new root if that is the root.
-    fn attach(&self, path: &[Step<'_, W, N, B>], separator: &Separator<W>, right: *mut Head) {
+    fn attach(
+        &self,
+        path: &[PathStep<'_, W, N, B>],
+        separator: &Separator<W>,
+        right: *mut NodeHeader,
+    ) {
         if let Some(step) = path.last() {
             return step.inner.insert_child(step.index, separator, right);
         }

@@ -3,7 +3,7 @@
 //! A file that is made has a hidden name on the medium until its directory is synced. What is renamed
 //! or removed meanwhile is so in the view alone; the changes wait, in order.
 
-use super::Body;
+use super::FileBody;
 use crate::device::{Device, FileDevice};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 pub(super) const HIDDEN: &str = ".unsynced-";
 
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct DirectoryNames {
     directories: HashMap<PathBuf, Directory>,
     /// Open files by physical path: two openings of a file share what is unsynced.
-    pub(super) files: HashMap<PathBuf, Arc<Body>>,
+    pub(super) files: HashMap<PathBuf, Arc<FileBody>>,
 }
 
 #[derive(Debug, Default)]
@@ -26,11 +26,11 @@ pub(super) struct Directory {
     /// Name as seen -> name on the medium.
     pub(super) view: BTreeMap<String, String>,
     /// What the medium does not know yet, oldest first.
-    pub(super) pending: Vec<Change>,
+    pub(super) pending: Vec<NameChange>,
 }
 
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     Rename { physical: String, name: String },
     Remove { physical: String },
 }
@@ -46,7 +46,7 @@ pub(super) fn split(path: &Path) -> io::Result<(PathBuf, String)> {
     }
 }
 
-impl Names {
+impl DirectoryNames {
     /// The directory as seen, read from the medium the first time.
     pub(super) fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
         if !self.directories.contains_key(dir) {
@@ -75,7 +75,7 @@ impl Names {
         let mut pending = VecDeque::from(std::mem::take(&mut self.directory(dir)?.pending));
         while let Some(change) = pending.pop_front() {
             match change {
-                Change::Rename { physical, name } => {
+                NameChange::Rename { physical, name } => {
                     let (from, to) = (dir.join(&physical), dir.join(&name));
                     fs::rename(&from, &to)?;
                     for value in self.directory(dir)?.view.values_mut() {
@@ -84,8 +84,8 @@ impl Names {
                         }
                     }
                     for later in &mut pending {
-                        let (Change::Rename { physical: p, .. } | Change::Remove { physical: p }) =
-                            later;
+                        let (NameChange::Rename { physical: p, .. }
+                        | NameChange::Remove { physical: p }) = later;
                         if *p == physical {
                             p.clone_from(&name);
                         }
@@ -95,7 +95,7 @@ impl Names {
                         self.files.insert(to, body);
                     }
                 }
-                Change::Remove { physical } => {
+                NameChange::Remove { physical } => {
                     fs::remove_file(dir.join(&physical))?;
                     self.files.remove(&dir.join(&physical));
                 }

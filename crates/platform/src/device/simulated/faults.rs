@@ -31,7 +31,7 @@ pub enum SimulatedFault {
 
 /// The faults that a process is to meet.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     pub random: Random,
     pub stop: Option<u64>,
     pub sync: Option<(u64, bool)>,
@@ -44,10 +44,10 @@ pub(super) struct Plan {
     pub slow: Vec<(String, Option<Duration>)>,
 }
 
-impl Plan {
+impl FaultPlan {
     /// None.
     pub fn new(random: Random) -> Self {
-        Plan {
+        FaultPlan {
             random,
             stop: None,
             sync: None,

@@ -24,17 +24,17 @@ pub(super) fn split(path: &Path) -> io::Result<(&Path, String)> {
 
 /// A change of names that is not durable yet.
 #[derive(Clone, Debug)]
-enum Change {
+enum PendingChange {
     Link(String, u64),
     Unlink(String),
     Rename(String, String),
 }
 
-fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
+fn apply(names: &mut BTreeMap<String, u64>, change: &PendingChange) {
     match change {
-        Change::Link(name, file) => drop(names.insert(name.clone(), *file)),
-        Change::Unlink(name) => drop(names.remove(name)),
-        Change::Rename(from, to) => {
+        PendingChange::Link(name, file) => drop(names.insert(name.clone(), *file)),
+        PendingChange::Unlink(name) => drop(names.remove(name)),
+        PendingChange::Rename(from, to) => {
             if let Some(file) = names.remove(from) {
                 names.insert(to.clone(), file);
             }
@@ -43,15 +43,15 @@ fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct NameTable {
     seen: BTreeMap<String, u64>,
     durable: BTreeMap<String, u64>,
-    pending: Vec<Change>,
+    pending: Vec<PendingChange>,
 }
 
 /// A file's bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Body {
+pub(super) struct FileBytes {
     pub seen: Vec<u8>,
     durable: Vec<u8>,
     /// Writes that are not durable, oldest first.
@@ -74,7 +74,7 @@ fn is_gone() -> io::Error {
     io::Error::other("the file is gone")
 }
 
-impl Body {
+impl FileBytes {
     /// Puts bytes down, all of a write or one transfer of several: `began` tells one write from another.
     pub fn write(&mut self, began: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
@@ -120,9 +120,9 @@ impl Body {
 /// Everything on the disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium {
-    directories: BTreeMap<PathBuf, Names>,
+    directories: BTreeMap<PathBuf, NameTable>,
     /// Copies of a disk share the files that neither has written to since.
-    files: BTreeMap<u64, Arc<Body>>,
+    files: BTreeMap<u64, Arc<FileBytes>>,
     next_file: u64,
     /// Counts operations.
     pub now: u64,
@@ -132,7 +132,7 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    fn names(&mut self, dir: &Path) -> io::Result<&mut Names> {
+    fn names(&mut self, dir: &Path) -> io::Result<&mut NameTable> {
         self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
     }
 
@@ -152,7 +152,7 @@ impl Medium {
         let file = self.next_file;
         let names = self.names(dir)?;
         names.seen.insert(name.clone(), file);
-        names.pending.push(Change::Link(name, file));
+        names.pending.push(PendingChange::Link(name, file));
         self.next_file += 1;
         self.files.insert(file, Arc::default());
         Ok(file)
@@ -164,11 +164,11 @@ impl Medium {
         names.seen.get(&name).copied().ok_or_else(|| not_found(path))
     }
 
-    pub fn body(&self, file: u64) -> io::Result<&Body> {
+    pub fn body(&self, file: u64) -> io::Result<&FileBytes> {
         self.files.get(&file).map(|body| &**body).ok_or_else(is_gone)
     }
 
-    pub fn body_mut(&mut self, file: u64) -> io::Result<&mut Body> {
+    pub fn body_mut(&mut self, file: u64) -> io::Result<&mut FileBytes> {
         self.files.get_mut(&file).map(Arc::make_mut).ok_or_else(is_gone)
     }
 
@@ -179,7 +179,7 @@ impl Medium {
             return Err(io::Error::other("a simulated disk renames within a directory only"));
         }
         let names = self.names(dir)?;
-        let change = Change::Rename(old, new);
+        let change = PendingChange::Rename(old, new);
         apply(&mut names.seen, &change);
         names.pending.push(change);
         Ok(())
@@ -190,7 +190,7 @@ impl Medium {
         let (dir, name) = split(path)?;
         let names = self.names(dir)?;
         names.seen.remove(&name);
-        names.pending.push(Change::Unlink(name));
+        names.pending.push(PendingChange::Unlink(name));
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Medium {
     }
 
     /// Every named file.
-    pub fn files(&self) -> impl Iterator<Item = (PathBuf, &Body)> {
+    pub fn files(&self) -> impl Iterator<Item = (PathBuf, &FileBytes)> {
         self.directories.iter().flat_map(|(dir, names)| {
             let body = |(name, file): (&String, &u64)| {
                 self.files.get(file).map(|body| (dir.join(name), &**body))

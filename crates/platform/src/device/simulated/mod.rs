@@ -13,7 +13,7 @@ mod medium;
 use super::{Device, DeviceFile, DirectoryLock, whole};
 use crate::random::Random;
 pub use faults::SimulatedFault;
-use faults::{Plan, strikes};
+use faults::{FaultPlan, strikes};
 use medium::{Medium, split};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -52,9 +52,9 @@ impl SimulatedDisk {
         let mut medium = locked(&self.0);
         medium.process += 1;
         medium.locks.clear();
-        let plan = Plan::new(Random::seeded(seed));
+        let plan = FaultPlan::new(Random::seeded(seed));
         let (plan, changed) = (Mutex::new(plan), Condvar::new());
-        let state = State { disk: self.clone(), process: medium.process, plan, changed };
+        let state = ProcessState { disk: self.clone(), process: medium.process, plan, changed };
         SimulatedDevice(Arc::new(state))
     }
 
@@ -151,10 +151,10 @@ impl SimulatedDisk {
 }
 
 #[derive(Debug)]
-struct State {
+struct ProcessState {
     disk: SimulatedDisk,
     process: u64,
-    plan: Mutex<Plan>,
+    plan: Mutex<FaultPlan>,
     changed: Condvar,
 }
 
@@ -162,7 +162,7 @@ fn off() -> io::Error {
     io::Error::other("the process has been stopped")
 }
 
-impl State {
+impl ProcessState {
     /// The medium, if the process lives.
     fn medium(&self) -> io::Result<MutexGuard<'_, Medium>> {
         let mut medium = locked(&self.disk.0);
@@ -222,7 +222,7 @@ impl State {
 
 /// A process's way to a [`SimulatedDisk`]; clones are the same one.
 #[derive(Clone, Debug)]
-pub struct SimulatedDevice(Arc<State>);
+pub struct SimulatedDevice(Arc<ProcessState>);
 
 impl SimulatedDevice {
     /// Arms a fault, beside those armed already.
@@ -234,7 +234,7 @@ impl SimulatedDevice {
     pub fn disarm(&self) {
         let mut plan = locked(&self.0.plan);
         let random = plan.random.clone();
-        *plan = Plan::new(random);
+        *plan = FaultPlan::new(random);
     }
 
     /// From now on writes and syncs of files below a directory of this name take this much longer;
@@ -251,7 +251,7 @@ impl SimulatedDevice {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    state: Arc<State>,
+    state: Arc<ProcessState>,
     path: PathBuf,
     file: u64,
 }
@@ -373,7 +373,7 @@ impl SimulatedDevice {
 /// A held directory; the end of the process lets it go as well.
 #[derive(Debug)]
 struct Held {
-    state: Arc<State>,
+    state: Arc<ProcessState>,
     dir: PathBuf,
 }
 
