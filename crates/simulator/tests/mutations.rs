@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Whether the rule has a test of its own that breaks it.
 fn is_broken_elsewhere(rule: Mutation) -> bool {
-    // It takes a kill between two steps of the preparation of a file, and no sync of its directory
-    // between the next opening and a power cut: `names.rs` tries each step.
+    // What these break is how long something takes: `slow_stream.rs` of the engine, and the counters' tests.
     let of_speed = matches!(
         rule,
         Mutation::WaitForOneLane
@@ -18,9 +17,10 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
             | Mutation::WaitInFullStream
             | Mutation::FlusherWaitsForNumber
     );
-    // What these break is how long something takes: `slow_stream.rs` of the engine, and the counters' tests.
     of_speed
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
+        // It takes a kill between two steps of the preparation of a file, and no sync of its directory
+        // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::BelieveNames
         // What these leave takes room, and no answer is wrong: `crates/hyades/tests/garbage.rs`.
         || matches!(rule, Mutation::SweepHeldUp | Mutation::ForgetLeftBehind)
