@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `catalogue` of.
+//! Fuzz target for catalogues; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

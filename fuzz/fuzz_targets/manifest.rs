@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `manifest` of.
+//! Fuzz target for manifests; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

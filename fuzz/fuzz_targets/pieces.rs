@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `pieces` of.
+//! Fuzz target for pieces of segments; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

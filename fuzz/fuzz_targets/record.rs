@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `record` of.
+//! Fuzz target for transaction records; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

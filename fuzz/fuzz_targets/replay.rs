@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `replay` of.
+//! Fuzz target for replay of a whole log; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

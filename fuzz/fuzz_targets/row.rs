@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `row` of.
+//! Fuzz target for encoded rows; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

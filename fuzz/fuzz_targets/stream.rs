@@ -1,4 +1,4 @@
-//! See `decoding`, which this runs the target `stream` of.
+//! Fuzz target for log streams; see the `decoding` module.
 #![no_main]
 
 #[path = "../../crates/hyades/tests/decoding/mod.rs"]

@@ -1,4 +1,4 @@
-//! How many operations a second the indexes do: `cargo bench -p hyades --bench index [entries] [name]`.
+//! Operations per second of the indexes: `cargo bench -p hyades --bench index [entries] [name]`.
 
 use std::hint::black_box;
 use std::ops::{Bound, ControlFlow};
@@ -19,10 +19,10 @@ impl Keyed for Entry {
     }
 }
 
-/// A key made without touching the memory of any entry.
+/// A key built on the stack, without touching the memory of any entry.
 type Key = SmallVec<[u8; 24]>;
 
-/// An entry whose key stands in the same cache line, as a row's would.
+/// An entry with its key in the same cache line, as in a row.
 #[repr(align(32))]
 struct Slim {
     key: [u8; 8],

@@ -1,11 +1,10 @@
-//! Instructions that a whole transaction takes, by protocol and number of log streams, and how many
-//! of them the LSN vectors cost: `cargo bench -p hyades --bench vectors [rows]`.
+//! Instructions of a whole transaction by protocol and number of log streams, and the share of the
+//! LSN vectors: `cargo bench -p hyades --bench vectors [rows]`.
 //!
-//! The transactions are those of YCSB: two rows of ten columns of 100 bytes, each read or, with one
-//! half of probability, changed in one column. As many sessions as there are streams take turns on
-//! one thread, each on a stream of its own. Counted is what this thread executes: not what the
-//! flushers do. Needs valgrind; what it does not know (AVX-512) it hides from the program, which
-//! then uses AVX2.
+//! The transactions are those of YCSB: two rows of ten columns of 100 bytes, each read or, with
+//! probability one half, changed in one column. One session per stream takes its turn on a single
+//! thread. Only the instructions of this thread are counted, not those of the flushers. Needs
+//! valgrind, which does not support AVX-512 and hides it, so that the program uses AVX2.
 #![allow(missing_docs)]
 
 #[path = "../../wal/benches/callgrind/mod.rs"]
@@ -27,7 +26,8 @@ const COUNTED: u64 = 20_000;
 
 const ROWS: Table = Table::nth(0);
 
-/// A row's number, twice, plus one if it is written; and the value that is written.
+/// Two row numbers, each doubled, plus one if the row is written; and the seed of the written
+/// value.
 type Call = ([u64; 2], u32);
 
 fn access(tx: &Transaction<'_>, (rows, seed): Call) -> Result<(), Abort> {
@@ -61,7 +61,7 @@ fn populate(db: &Database, rows: u64) {
     }
 }
 
-/// What a counted run does.
+/// The program that is run under callgrind.
 fn child(arguments: &[String]) {
     let [_, protocol, record, streams, how, rows] = arguments else { panic!("six arguments") };
     lsn_vector::set_portable(how == "portable");
@@ -79,8 +79,8 @@ fn child(arguments: &[String]) {
         .streams(streams)
         .log_settings(|log| {
             log.device = Some(MemoryDevice::shared());
-            // Under valgrind transactions take some fifty times as long, and devices do not: this
-            // lets as many of them wait for a flush as the usual 500 us do.
+            // Under valgrind transactions take about fifty times as long, devices do not. With this
+            // interval as many transactions wait for a flush as with the usual 500 us.
             log.flush_interval = Some(Duration::from_millis(25));
         });
     let schema = (0..COLUMNS).fold(Schema::new("rows").column("key", Type::U64), |schema, n| {
@@ -98,7 +98,8 @@ fn child(arguments: &[String]) {
     let mut sessions = Vec::new();
     for _ in 0..streams {
         let mut session = db.session().expect("a session");
-        // A session begins on the stream with the smallest backlog, and makes it larger.
+        // A session begins on the stream with the smallest backlog. The call adds to that backlog,
+        // so that the next session begins on another stream.
         drop(session.call(call, &next()).expect("a log that runs"));
         sessions.push(session);
     }

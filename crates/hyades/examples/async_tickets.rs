@@ -1,5 +1,5 @@
-//! Tickets are futures with wakers and need no runtime: here a `block_on` of a few lines awaits many
-//! transactions at once.
+//! Tickets are futures with wakers and need no async runtime: here a `block_on` of a few lines
+//! awaits many transactions at once.
 //!
 //! `cargo run -p hyades --example async_tickets`
 
@@ -19,7 +19,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread, which sleeps while there is nothing to do.
+/// Runs a future on this thread and parks the thread while it waits.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -32,7 +32,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Acknowledged transactions, counted.
+/// Awaits all tickets. Returns the number of acknowledged transactions.
 async fn all(tickets: Vec<Ticket>) -> Result<usize, hyades::Error> {
     let count = tickets.len();
     for ticket in tickets {
@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let events = builder.table(schema);
     let db = builder.open(temporary.path())?;
 
-    // A session does not wait: a transaction is pre-committed, others see it, and its ticket tells
-    // when it may be relied on. Here many share a sync.
+    // A session does not wait: a transaction is pre-committed and visible to others when `submit`
+    // returns, and its ticket tells when it is durable. Here many transactions share an fsync.
     let mut session = db.session()?;
     let mut tickets = Vec::new();
     for id in 0..1000i64 {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(block_on(all(tickets))?, 1000);
 
-    // A ticket of a reader: acknowledged once what it read is on disk.
+    // The ticket of a reader is acknowledged once what it read is durable.
     let (row, ticket) = session.submit(|tx| Ok::<_, Abort>(tx.get(events, 999i64)?.is_some()))?;
     block_on(ticket)?;
     assert_eq!(row, Ok(true));

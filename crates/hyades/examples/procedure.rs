@@ -1,6 +1,6 @@
 //! A stored procedure that is logged as a command: its name and arguments, not the rows it changes.
-//! The process dies while it runs them; a second one replays the log and holds it against what was
-//! acknowledged.
+//! A first process aborts after its calls are acknowledged. A second one replays the log and checks
+//! the result.
 //!
 //! `cargo run -p hyades --example procedure`
 
@@ -20,7 +20,8 @@ struct Visit {
     visitor: String,
 }
 
-/// Deterministic: time and randomness come from the transaction, and are the same at replay.
+/// Deterministic: time and random numbers are drawn from the transaction, and are the same at
+/// replay.
 fn visit(tx: &Transaction<'_>, visit: Visit) -> Result<i64, Abort> {
     let count = match tx.get(COUNTERS, visit.page)? {
         Some(row) => row.get(COUNT) + 1,
@@ -46,8 +47,8 @@ fn open(dir: &Path) -> Result<(Database, ProcedureId), hyades::Error> {
             .column("visitor", Type::Text)
             .column("at_us", Type::I64),
     );
-    // Another behaviour needs another version; the old one stays registered as long as the log may
-    // hold calls of it.
+    // A changed procedure needs a new version. The old version stays registered as long as the log
+    // may contain calls of it.
     let id = builder.procedure_recorded("visit", 1, RecordKind::Command, visit);
     Ok((builder.open(dir)?, id))
 }

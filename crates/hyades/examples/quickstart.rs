@@ -1,4 +1,4 @@
-//! A table, two durable transactions, and the same rows after the database was opened again.
+//! A table, two durable transactions, and the same rows after the database is reopened.
 //!
 //! `cargo run -p hyades --example quickstart`
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok::<_, Abort>(())
     })??;
 
-    // Moves money, or gives up with a value of its own and changes nothing.
+    // Moves money, or aborts with a value of its own and changes nothing.
     let move_money = |amount: i64| {
         db.transact(|tx| {
             let from = tx.get(accounts, 1i64)?.ok_or(Abort::User(1))?.get(BALANCE);
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The same declarations every time: the log knows its tables by name.
+/// Declares the same table at every opening: the log identifies tables by name.
 fn open(dir: &Path) -> Result<(Database, hyades::Table), hyades::Error> {
     let mut builder = Database::builder();
     let accounts = builder.table(

@@ -1,4 +1,4 @@
-//! The program of README.md. It counts its own runs: what one run commits, the next one finds.
+//! The program of README.md. It counts its own runs: each run reads what the one before committed.
 //!
 //! `cargo run -p hyades --example readme`
 

@@ -1,4 +1,4 @@
-//! Secondary indexes: several rows to a key, unique keys, ranges by prefix, savepoints.
+//! Secondary indexes: several rows per key, unique keys, scans by prefix, and savepoints.
 //!
 //! `cargo run -p hyades --example secondary_index`
 
@@ -37,13 +37,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     })??;
 
     db.transact(|tx| {
-        // A prefix of the index's columns; rows come in the order of the index.
+        // A prefix of the index's columns. Rows are returned in index order.
         let prefix = ["London".into()];
         let rows = tx.scan_index(people, BY_CITY).prefix(&prefix).rows()?;
         let names: Vec<&str> = rows.iter().map(|row| row.get(NAME)).collect();
         assert_eq!(names, ["Ada", "Charles"]);
 
-        // A name that is taken: the transaction may go on, from a savepoint if it wants to.
+        // A duplicate name does not abort the transaction. It can go on, here from a savepoint.
         let savepoint = tx.savepoint();
         tx.update(people, 4i64, &[CITY.set(Some("Alexandria"))])?;
         let taken = tx.insert(people, &[5i64.into(), "Ada".into(), Some("Paris").into()]);
@@ -51,13 +51,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         tx.rollback_to(savepoint)?;
         assert_eq!(tx.get(people, 4i64)?.expect("it is there").get(CITY), None);
 
-        // The index follows the row.
+        // An update of the row also updates the index.
         tx.update(people, 1i64, &[CITY.set(Some("Paris"))])?;
         let prefix = ["Paris".into()];
         let in_paris = tx.scan_index(people, BY_CITY).prefix(&prefix).rows()?;
         assert_eq!(in_paris.len(), 2);
 
-        // The last by name, without reading all.
+        // The last row by name, without reading the others.
         let last = tx.scan_index(people, BY_NAME).descending().limit(1).columns(Columns::ALL);
         assert_eq!(last.rows()?[0].get(NAME), "Diophantus");
         Ok::<_, Abort>(())

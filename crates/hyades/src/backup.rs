@@ -1,4 +1,4 @@
-//! Copies of a database, running or not.
+//! Backups of a running or a closed database.
 
 use crate::error::Error;
 use crate::inspect;
@@ -8,31 +8,32 @@ use hyades_wal::{Copied, Log, LogOptions, Unfinished};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A copy that was made.
+/// Result of [`crate::Database::backup`] or of [`backup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackupReport {
-    /// Files copied.
+    /// Number of files copied.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of these files, in bytes.
     pub bytes: u64,
-    /// How long it took, reading it back included.
+    /// Duration in seconds, reading the copy back included.
     pub seconds: f64,
 }
 
-/// A running database's copy; see [`crate::Database::backup`].
+/// Backs up a running database; see [`crate::Database::backup`].
 pub(crate) fn running(log: &Log, dir: &Path) -> Result<BackupReport, Error> {
     let device = log.device();
-    // A backup is made to last: one of a log in memory goes to files.
+    // A log in memory is backed up to files, since a backup has to outlive the process.
     let device = if device.durable() { Arc::clone(device) } else { FileDevice::shared() };
     make(device, dir, |to| Ok(log.backup(to)?))
 }
 
-/// Copies a database that is not open, whether it was closed or crashed, to a new directory. `dirs` are all of
-/// its directories, and none of them is changed. The copy holds everything that would be recovered.
+/// Copies a database that is not open, whether it was closed or crashed, to the new directory
+/// `dir`. `dirs` are all directories of the database; none of them is changed. The copy is read
+/// back and checked, and holds everything that opening the original would recover.
 ///
 /// # Errors
-/// The database is in use, damaged, or none; the directory is not empty; a file could not be copied. What was
-/// made of the copy cannot be opened.
+/// The database is in use, damaged or absent; `dir` is not empty; a file cannot be copied. An
+/// incomplete copy cannot be opened.
 pub fn backup(dirs: &[PathBuf], dir: impl AsRef<Path>) -> Result<BackupReport, Error> {
     closed(FileDevice::shared(), dirs, dir.as_ref())
 }
@@ -67,7 +68,7 @@ fn make(
     let began = clock::monotonic_ns();
     let to = Unfinished::begin(device, dir)?;
     let copied = copy(&to)?;
-    // The log has read its part back.
+    // The log has read back its own part of the copy.
     inspect::verify_checkpoint(&to.open(LogOptions::new(Vec::new(), 1))?)?;
     to.finish()?;
     let seconds = (clock::monotonic_ns() - began) as f64 / 1e9;

@@ -1,4 +1,4 @@
-//! Times for people: dates and times of day, UTC.
+//! Conversion between microseconds since 1970 and dates with times of day, in UTC.
 
 fn days_of(year: u64) -> u64 {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -10,7 +10,8 @@ fn days_of_months(year: u64) -> [u64; 12] {
     [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
-/// Microseconds since 1970 at a date and time of day, UTC.
+/// Parses a UTC date and time of day, as in `2026-11-21T14:03:07.25Z` or `2026-11-21 14:03`, into
+/// microseconds since 1970. Returns `None` for any other text.
 pub(crate) fn parse_time(text: &str) -> Option<u64> {
     let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     let (date, time) = text.split_once(['T', 't', ' '])?;
@@ -44,7 +45,7 @@ pub(crate) fn parse_time(text: &str) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros)
 }
 
-/// A time for people: microseconds since 1970 as a date and a time of day, UTC.
+/// Formats microseconds since 1970 as a UTC date and time, as in `2026-11-21T14:03:07.250000Z`.
 pub fn time(us: u64) -> String {
     let (days, rest) = (us / 86_400_000_000, us % 86_400_000_000);
     let (mut year, mut left) = (1970, days);

@@ -1,4 +1,4 @@
-//! How a database is described before it is opened.
+//! Declaration of a database before it is opened.
 
 use crate::checkpoint::CheckpointSettings;
 use crate::error::Abort;
@@ -16,10 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How transactions are logged and ordered against the log.
+/// Logging protocol: how transactions are logged, and how the log orders them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Protocol {
-    /// No log: nothing survives. The yardstick of the others.
+    /// No log: nothing survives a restart. The baseline for comparisons.
     None,
     /// One stream, replayed in its order.
     Serial,
@@ -27,7 +27,7 @@ pub enum Protocol {
     /// docs/protocols.md.
     #[default]
     Taurus,
-    /// Parallel streams with lists of predecessors: Taurus as its first report has it (Yu et al.,
+    /// Parallel streams with lists of predecessors: Taurus as in its first report (Yu et al.,
     /// 2016), as corrected in docs/protocols.md.
     Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
@@ -39,17 +39,17 @@ pub enum Protocol {
     /// One stream, with before- and after-images row by row (Malviya et al., ICDE 2014, section
     /// IV). Data records only.
     Physiological,
-    /// Parallel streams, each with the changes of a part of the rows (Zhou et al., 2020). Data
-    /// records only.
+    /// Parallel streams, each with the changes of one partition of the rows (Zhou et al., 2020).
+    /// Data records only.
     Plover,
-    /// Parallel streams with scalable sequence numbers: transactions that only put rows down
-    /// ([`Transaction::put`]) wait for their own stream alone, all others for the common mark (Zhou
-    /// et al., 2019). Data records only.
+    /// Parallel streams with scalable sequence numbers (Zhou et al., 2019): transactions that
+    /// consist of blind writes ([`Transaction::put`]) wait for their own stream alone, all others
+    /// until every stream has passed their number. Data records only.
     Poplar,
 }
 
 impl Protocol {
-    /// Its name, in manifests and on the command line.
+    /// Returns the protocol's name in manifests and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::None => "none",
@@ -64,7 +64,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol of this name in a manifest.
+    /// Returns the protocol with this name in a manifest.
     pub(crate) fn named(name: &str) -> Option<Protocol> {
         match name {
             "serial" => Some(Protocol::Serial),
@@ -80,23 +80,23 @@ impl Protocol {
     }
 }
 
-/// How transactions are kept serializable.
+/// Concurrency control: how transactions are kept serializable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,
-    /// Optimistic, validated at commit (Tu et al., SOSP 2013).
+    /// Optimistic: transactions are validated at commit (Tu et al., SOSP 2013).
     #[default]
     Silo,
 }
 
-/// Who is told how recovery goes.
+/// Callback for the progress of recovery.
 pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 
-/// Describes and opens a database, see [`crate::Database::builder`].
+/// Declares a database and opens it, see [`crate::Database::builder`].
 ///
-/// What is declared has to be the same every time that a directory is opened; new tables and new
-/// versions of procedures may join.
+/// Declare the same tables and procedures every time you open a directory. New tables, procedures
+/// and versions of procedures may be added.
 ///
 /// ```
 /// use hyades::{Concurrency, Database, Protocol, RecordKind, Schema, Transaction, Type};
@@ -154,105 +154,109 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Chooses the logging protocol.
+    /// Sets the logging protocol. Default: [`Protocol::Taurus`].
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
     }
 
-    /// Chooses the concurrency control.
+    /// Sets the concurrency control. Default: [`Concurrency::Silo`].
     pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// Chooses how procedures are logged unless they, or a call, say otherwise. Closures are always
-    /// data-logged.
+    /// Sets how calls of procedures are logged, unless the procedure or the call says otherwise.
+    /// Default: [`RecordKind::Data`]. Closures are always logged as data.
     pub fn record(mut self, record: RecordKind) -> Self {
         self.record = record;
         self
     }
 
-    /// The number of log streams, 1 to 64.
+    /// Sets the number of log streams, 1 to 64. Default: 4.
     pub fn streams(mut self, streams: usize) -> Self {
         self.log.streams = streams;
         self
     }
 
-    /// Adds a further log directory beside the one given to [`Builder::open`]; streams are placed
-    /// on all of them in turn.
+    /// Adds a log directory beside the one given to [`Builder::open`]. Streams are placed in all
+    /// directories in turn.
     pub fn log_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.log.dirs.push(dir.as_ref().to_path_buf());
         self
     }
 
-    /// Sets everything about the log at once.
+    /// Changes any settings of the log.
     pub fn log_settings(mut self, change: impl FnOnce(&mut LogSettings)) -> Self {
         change(&mut self.log);
         self
     }
 
-    /// How many threads recover, at most 1,024; 0 (the default) means all cores.
+    /// Sets the number of recovery threads, at most 1,024. Default: 0, which means all cores.
     pub fn recovery_threads(mut self, threads: usize) -> Self {
         self.recovery_threads = threads;
         self
     }
 
-    /// How an ordered replay runs.
+    /// Sets how replay orders the records of a log that needs ordering.
     pub fn replay(mut self, replay: Replay) -> Self {
         self.replay = replay;
         self
     }
 
-    /// Is called a few times a second while the database recovers.
+    /// Sets a callback that is called a few times a second during recovery.
     pub fn on_progress(mut self, tell: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(tell));
         self
     }
 
-    /// Takes a checkpoint this often, as long as something is committed.
+    /// Takes a checkpoint at this interval, 1 ms to a year, if anything was committed. Off by
+    /// default.
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoints.interval = Some(interval);
         self
     }
 
-    /// Takes checkpoints so often that the replay of the log, after the checkpoint's image has been
-    /// loaded, takes no longer than this, as far as that can be told from how fast the last replay
-    /// was. Where that cannot be kept, [`crate::Database::checkpoints`] says by how much, and why.
+    /// Takes checkpoints often enough that replaying the log, after the checkpoint's image has been
+    /// loaded, takes at most this long, 1 ms to a year. The estimate is based on the speed of the
+    /// last replay. If the bound cannot be kept, [`crate::Database::checkpoints`] reports by how
+    /// much and why. Off by default.
     pub fn max_recovery(mut self, bound: Duration) -> Self {
         self.checkpoints.max_recovery = Some(bound);
         self
     }
 
-    /// The share of all processors' time that writing a checkpoint may take, above 0 and at most 1;
-    /// 0.1 if not set.
+    /// Sets the share of all processors' time that writing a checkpoint may take, above 0 and at
+    /// most 1. Default: 0.1.
     pub fn checkpoint_share(mut self, share: f64) -> Self {
         self.checkpoints.share = share;
         self
     }
 
-    /// Sets everything about checkpoints at once.
+    /// Changes any settings of checkpoints.
     pub fn checkpoint_settings(mut self, change: impl FnOnce(&mut CheckpointSettings)) -> Self {
         change(&mut self.checkpoints);
         self
     }
 
-    /// Sets how often, and how long, a transaction that conflicts with others is run again.
+    /// Sets how often and for how long a transaction is retried after conflicts.
     pub fn retries(mut self, change: impl FnOnce(&mut RetrySettings)) -> Self {
         change(&mut self.retries);
         self
     }
 
-    /// Declares a table. Tables that the directory knows already must be declared the same way.
+    /// Declares a table. If the directory already has it, the declaration must be the same.
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
         Table(self.tables.len() as u32 - 1)
     }
 
-    /// Registers a procedure: it must be deterministic, taking time and randomness from its
-    /// transaction, and it passes on a conflict that an operation returns. Change `version`
-    /// whenever its behaviour changes. It may be begun more than once for a transaction: where it
-    /// met a conflict, and, at recovery, to learn which rows it will touch.
+    /// Registers a procedure.
+    ///
+    /// The body must be deterministic: it takes time and randomness from its transaction alone,
+    /// since replay may run it again. It passes on a conflict that an operation returns (with `?`).
+    /// It may run several times for one transaction: after a conflict, and at recovery to find the
+    /// rows to prefetch. Change `version` whenever its behaviour changes.
     pub fn procedure<A, R, F>(&mut self, name: &str, version: u32, body: F) -> ProcedureId
     where
         A: DeserializeOwned,
@@ -262,7 +266,8 @@ impl Builder {
         self.add(Procedure::new(name, version, None, body))
     }
 
-    /// Registers a procedure that is always logged in the given way.
+    /// Registers a procedure with its own record kind, which [`Builder::record`] does not change.
+    /// [`Session::call_recorded`](crate::Session::call_recorded) overrides both.
     pub fn procedure_recorded<A, R, F>(
         &mut self,
         name: &str,

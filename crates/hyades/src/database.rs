@@ -1,4 +1,4 @@
-//! The public face: a database, its sessions, and how they are opened and closed.
+//! The public API: databases and sessions.
 
 use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;
@@ -22,7 +22,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An open database. Clones are handles to the same one; it closes when the last is dropped.
+/// An open database, in memory and, with a log, durable. Transactions are serializable.
+///
+/// Clones are handles to the same database. It is closed when the last handle and the last
+/// [`Session`] are dropped.
 ///
 /// ```
 /// use hyades::{Abort, Column, Database, Schema, Type};
@@ -54,11 +57,11 @@ pub struct Database {
 }
 
 pub(crate) struct DatabaseInner {
-    /// Takes checkpoints; None without a log.
+    /// Takes checkpoints; `None` without a log.
     pub keeper: Option<Arc<Keeper>>,
     pub engine: Arc<dyn AnyEngine>,
     pub log: Option<Log>,
-    /// The log, for tickets.
+    /// Shared references to the log, for tickets.
     pub references: Option<Arc<References>>,
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
@@ -68,32 +71,32 @@ pub(crate) struct DatabaseInner {
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
-    /// The newest version of each procedure.
+    /// The newest version of each procedure, by name.
     pub names: HashMap<String, ProcedureId>,
 }
 
-/// What a database has done since it was opened.
+/// Counters of a database since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Attempts at transactions, conflicts included.
+    /// Attempts at transactions, those that ended in a conflict included.
     pub attempts: u64,
-    /// Attempts that ended in a conflict and were run again.
+    /// Attempts that ended in a conflict.
     pub conflicts: u64,
-    /// Rows that were deleted and index entries that describe no row any more, which are still in memory: how
-    /// many there are now. A row waits until the epoch in which it was deleted is over
-    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)), and all wait for another transaction of the session
-    /// that left them, or for its end. See [`Database::session`].
+    /// Deleted rows, and index entries that no longer match a row, that are still in memory. A
+    /// deleted row is kept until its epoch is over
+    /// ([`LogSettings::epoch`](crate::LogSettings::epoch)). Both are freed after later transactions
+    /// of the session that left them, or after that session has ended. See [`Database::session`].
     pub garbage: u64,
     /// Bytes of frames made durable, without padding.
     pub log_bytes: u64,
     /// Bytes written to the log's devices.
     pub device_bytes: u64,
-    /// Syncs of the log's devices.
+    /// Syncs (fsync) of the log's devices.
     pub syncs: u64,
 }
 
 impl Database {
-    /// Begins the description of a database.
+    /// Starts the declaration of a database, with default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -102,16 +105,16 @@ impl Database {
         Database { shared: Arc::new(shared) }
     }
 
-    /// A session for the calling thread: faster than going through the database, because it keeps its
-    /// working memory and its place in the log.
+    /// Creates a session for the calling thread. It is faster than [`Database::transact`] and
+    /// [`Database::call`], since it keeps its buffers and its slot in the log.
     ///
-    /// After each transaction it clears away some of the deleted rows and stale index entries that it has left.
-    /// What is still there when it ends is cleared away by other sessions as they run or end, by the next
-    /// [`Database::transact`] or [`Database::call`], and by the next checkpoint; [`Stats::garbage`] says how much
-    /// there is.
+    /// After each transaction the session frees some of the deleted rows and stale index entries
+    /// that it has left. What remains when it ends is freed by other sessions as they run or end,
+    /// by later calls of [`Database::transact`] and [`Database::call`], and by the next checkpoint.
+    /// [`Stats::garbage`] counts what remains.
     ///
     /// # Errors
-    /// More sessions than the log has places for (256).
+    /// [`Error::Log`] if the log has no free slot: it has 256, one for each session.
     pub fn session(&self) -> Result<Session, Error> {
         Ok(self.around(self.shared.engine.session()?, false))
     }
@@ -133,16 +136,24 @@ impl Database {
         }
     }
 
-    /// Runs a closure as a transaction and returns when it is acknowledged: on disk, with everything
-    /// it depends on. It is run again as long as it conflicts with others, so it must have no other
-    /// effects. Its changes are logged as data.
+    /// Runs a closure as a transaction and returns once it is acknowledged: its record, and
+    /// everything it depends on, is on disk. The changes are logged as data.
     ///
-    /// If it returns an error its changes are taken back, and the error is the inner result: a
-    /// decision that the caller sees, so it too is returned only when what it was based on is on disk.
+    /// After a conflict the closure runs again, so it must have no effects outside the transaction.
+    ///
+    /// If the closure returns an error, its changes are rolled back and the error is the inner
+    /// result. That result, too, is returned only once everything it was based on is on disk.
     ///
     /// # Errors
-    /// Outer: the log failed, before the transaction or with an unknown outcome; or the program's own
-    /// sessions take all 256 places in the log (where other calls of this kind take them, it waits).
+    /// Outer: [`Error::Poisoned`] if the log failed before the transaction;
+    /// [`Error::OutcomeUnknown`] if it failed before the transaction was acknowledged;
+    /// [`Error::Starved`] if all attempts ended in a conflict ([`Builder::retries`]);
+    /// [`Error::Misuse`] inside another transaction of this database; [`Error::Log`] if the
+    /// program's own sessions occupy all 256 slots of the log (if other calls like this one occupy
+    /// some, it waits).
+    ///
+    /// # Panics
+    /// If the closure panics. Its changes are rolled back first.
     pub fn transact<T, E: From<Abort>>(
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
@@ -152,11 +163,13 @@ impl Database {
         Ok(result)
     }
 
-    /// Runs a registered procedure and returns its result when it is acknowledged.
+    /// Calls a registered procedure, in its newest version, and returns its result once the
+    /// transaction is acknowledged. Retries, isolation and durability are as for
+    /// [`Database::transact`].
     ///
     /// # Errors
-    /// Outer: there is no such procedure, the result is of another type, or the log failed; or as for
-    /// [`Database::transact`].
+    /// Outer: [`Error::Misuse`] if there is no such procedure, the arguments cannot be encoded or
+    /// the result is not an `R`; otherwise as for [`Database::transact`].
     pub fn call<A: Serialize + ?Sized, R: DeserializeOwned>(
         &self,
         name: &str,
@@ -172,10 +185,10 @@ impl Database {
         }
     }
 
-    /// Looks a procedure up by name: the registered one with the highest version.
+    /// Returns the procedure of this name with the highest version.
     ///
     /// # Errors
-    /// There is none.
+    /// [`Error::Misuse`] if none is registered.
     pub fn prepare(&self, name: &str) -> Result<ProcedureId, Error> {
         self.shared.names.get(name).copied().ok_or_else(|| {
             Error::Misuse(format!(
@@ -184,29 +197,29 @@ impl Database {
         })
     }
 
-    /// What opening found and did.
+    /// Returns what opening found and did.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.shared.report
     }
 
-    /// A digest of all rows and secondary index entries, whatever the order in which they came. Only
-    /// meaningful while no transaction runs.
+    /// Returns a digest of all rows and secondary index entries that does not depend on their
+    /// order. It reads every row. Only meaningful while no transaction runs.
     pub fn digest(&self) -> u64 {
         self.shared.engine.digest()
     }
 
-    /// How many rows there are in all tables. It visits each of them; only meaningful while no
-    /// transaction runs.
+    /// Counts the rows of all tables. It visits every row. Only meaningful while no transaction
+    /// runs.
     pub fn rows(&self) -> u64 {
         self.shared.engine.rows()
     }
 
-    /// The number of log streams; 0 without a log.
+    /// Returns the number of log streams; 0 without a log.
     pub fn streams(&self) -> usize {
         self.shared.log.as_ref().map_or(0, Log::streams)
     }
 
-    /// What the database has done since it was opened.
+    /// Returns counters since the database was opened.
     pub fn stats(&self) -> Stats {
         let SessionCounts { attempts, conflicts, garbage } = self.shared.engine.counts();
         let mut stats = Stats { attempts, conflicts, garbage, ..Stats::default() };
@@ -221,8 +234,8 @@ impl Database {
         stats
     }
 
-    /// Takes a checkpoint now, while transactions go on: an image of all rows, from which recovery will begin.
-    /// Log that it covers is given up.
+    /// Takes a checkpoint now, while transactions run: an image of all rows, from which recovery
+    /// will begin. The log that it covers is truncated.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -237,8 +250,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// There is no log; a file could not be written; the log has failed. The last checkpoint, and the log
-    /// since then, are untouched.
+    /// [`Error::Misuse`] without a log; a file could not be written; the log has failed. The last
+    /// checkpoint, and the log since then, remain.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Error> {
         match &self.shared.keeper {
             Some(keeper) => keeper.take(),
@@ -246,10 +259,11 @@ impl Database {
         }
     }
 
-    /// Copies the database to a new directory while transactions go on: its checkpoint and its log, as far as
-    /// they are durable when this is called. Whatever was acknowledged before is in it. The copy, read back and
-    /// checked before this returns, opens like the database itself, and [`Builder::restore`] can take it back to
-    /// any moment since its checkpoint. Checkpoints, and the giving up of log, wait until the copy is made.
+    /// Copies the database to a new directory while transactions run. The copy holds the checkpoint
+    /// and the log as far as they are durable at the time of the call, hence every transaction
+    /// acknowledged before. It is read back and checked before this returns. It opens like the
+    /// original, and [`Builder::restore`] can restore any moment since its checkpoint from it.
+    /// Checkpoints and the truncation of the log wait until the copy is complete.
     ///
     /// ```
     /// # use hyades::{Database, Schema, Type};
@@ -268,8 +282,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// There is no log, or it has failed; the directory is not empty; a file could not be copied or is damaged.
-    /// The database is untouched, and what was made of the copy cannot be opened.
+    /// There is no log, or it has failed; `dir` is not empty; a file could not be copied or is
+    /// damaged. The database is not affected, and an incomplete copy cannot be opened.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport, Error> {
         match &self.shared.log {
             Some(log) => backup::running(log, dir.as_ref()),
@@ -277,26 +291,27 @@ impl Database {
         }
     }
 
-    /// How checkpoints go, and how long replay would take now.
+    /// Returns the state of checkpoints, and how long a replay would take now.
     pub fn checkpoints(&self) -> CheckpointStats {
         self.shared.keeper.as_ref().map(|keeper| keeper.stats()).unwrap_or_default()
     }
 
-    /// The log under the database, for tools; `None` without one.
+    /// Returns the log, for tools; `None` without one.
     pub fn log(&self) -> Option<&Log> {
         self.shared.log.as_ref()
     }
 
-    /// A queue for many transactions in flight.
+    /// Creates a queue for many transactions in flight.
     pub fn commit_queue<T>(&self) -> CommitQueue<T> {
         CommitQueue::new(self.shared.references.clone())
     }
 
-    /// Makes everything durable and closes the log in good order. Other handles and sessions are of no
-    /// use afterwards.
+    /// Makes everything durable and closes the log. Other handles and sessions cannot be used any
+    /// more.
     ///
     /// # Errors
-    /// The log failed.
+    /// [`Error::Log`] if the log failed; [`Error::Misuse`] on a thread of the log, as in a waker
+    /// (another thread then closes the database).
     pub fn close(self) -> Result<(), Error> {
         self.shared.close()
     }
@@ -320,12 +335,13 @@ impl DatabaseInner {
             }
         };
         if on_its_own_thread {
-            // A waker has dropped the last handle, or closes it: that thread would wait for itself.
+            // A waker drops the last handle or closes the database: this log thread would wait for
+            // itself.
             let thread = std::thread::Builder::new().name("close".into());
             let _ = thread.spawn(close);
             return Err(Error::Misuse(
-                "a database cannot be closed by a waker, which runs on a thread of its log: another thread \
-                 closes it now"
+                "a database cannot be closed by a waker, which runs on a thread of its log: \
+                 another thread closes it now"
                     .to_string(),
             ));
         }
@@ -335,12 +351,13 @@ impl DatabaseInner {
 
 impl Drop for DatabaseInner {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`; a failed log has told everyone who waited.
+        // Errors are ignored: `close` reports them, and a failed log has failed all waiting
+        // tickets.
         let _ = self.close();
     }
 }
 
-/// A thread's way into the database; see [`Database::session`].
+/// Runs transactions for one thread at a time; see [`Database::session`].
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
     tickets: Tickets,
@@ -356,17 +373,17 @@ fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
 }
 
 impl Session {
-    /// Runs a closure as [`Database::transact`] does, but does not wait: the result is pre-committed,
-    /// and the ticket tells when it is acknowledged.
+    /// Runs a closure like [`Database::transact`], but does not wait: the result is pre-committed,
+    /// and the ticket reports when it is acknowledged.
     ///
-    /// What the closure returned before the ticket says so may be lost in a crash, while a later transaction
-    /// that read nothing of it is acknowledged and stays: the log knows what transactions read and wrote, and not
-    /// what the program made of a result. So wait for the ticket before a result decides what another
-    /// transaction writes, or read it again in that transaction. This holds for every protocol whose
-    /// streams are independent of each other (docs/protocols.md), not for one stream.
+    /// A crash may lose a pre-committed transaction although a later one, which read nothing of it,
+    /// was acknowledged and survives: the log tracks what transactions read and write, not what the
+    /// program does with a result. So wait for the ticket before a result decides what another
+    /// transaction writes, or read it again in that transaction. This applies to every protocol
+    /// whose streams are independent of each other (docs/protocols.md), not to a single stream.
     ///
     /// # Errors
-    /// The log has failed.
+    /// As for [`Database::transact`], but the ticket reports [`Error::OutcomeUnknown`].
     pub fn submit<T, E: From<Abort>>(
         &mut self,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
@@ -383,7 +400,8 @@ impl Session {
         Ok((result.expect("the body ran"), self.tickets.issue(answer)))
     }
 
-    /// Runs a procedure without waiting; [`Session::result`] has what it returned.
+    /// Calls a procedure without waiting, see [`Session::submit`]. [`Session::result`] decodes its
+    /// result.
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Schema, Transaction, Type};
@@ -413,7 +431,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// The log has failed.
+    /// [`Error::Misuse`] if the arguments cannot be encoded or the procedure is not this
+    /// database's; otherwise as for [`Session::submit`].
     #[inline]
     pub fn call<A: Serialize + ?Sized>(
         &mut self,
@@ -423,10 +442,11 @@ impl Session {
         self.call_as(procedure, arguments, None)
     }
 
-    /// As [`Session::call`], logged in the given way.
+    /// Like [`Session::call`], with this kind of record.
     ///
     /// # Errors
-    /// The log has failed, or was opened for data records only.
+    /// [`Error::Misuse`] if the log was opened for data records only and `record` is another kind;
+    /// otherwise as for [`Session::call`].
     pub fn call_recorded<A: Serialize + ?Sized>(
         &mut self,
         procedure: ProcedureId,
@@ -435,8 +455,9 @@ impl Session {
     ) -> Result<(Result<(), Abort>, Ticket), Error> {
         if self.shared.data_only && record != RecordKind::Data {
             return Err(Error::Misuse(
-                "the log was opened for data records only: open it with Builder::record(RecordKind::Adaptive) \
-                 or register a procedure as a command to mix them"
+                "the log was opened for data records only: open it with \
+                 Builder::record(RecordKind::Adaptive) or register a procedure as a command to \
+                 mix them"
                     .to_string(),
             ));
         }
@@ -469,15 +490,15 @@ impl Session {
         Ok((outcome, self.tickets.issue(answer)))
     }
 
-    /// What the last procedure returned.
+    /// Decodes the result of the last procedure call.
     ///
     /// # Errors
-    /// It returned something of another type.
+    /// [`Error::Misuse`] if it is not an `R`.
     pub fn result<R: DeserializeOwned>(&self) -> Result<R, Error> {
         decode_result(&self.result)
     }
 
-    /// How many attempts ended in a conflict and were run again.
+    /// Returns how many attempts of this session ended in a conflict.
     pub fn conflicts(&self) -> u64 {
         self.inner.as_ref().map_or(0, |inner| inner.conflicts())
     }

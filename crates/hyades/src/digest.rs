@@ -1,4 +1,4 @@
-//! A digest of a database's logical content, to compare two states.
+//! Digest of a database's logical content, to compare two states.
 
 use crate::storage::hash_index::hash_key;
 use crate::storage::ordered_index::Keyed;
@@ -6,8 +6,8 @@ use crate::storage::record::word;
 use crate::storage::table::TableData;
 use std::sync::atomic::Ordering;
 
-/// Adds up a hash of every row and of every secondary index entry that describes its row, by the
-/// numbers that stand for tables in the log: the order in which they came does not matter.
+/// Returns the sum of the hashes of every row and of every secondary index entry that matches its
+/// row. Tables are identified by their numbers in the log. The order of rows does not matter.
 pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]) -> u64 {
     let guard = crossbeam_epoch::pin();
     let mut sum = 0u64;

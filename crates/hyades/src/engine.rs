@@ -1,4 +1,4 @@
-//! What the transactions of a database share.
+//! State that the transactions of a database share.
 
 pub(crate) mod cut;
 
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A session takes so many row ids at a time.
+/// Number of row ids that a session reserves at a time.
 const ROW_ID_BLOCK: u64 = 1024;
 
-/// A session's share of the row ids.
+/// The row ids reserved by a session.
 #[derive(Debug, Default)]
 pub(crate) struct RowIdBlock {
     next: u64,
@@ -26,15 +26,16 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub tables: Arc<Vec<TableData<P::RowStamp>>>,
     pub protocol: P,
     pub epoch: Arc<Epoch>,
-    /// The next hidden row id that no session has. Taken from by sessions, raised by recovery.
+    /// The next hidden row id that no session has reserved. Advanced by sessions, raised by
+    /// recovery.
     pub row_ids: Arc<AtomicU64>,
-    /// Where commits and checkpoints meet.
+    /// Coordinates commits with checkpoints.
     pub cut: Cut,
     /// How long an epoch is while the database is busy.
     pub epoch_interval: Duration,
-    /// Updates are written, and logged, as whole rows instead of changed columns.
+    /// Updates are installed and logged as whole rows instead of changed columns.
     pub whole_rows: bool,
-    /// Mixed into the seeds of transactions.
+    /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
 
@@ -60,7 +61,7 @@ impl<P: LoggingProtocol> Engine<P> {
 
     pub fn next_row_id(&self, block: &mut RowIdBlock) -> u64 {
         if block.next == block.end {
-            // Relaxed: the ids are only to be different.
+            // Relaxed: the ids only have to differ.
             block.next = self.row_ids.fetch_add(ROW_ID_BLOCK, Ordering::Relaxed);
             block.end = block.next + ROW_ID_BLOCK;
         }
@@ -73,7 +74,7 @@ impl<P: LoggingProtocol> Engine<P> {
     }
 
     pub fn fresh_seed(&self) -> u64 {
-        // Relaxed: any two transactions get different numbers.
+        // Relaxed: the seeds only have to differ.
         self.seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
     }
 }

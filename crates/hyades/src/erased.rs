@@ -1,5 +1,5 @@
-//! An engine and its sessions as the public face uses them, whatever the concurrency control and
-//! the logging protocol.
+//! Type-erased engine and session: what the public API uses, for any pair of concurrency control
+//! and logging protocol.
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::concurrency::steps::Call;
@@ -10,44 +10,43 @@ use crate::tally::SessionCounts;
 use crate::transaction::access::Transaction;
 use hyades_wal::Lsn;
 
-/// An engine of some sound pair.
+/// An engine of a supported pair.
 pub(crate) trait AnyEngine: Checkpointed {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
-    /// What all its sessions have counted.
+    /// Returns the counters of all its sessions.
     fn counts(&self) -> SessionCounts;
 }
 
-/// What a transaction's body wants.
+/// How a transaction's body wants to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Commit,
-    /// Undo, but the caller sees the outcome.
+    /// Undo the changes; the caller sees the outcome.
     Abandon,
 }
 
-/// What a transaction that has run leaves to its session's owner.
+/// What a transaction leaves to its caller.
 #[derive(Default)]
 pub(crate) struct Answer {
-    /// What it has to wait for.
+    /// What the frontier has to reach before the transaction is acknowledged.
     pub needs: Needs,
-    /// Its epoch, and the stream and the end of its record, if it left one.
+    /// The transaction's epoch, and the stream and the end of its record, if it has one.
     pub placed: Option<(u64, usize, Lsn)>,
 }
 
 /// A session of some engine.
 pub(crate) trait AnySession: Send {
-    /// Runs `body` until it ends without a conflict.
+    /// Runs `body` as a transaction until an attempt ends without a conflict.
     fn run(
         &mut self,
         call: Option<(Call<'_>, RecordKind)>,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
-    /// It may be long until the next transaction: others see to what this session has to clear
-    /// away.
+    /// Called before the session may be idle for long: hands its garbage over to other sessions.
     fn rest(&mut self);
-    /// How many attempts ended in a conflict.
+    /// Returns how many attempts ended in a conflict.
     fn conflicts(&self) -> u64;
 }

@@ -1,63 +1,64 @@
-//! The two error worlds: [`Abort`] is expected, small and cheap; [`Error`] is one clear sentence.
+//! Error types: [`Abort`] is the small, expected outcome of a transaction; [`Error`] is a failure
+//! of the database or of its use.
 
 use std::fmt;
 
-/// Why a transaction's operation did not go through. Small and `Copy`; the engine retries
-/// [`Abort::Conflict`] by itself, all others reach the caller as the transaction's outcome.
+/// Why an operation or a transaction failed. Small and `Copy`. The engine retries
+/// [`Abort::Conflict`]; all others reach the caller as the transaction's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Abort {
-    /// Another transaction stands in the way; the engine rolls back and tries again.
+    /// A conflict with another transaction. The engine rolls back and runs the transaction again.
     Conflict,
-    /// The procedure or closure gave up by its own rule, with a value for the caller.
+    /// The procedure or closure aborted by its own rule, with a value for the caller.
     User(i64),
-    /// A row with this primary key or unique secondary key exists already.
+    /// A row with this primary key or unique secondary key already exists.
     DuplicateKey {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
         /// The secondary index's number within the table; `None` means the primary key.
         index: Option<u16>,
     },
-    /// A value does not fit the column's type, or a key has the wrong number of columns, or a scan's bound more
-    /// than the key.
+    /// A value does not match the column's type, a key has the wrong number of columns, or a scan's
+    /// bound has more columns than the key.
     WrongType {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
         /// The column's position; for keys, the position in the key.
         column: u16,
     },
-    /// A null was given for a column that was not declared nullable.
+    /// A null for a column that was not declared nullable.
     NullValue {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
         /// The column's position.
         column: u16,
     },
-    /// A row would exceed the largest row size (16 MiB).
+    /// A row is larger than [`MAX_ROW_BYTES`](crate::MAX_ROW_BYTES) (16 MiB).
     RowTooLarge {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
     },
-    /// A primary key, or the columns of a secondary index, would be longer than
+    /// A primary key, or the columns of a secondary index, are longer than
     /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES).
     KeyTooLarge {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
         /// The secondary index's number within the table; `None` means the primary key.
         index: Option<u16>,
     },
-    /// The procedure's arguments could not be decoded.
+    /// The procedure's arguments could not be decoded, or its result could not be encoded.
     BadArguments,
-    /// A primary key column cannot be changed in place: delete the row and insert it anew.
+    /// A primary key column cannot be updated: delete the row and insert it again.
     KeyColumnChanged {
-        /// The table, as declared.
+        /// The table, by its position among those declared.
         table: u32,
         /// The column's position.
         column: u16,
     },
     /// A table, index or procedure handle does not belong to this database.
     UnknownHandle,
-    /// The savepoint is gone, for the transaction was rolled back to an earlier one, or is another transaction's.
+    /// The savepoint was discarded by a rollback to an earlier one, or is another transaction's.
     NoSuchSavepoint,
 }
 
@@ -89,7 +90,8 @@ impl fmt::Display for Abort {
             Abort::KeyColumnChanged { table, column } => {
                 write!(
                     f,
-                    "column {column} is in the primary key of table {table}: delete the row and insert it anew"
+                    "column {column} is in the primary key of table {table}: delete the row and \
+                     insert it anew"
                 )
             }
             Abort::UnknownHandle => write!(f, "the handle does not belong to this database"),
@@ -102,51 +104,55 @@ impl fmt::Display for Abort {
 
 impl std::error::Error for Abort {}
 
-/// What keeps a database from working: input and output, corruption, misuse.
+/// A failure of the database or of its use: I/O, corruption, misuse. As text, one sentence that
+/// states the cause and, where there is one, the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The log refused: I/O, corruption, a directory in use. The message says file and offset.
+    /// The log reported an error: I/O, corruption, a directory in use. The message states file and
+    /// offset.
     Log(hyades_wal::Error),
-    /// Wrong use of the interface or of a configuration; one sentence that says what is right.
+    /// Wrong use of the API or of a setting. The message states what is right.
     Misuse(String),
     /// What is on disk does not match what the program declares (schema, procedures, protocol).
     Mismatch(String),
-    /// A file of a checkpoint is missing, damaged, or of another format.
+    /// A checkpoint file is missing, damaged, or of another format.
     Checkpoint {
         /// The file.
         path: std::path::PathBuf,
-        /// The byte in the file at which it shows.
+        /// The byte in the file at which the fault was found.
         offset: u64,
         /// What is wrong.
         message: String,
     },
-    /// A checkpoint was written that could not have been loaded. It does not count: the one before it and the whole
-    /// log stay.
+    /// A checkpoint was written that cannot be loaded. It is not used: the one before it and the
+    /// whole log remain.
     CheckpointRefused {
         /// The file that was written.
         path: std::path::PathBuf,
-        /// The byte in the file at which it shows.
+        /// The byte in the file at which the fault was found.
         offset: u64,
         /// What is wrong.
         message: String,
     },
-    /// Writing a checkpoint panicked, with this message. The database goes on, the checkpoint before and the whole log
-    /// stay, and the next checkpoint begins anew.
+    /// Writing a checkpoint panicked, with this message. The database keeps running, the checkpoint
+    /// before and the whole log remain, and the next checkpoint starts anew.
     CheckpointPanicked(String),
-    /// Replay of the log cannot go on; names the record and the procedure. Nothing was changed.
+    /// Replay of the log cannot continue; the message names the record and the procedure. Nothing
+    /// was changed.
     Recovery(String),
     /// The log failed before this transaction was known to be durable: it may or may not survive.
+    /// It is decided when the database is opened again.
     OutcomeUnknown,
-    /// A transaction conflicted with others until its attempts or its time were used up, see
-    /// [`RetrySettings`](crate::RetrySettings). Nothing of it was done.
+    /// A transaction met conflicts until its attempts or its time were used up, see
+    /// [`RetrySettings`](crate::RetrySettings). It has no effect.
     Starved {
         /// Attempts, each of which met a conflict.
         attempts: u64,
-        /// For how long, in seconds.
+        /// Time since the first conflict, in seconds.
         seconds: f64,
     },
-    /// The database was poisoned by an I/O failure and refuses work until it is opened again.
+    /// The log failed, with this cause. The database accepts no work until it is opened again.
     Poisoned(String),
 }
 
@@ -159,7 +165,8 @@ impl fmt::Display for Error {
             }
             Error::Checkpoint { path, offset, message } => write!(
                 f,
-                "{} cannot be used at byte {offset}: {message}; restore the checkpoint's files from a copy",
+                "{} cannot be used at byte {offset}: {message}; restore the checkpoint's files \
+                 from a copy",
                 path.display()
             ),
             Error::CheckpointRefused { path, offset, message } => write!(
@@ -173,12 +180,14 @@ impl fmt::Display for Error {
             ),
             Error::OutcomeUnknown => write!(
                 f,
-                "the log failed before the transaction was durable: whether it survives is unknown until the database is opened again"
+                "the log failed before the transaction was durable: whether it survives is \
+                 unknown until the database is opened again"
             ),
             Error::Starved { attempts, seconds } => write!(
                 f,
-                "the transaction met a conflict in all of its {attempts} attempts in {seconds:.1} s, and nothing of \
-                 it was done: make it shorter, or give it more time with Builder::retries"
+                "the transaction met a conflict in all of its {attempts} attempts in {seconds:.1} \
+                 s, and nothing of it was done: make it shorter, or give it more time with \
+                 Builder::retries"
             ),
             Error::Poisoned(cause) => {
                 write!(

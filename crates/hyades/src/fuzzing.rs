@@ -1,5 +1,4 @@
-//! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public
-//! interface.
+//! Entry points for tests that feed arbitrary bytes to the decoders. Not part of the public API.
 
 use crate::logging::record::{TableShape, take_change};
 use crate::recovery::catalogue::{Catalogue, entries};
@@ -9,7 +8,7 @@ use crate::storage::row::{apply_delta, check_delta};
 use crate::storage::schema::Schema;
 use crate::transaction::procedure::decode_result;
 
-/// Reads bytes as a catalogue, and matches it to what it says itself.
+/// Decodes bytes as a catalogue, and joins it with the declarations that it states itself.
 pub fn catalogue(bytes: &[u8]) {
     let Ok((tables, procedures)) = entries(bytes) else { return };
     let schemas: Vec<Schema> = tables.into_iter().map(|(_, schema)| schema).collect();
@@ -23,12 +22,12 @@ pub fn catalogue(bytes: &[u8]) {
         }
         assert!(entries(&catalogue.to_bytes()).is_ok(), "a catalogue reads back");
     }
-    // Where nothing is declared, and where more is.
+    // With no declarations, and with one more.
     let _ = Catalogue::join(bytes, &[], &[]);
     let _ = Catalogue::join(bytes, &[schemas, vec![Schema::new("one more")]].concat(), &[]);
 }
 
-/// Reads bytes as a row of the table, as a delta over it, and as changed rows in a record.
+/// Decodes bytes as a row of the table, as a delta on it, and as row changes of a record.
 pub fn row(schema: &Schema, bytes: &[u8]) {
     let layout = Layout::new(schema, 0);
     let shape = || TableShape { layout: &layout, keyless: schema.key.is_empty(), key_bytes: None };

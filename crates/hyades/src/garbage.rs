@@ -1,29 +1,33 @@
-//! Tombstones and stale index entries, taken out once nobody can need what they remember.
+//! Garbage collection: removes tombstones and stale index entries once no transaction needs them.
 //!
-//! A deleted row stays in its index as a tombstone, because its version and stamps order what comes
-//! after it. It may go once its version's epoch has passed, for then whoever puts the key in anew
-//! gets a higher version; its stamps go over to the gap that it leaves. Waiting until the stamps are
-//! cold would not do: a scan that passes a tombstone again and again keeps it warm for ever. An index entry that
-//! no longer describes its row waits for no epoch.
+//! A deleted row stays in its index as a tombstone, because its version and stamps order later
+//! accesses to the key. It can be removed once its version's epoch has passed: a row inserted under
+//! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
+//! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
+//! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for an
+//! epoch.
 //!
-//! **Each is noted once.** A tombstone is noted by the transaction that deleted the row: a look that finds a version of
-//! a later epoch leaves it to the one who made that. An entry is noted by the transaction that put it in, if it was
-//! not committed, or by the one whose commit changed the row that it described. Who finds an entry in place and
-//! is not committed notes nothing: the entry was true, or noted, or there was a transaction in progress that
-//! will note it, and a look that finds an entry in use keeps the note. So transactions that are tried again
-//! and again note nothing twice.
+//! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
+//! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
+//! version. An entry is recorded by the transaction that inserted it, if that did not commit, or by
+//! the one whose commit changed the row it described. A transaction that finds an entry in place
+//! and does not commit records nothing: the entry was valid, or recorded, or a transaction in
+//! progress will record it; and a sweep that finds an entry in use keeps it recorded. So retries
+//! record nothing twice.
 //!
-//! **What waits is bounded.** After each attempt at a transaction its session looks at twice as many items as the
-//! attempt left, and at a few more, and at a share of all that wait ([`looks`]). Nothing stands in the way of what
-//! is behind it: a row that is locked, or in use, goes to the back; and rows stand in the order in which
-//! they were noted, so that those whose epoch has passed come first. Let an attempt leave `p` items, and let
-//! a look find the row locked in a fraction `f` of the cases. As long as `f` is at most a half, entries do not pile up at
-//! all. If it is more, they grow until `n / 32 = p / (1 - f)`. Of rows there are those of the last two epochs beside
-//! that. What a transaction of a million deletions leaves goes in pieces, the smaller the less there is.
+//! **The backlog is bounded.** After each attempt at a transaction its session checks twice as many
+//! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). No item blocks
+//! those behind it: a row that is locked or in use goes to the back, and rows are queued in the
+//! order in which they were recorded, so that those whose epoch has passed come first. Let an
+//! attempt leave `p` items, and let a check find the row locked in a fraction `f` of the cases. If
+//! `f` is at most one half, entries do not accumulate. If it is more, their number `n` grows until
+//! `n / 32 = p / (1 - f)`. Rows of the last two epochs come on top. What a transaction of a million
+//! deletions leaves is freed in pieces, which shrink with the backlog.
 //!
-//! A session that ends, or goes back to the pool, hands over what it has left ([`LeftBehind`]). Others look there:
-//! sessions that end, each in proportion to what it has left itself, so that the same bound holds; those that stay, every
-//! now and then; and checkpoints, which clear away all that can be.
+//! A session that ends, or returns to the pool, hands over its garbage ([`LeftBehind`]). It is
+//! freed by sessions that end, each in proportion to what it has left itself, so that the same
+//! bound holds; by running sessions, from time to time; and by checkpoints, which free everything
+//! they can.
 
 mod left_behind;
 
@@ -46,48 +50,49 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 
-/// A row that may be absent, by primary key.
+/// Primary key of a row that may be absent.
 struct AbsentRow {
     table: u32,
     key: KeyBytes,
-    /// An epoch that is not below the version's; [`REPLAYED`] if nobody else notes the row.
+    /// At least the epoch of the version; [`REPLAYED`] if no other thread records the row.
     epoch: u64,
 }
 
-/// Replay does not go by epochs.
+/// Replay does not wait for epochs.
 const REPLAYED: u64 = u64::MAX;
 
-/// An index entry that may no longer describe its row, by its key.
+/// Key of an index entry that may no longer match its row.
 struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
 }
 
-/// What a session has still to clear away, oldest first.
+/// Garbage of a session, oldest first.
 #[derive(Default)]
 pub(crate) struct Garbage {
     entries: VecDeque<StaleEntry>,
     rows: VecDeque<AbsentRow>,
-    /// How many there were after the last look.
+    /// Number of items after the last sweep.
     before: usize,
-    /// Attempts until the next look, if there are few.
+    /// Attempts until the next sweep, if the backlog is small.
     pause: u32,
-    /// Looks that found the epoch of the first row not yet over.
+    /// Sweeps that found the epoch of the first row not yet over.
     early: u32,
 }
 
-/// Where this many wait at most, a look that found nothing to clear away is not repeated at once.
+/// With a backlog of at most this, a sweep that removed nothing is not repeated at once.
 const FEW: usize = 64;
 
-/// But after so many attempts.
+/// It is repeated after this many attempts.
 const PAUSE: u32 = 8;
 
-/// After so many looks that came too early the epoch ends, if it is old enough: who deletes now and then must not wait
-/// for others to end it.
+/// After this many sweeps that came too early the session advances the epoch, if it is old enough:
+/// a session that deletes rarely does not depend on others for that.
 const EARLY: u32 = 16;
 
-/// How many entries, and how many rows, are looked at after an attempt that left `noted` items, where `waiting` wait.
+/// Number of entries, and of rows, to check after an attempt that left `noted` items, with a
+/// backlog of `waiting` items.
 fn looks(noted: usize, waiting: usize) -> usize {
     if mutation::is(Mutation::SweepHeldUp) {
         return 8;
@@ -107,22 +112,22 @@ impl Garbage {
         self.entries.is_empty() && self.rows.is_empty()
     }
 
-    /// How many items wait.
+    /// Number of items in the backlog.
     pub fn len(&self) -> usize {
         self.entries.len() + self.rows.len()
     }
 
-    /// Notes a row that may be absent, in replay.
+    /// Records a row that may be absent, at replay.
     pub fn add_row(&mut self, table: u32, key: KeyBytes) {
         self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
-    /// Notes an entry that may be stale.
+    /// Records an entry that may be stale.
     pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes) {
         self.entries.push_back(StaleEntry { table, index, key });
     }
 
-    /// Notes what a transaction that has ended leaves behind. `epoch` is none in replay.
+    /// Records the garbage of a transaction that has ended. `epoch` is `None` at replay.
     pub fn collect_from<P: LoggingProtocol>(
         &mut self,
         epoch: Option<&Epoch>,
@@ -132,7 +137,7 @@ impl Garbage {
         let undone = !committed || state.rolled_back;
         for link in &state.links {
             link.entry.unpin();
-            // Of a transaction that was rolled back in part it is not known which of them are in use.
+            // After a partial rollback it is unknown which entries are in use, so all are recorded.
             if undone && (link.fresh || committed) {
                 self.add_entry(link.table, link.index, KeyBytes::from_slice(link.entry.key()));
             }
@@ -142,7 +147,7 @@ impl Garbage {
                 self.add_entry(stale.table, stale.index, KeyBytes::from_slice(stale.key));
             }
         }
-        // The commit is over, so the version's epoch is not above the present one.
+        // The commit is over, so the version's epoch is not above the current one.
         let now = || epoch.map_or(REPLAYED, Epoch::current);
         if committed {
             for write in state.final_writes() {
@@ -160,8 +165,8 @@ impl Garbage {
         }
     }
 
-    /// Clears away all that can be, where nobody else is at work on it: replay. What is left has to wait
-    /// for something that is yet to come; its rows are handed to `keep`.
+    /// Removes everything it can, at replay, where no other thread works on these items. Rows that
+    /// have to wait for records still to come are passed to `keep`.
     pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
@@ -183,7 +188,7 @@ impl Garbage {
         }
     }
 
-    /// As [`Garbage::sweep_all`], but only what is of rows that are `ready`; the rest stays.
+    /// Like [`Garbage::sweep_all`], but only for rows that are `ready`; the rest stays.
     pub fn sweep_ready<C: ConcurrencyControl, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
@@ -207,7 +212,7 @@ impl Garbage {
         });
     }
 
-    /// Clears away some of what can be, after an attempt. The session is between transactions.
+    /// Removes some of the garbage after an attempt. The session is between transactions.
     pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
@@ -265,7 +270,7 @@ impl Garbage {
         for _ in 0..looks.min(self.rows.len()) {
             let Some(mut row) = self.rows.pop_front_if(|row| row.is_past(now)) else { break };
             if sweep_row::<C, P>(engine, stamp, &row, guard) == Swept::NotYet {
-                // It is locked, or an entry points to it. It is looked at again in the next epoch.
+                // Locked, or referenced by an index entry. It is checked again in the next epoch.
                 if row.epoch != REPLAYED {
                     row.epoch = now;
                 }
@@ -274,7 +279,7 @@ impl Garbage {
         }
     }
 
-    /// Takes out up to `most` entries, and as many rows whose epoch has passed.
+    /// Takes up to `most` entries, and up to `most` rows whose epoch has passed.
     fn take(&mut self, most: usize, now: u64) -> Garbage {
         let mut taken = Garbage::default();
         taken.entries.extend(self.entries.drain(..most.min(self.entries.len())));
@@ -286,7 +291,7 @@ impl Garbage {
         taken
     }
 
-    /// Moves all that is in `other` here.
+    /// Moves all items of `other` here.
     fn append(&mut self, other: &mut Garbage) {
         self.entries.append(&mut other.entries);
         self.rows.append(&mut other.rows);
@@ -295,13 +300,13 @@ impl Garbage {
 }
 
 impl AbsentRow {
-    /// Whether its epoch is over; always so in replay.
+    /// Whether its epoch is over; always true at replay.
     fn is_past(&self, now: u64) -> bool {
         self.epoch == REPLAYED || self.epoch < now
     }
 }
 
-/// Whether a new row under this key would get a higher version.
+/// Whether a new row under the key would get a higher version than this one.
 fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
     Tid(word::tid(version)).epoch() < engine.epoch.current()
 }
@@ -323,7 +328,7 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
         return Swept::Done;
     }
     if Tid(word::tid(seen)).epoch() > row.epoch {
-        // Whoever deleted it since then has noted it.
+        // The transaction that deleted it again has recorded it.
         return Swept::Done;
     }
     if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
@@ -338,8 +343,9 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
         C::unlock_alone(record, version, false);
         return Swept::NotYet;
     }
-    // Dead before it leaves: who still holds it fails, and looks again. A transaction that links
-    // an entry to it counts the entry first and then looks whether it is dead.
+    // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
+    // key up again. A transaction that links an entry to the record counts the entry first and then
+    // checks whether the record is dead.
     C::unlock_alone(record, version, true);
     fence(Ordering::SeqCst);
     if record.entries.load(Ordering::SeqCst) != 0 {

@@ -1,7 +1,7 @@
-//! Transaction records for people and tools: what stands in a log, without running any of it.
+//! Decodes the transaction records of a log for people and tools, without running any of them.
 //!
-//! An [`Inspector`] knows the tables and procedures of a log from its manifest; no declaration is
-//! needed. A [`StreamInspector`] reads the frames of one stream of one incarnation in order.
+//! An [`Inspector`] reads the tables and procedures of a log from its manifest; no declaration is
+//! needed. A [`StreamInspector`] decodes the frames of one stream of one incarnation, in order.
 
 mod liveness;
 
@@ -52,17 +52,17 @@ impl KnownTable {
     }
 }
 
-/// Reads every block of the checkpoint, if there is one, and checks it. Returns its rows and bytes.
+/// Reads and checks every block of the checkpoint, if there is one. Returns its rows and bytes.
 ///
 /// # Errors
-/// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; it says which, and where.
+/// [`Error::Checkpoint`]: a file is missing, damaged, or of another format; states which and where.
 pub fn verify_checkpoint(recovering: &Recovering) -> Result<Option<(u64, u64)>, Error> {
     let checkpoint = recovering.manifest().checkpoint.as_ref();
     checkpoint.map(|checkpoint| verify::verify(recovering, checkpoint)).transpose()
 }
 
-/// Reads every block of the checkpoint, if there is one, past what is damaged. Returns the rows and bytes that are
-/// whole, and what is not.
+/// Reads every block of the checkpoint, if there is one, and skips damaged ones. Returns the number
+/// of rows and bytes in intact blocks, and the errors.
 pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
     match &recovering.manifest().checkpoint {
         Some(checkpoint) => verify::examine(recovering, checkpoint),
@@ -70,10 +70,11 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
     }
 }
 
-/// A builder that opens a database as it was opened last, except that it has no tables and procedures yet.
+/// Returns a builder with the protocol, streams and concurrency control of the last opening, but
+/// without tables and procedures.
 ///
 /// # Errors
-/// The manifest was written by another version, or there was no incarnation.
+/// [`Error::Mismatch`]: the manifest was written by another version, or has no incarnation.
 pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
     let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
     let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
@@ -88,8 +89,8 @@ pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
         }))
 }
 
-/// A builder that opens a database as it was opened last, with its tables. Procedures are not in the
-/// manifest: where the log calls some, they have to be registered.
+/// Returns a builder with the settings and the tables of the last opening. Procedures are not in
+/// the manifest: register those that the log calls.
 ///
 /// # Errors
 /// As [`builder_without_tables`].
@@ -105,7 +106,7 @@ impl Inspector {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// It is not one that this version writes.
+    /// The catalogue is not of the format of this version.
     pub fn new(manifest: &Manifest) -> Result<Inspector, Error> {
         let (tables, procedures) = catalogue::entries(&manifest.catalogue)?;
         Ok(Inspector {
@@ -115,7 +116,7 @@ impl Inspector {
         })
     }
 
-    /// Begins a stream of an incarnation.
+    /// Starts reading a stream of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
         let checkpoint = self.checkpoint.as_ref();
         let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
@@ -126,27 +127,27 @@ impl Inspector {
     }
 }
 
-/// Reads the frames of one stream, in order.
+/// Decodes the frames of one stream, in order.
 pub struct StreamInspector<'i> {
     inspector: &'i Inspector,
     decoder: Decoder,
     shape: RecordShape,
     stream: u32,
     incarnation: u32,
-    /// The stream's lane in it.
+    /// The stream's lane in the incarnation.
     lane: usize,
 }
 
 impl StreamInspector<'_> {
-    /// A chunk begins; to be told before its frames.
+    /// Starts a chunk. Call it before the chunk's frames are read.
     pub fn enter(&mut self, chunk: &Chunk) {
         self.decoder.enter(chunk);
     }
 
-    /// Reads a frame: the transaction, if it is a transaction's record.
+    /// Decodes a frame. Returns `None` if it is no transaction's record.
     ///
     /// # Errors
-    /// The record is not of this format.
+    /// The record is not of this version's format.
     pub fn read<'a>(&'a mut self, frame: &Frame<'a>) -> Result<Option<Inspected<'a>>, Error> {
         let Some(Decoded { head, body, stamp }) = self.decoder.decode(frame)? else {
             return Ok(None);
@@ -169,13 +170,13 @@ impl StreamInspector<'_> {
     }
 }
 
-/// A transaction's record.
+/// A transaction record.
 pub struct Inspected<'a> {
     head: RecordHead,
     body: Cow<'a, [u8]>,
-    /// What its protocol wrote beside vectors.
+    /// What the protocol logged beside vectors.
     stamp: Option<NumberStamp>,
-    /// What it needs to be live, by lane of the frontier.
+    /// What the frontier has to reach for the record to be live, by lane.
     needs: &'a [Lsn],
     predecessors: &'a [Predecessor],
     vectors: bool,
@@ -187,10 +188,10 @@ pub struct Inspected<'a> {
     end: Lsn,
 }
 
-/// What a record holds.
+/// Content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A procedure's call.
+    /// A call of a procedure.
     Command {
         /// Its name.
         procedure: String,
@@ -203,12 +204,12 @@ pub enum Content {
     Rows(Vec<RowChange>),
 }
 
-/// A row's change.
+/// A change of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
     /// The table's name.
     pub table: String,
-    /// The primary key as text; the hidden row id where the table has none.
+    /// The primary key as text, or the hidden row id if the table has no primary key.
     pub key: String,
     /// What happened to the row.
     pub kind: ChangeKind,
@@ -219,78 +220,79 @@ pub struct RowChange {
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It stands as a whole.
+    /// The whole row was written.
     Put,
-    /// Some columns changed, over the version with this epoch and sequence number.
+    /// Some columns changed, relative to the version with this epoch and sequence number.
     Delta(u64, u64),
-    /// It is gone.
+    /// The row was deleted.
     Delete,
 }
 
 impl Inspected<'_> {
-    /// The transaction's identity: epoch and sequence number.
+    /// Returns the transaction's TID: epoch and sequence number.
     pub fn tid(&self) -> (u64, u64) {
         (Tid(self.head.tid).epoch(), Tid(self.head.tid).sequence())
     }
 
-    /// Whether it is a procedure's call.
+    /// Whether the record is a command.
     pub fn is_command(&self) -> bool {
         self.head.command
     }
 
-    /// The positions that must be there for the transaction to count, by lane, its own excepted;
-    /// empty where records carry no vectors.
+    /// Returns the LSNs that must be durable for the record to be live, by lane, its own excepted;
+    /// empty if records carry no vectors.
     pub fn validity(&self) -> &[Lsn] {
         if self.vectors { self.needs } else { &[] }
     }
 
-    /// Its number, where records have such.
+    /// Returns the record's number, if records have numbers.
     pub fn number(&self) -> Option<u64> {
         self.stamp.map(|stamp| stamp.number)
     }
 
-    /// Whether it counts only if all records with lower numbers are there, since it has read; `None` where that is so
-    /// of every record with a number, or none has one.
+    /// Whether the record is live only if all records with lower numbers are durable, because the
+    /// transaction has read. `None` if that holds for every numbered record, or if records have no
+    /// numbers.
     pub fn has_read(&self) -> Option<bool> {
         self.stamp.and_then(|stamp| stamp.has_read)
     }
 
-    /// False for all but one record of a transaction that has several.
+    /// Whether the transaction is counted by this record: true for exactly one of its records.
     pub fn counts(&self) -> bool {
         self.stamp.is_none_or(|stamp| stamp.counts)
     }
 
-    /// The positions that replay waits for, by lane: everything up to them. Empty where it waits
-    /// for none, or goes by the stream's order.
+    /// Returns the LSNs up to which replay must be complete before this record, by lane. Empty if
+    /// it waits for nothing, or follows the order of the stream.
     pub fn order(&self) -> &[Lsn] {
         self.order
     }
 
-    /// The transaction's time in microseconds since 1970, if it asked for it.
+    /// Returns the transaction's time in microseconds since 1970, if it used the time.
     pub fn time_us(&self) -> Option<i64> {
         self.head.time_us
     }
 
-    /// When its epoch began, in microseconds since 1970, if it is the record that says so.
+    /// Returns when its epoch began, in microseconds since 1970, if this record states it.
     pub fn epoch_us(&self) -> Option<u64> {
         self.head.epoch_us
     }
 
-    /// The seed of its random numbers, if it asked for any.
+    /// Returns the seed of its random numbers, if it used any.
     pub fn seed(&self) -> Option<u64> {
         self.head.seed
     }
 
-    /// The length in bytes of what it holds: the procedure and its arguments, or the changed rows.
-    /// The rest of the frame is what logging adds.
+    /// Returns the length in bytes of the body: the procedure and its arguments, or the changed
+    /// rows. The rest of the frame is overhead of logging.
     pub fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// What it holds.
+    /// Decodes the content.
     ///
     /// # Errors
-    /// It does not fit the log's own catalogue.
+    /// [`Error::Recovery`] if it does not fit the log's own catalogue.
     pub fn content(&self) -> Result<Content, Error> {
         let content = if self.head.command { self.command() } else { self.rows() };
         content.ok_or_else(|| {
@@ -360,7 +362,7 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
     Some(RowChange { table: schema.name.clone(), key, kind, columns })
 }
 
-/// Longer texts and byte strings are cut for people.
+/// Longer texts, and byte strings of more than half this length, are shortened.
 const LONGEST: usize = 32;
 
 fn text(value: Value<'_>) -> String {
@@ -390,7 +392,7 @@ fn text(value: Value<'_>) -> String {
     }
 }
 
-/// An encoded primary key as text: [`key`] has the encoding.
+/// Formats an encoded primary key; [`key`] defines the encoding.
 fn key_text(layout: &Layout, mut bytes: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     for &column in &layout.key {
@@ -430,7 +432,7 @@ fn fixed(kind: Type, bytes: &[u8]) -> Option<Value<'_>> {
     })
 }
 
-/// Takes an escaped column off the front of a key.
+/// Decodes and removes an escaped column at the front of a key.
 fn unescape(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     loop {

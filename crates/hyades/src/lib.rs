@@ -3,9 +3,10 @@
 //! It logs in parallel to up to 64 streams, acknowledges only what is on disk, and recovers on all
 //! cores.
 //!
-//! Start at [`Database::builder`]: declare tables ([`Schema`]) and procedures, and [`Builder::open`] a
-//! directory. [`Database::transact`] runs a closure as a transaction and returns when it is on disk.
-//! A [`Session`] does not wait: it gives a [`Ticket`], and a [`CommitQueue`] holds many of these.
+//! Start at [`Database::builder`]: declare tables ([`Schema`]) and procedures, then
+//! [`Builder::open`] a directory. [`Database::transact`] runs a closure as a transaction and
+//! returns when it is on disk. A [`Session`] does not wait: it returns a [`Ticket`], and a
+//! [`CommitQueue`] holds many tickets.
 //!
 //! ```
 //! use hyades::{Abort, Database, Schema, Type};

@@ -1,11 +1,11 @@
-//! Sessions that a database lends to whoever runs a transaction without a session of his own.
+//! Pool of sessions for transactions that are run on the database itself.
 
 use crate::erased::AnySession;
 use crate::error::Error;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Sessions are made as they are needed. Where the log has no place for another, who wants one waits for one
-/// that is lent; that one comes back, because who has it runs a single transaction.
+/// Sessions are created on demand. If the log has no free slot, a caller waits for a lent session
+/// to be returned, which is soon: each loan is for a single transaction.
 #[derive(Default)]
 pub(crate) struct SessionPool {
     state: Mutex<PoolState>,
@@ -19,7 +19,7 @@ struct PoolState {
 }
 
 impl SessionPool {
-    /// A session, made by `new` if none is idle.
+    /// Lends an idle session, or creates one with `new`.
     pub fn take(
         &self,
         new: impl Fn() -> Result<Box<dyn AnySession>, Error>,
@@ -43,7 +43,7 @@ impl SessionPool {
         }
     }
 
-    /// Takes back what was lent; `None` if it has ended.
+    /// Takes back a lent session; `None` if it has ended.
     pub fn give_back(&self, session: Option<Box<dyn AnySession>>) {
         let mut state = self.state();
         state.lent -= 1;
@@ -52,7 +52,7 @@ impl SessionPool {
         self.came_back.notify_one();
     }
 
-    /// Ends the idle ones.
+    /// Ends the idle sessions.
     pub fn clear(&self) {
         let idle = std::mem::take(&mut self.state().idle);
         drop(idle);

@@ -1,4 +1,4 @@
-//! The range of every setting, seen to before anything is opened.
+//! Range checks of all settings, before anything is opened.
 
 use crate::checkpoint::CheckpointSettings;
 use crate::config::Builder;
@@ -16,7 +16,7 @@ const TIB: u64 = 1 << 40;
 const HOUR: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Refuses what lies outside.
+/// Returns an error if the value is outside the range.
 fn within<T: PartialOrd>(
     what: &str,
     value: &T,
@@ -56,7 +56,7 @@ fn log(log: &LogSettings) -> Result<(), Error> {
     bytes("the interval between anchors", log.anchor_interval_bytes, 1..=TIB)?;
     bytes("delta", log.delta_bytes, 0..=TIB)?;
     bytes("the hot-row table", log.hot_rows_bytes, 1..=TIB)?;
-    // Shorter ones would use up the 34 bits of an epoch's number within days.
+    // Shorter epochs would use up the 34 bits of an epoch's number within days.
     time("an epoch", log.epoch, Duration::from_micros(100)..=HOUR)
 }
 
@@ -65,7 +65,7 @@ fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
         settings;
     time("the interval between checkpoints", *interval, Duration::from_millis(1)..=YEAR)?;
     time("the bound on recovery", *max_recovery, Duration::from_millis(1)..=YEAR)?;
-    // Not a number is neither.
+    // Written so that NaN is refused, too.
     if !(*share > 0.0 && *share <= 1.0) {
         return Err(Error::Misuse(format!(
             "a checkpoint cannot take a share of {share}: choose one above 0 and up to 1"
@@ -75,7 +75,7 @@ fn checkpoints(settings: &CheckpointSettings) -> Result<(), Error> {
     bytes("a block of a checkpoint", *block_bytes as u64, 1..=GIB)
 }
 
-/// Refuses a builder with a setting outside its range.
+/// Returns an error if a setting of the builder is outside its range.
 pub(crate) fn check(builder: &Builder) -> Result<(), Error> {
     log(&builder.log)?;
     checkpoints(&builder.checkpoints)?;

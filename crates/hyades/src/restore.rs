@@ -1,10 +1,10 @@
-//! A database as of some moment, or what is left of a damaged one, in a new directory.
+//! Restores a database as of some moment, or salvages a damaged one, into a new directory.
 //!
-//! Moments are cuts between epochs ([`crate::engine::cut`] says why that is a state in which every
-//! transaction has all that it depends on): replay passes over the records of later epochs. What is
-//! damaged cuts streams off, and then the rule that judges a crash judges this: a record counts iff
-//! all that it needs lies below where the streams end now. The state becomes a checkpoint in the
-//! new directory, which cannot be opened before that is whole.
+//! A moment is a cut between epochs ([`crate::engine::cut`] explains why such a state contains
+//! everything that its transactions depend on): replay skips the records of later epochs. In a
+//! salvage, damage ends streams early, and the same rule applies as after a crash: a record is live
+//! iff everything it needs is below the ends of the streams. The state is written as a checkpoint
+//! into the new directory, which cannot be opened before that is complete.
 
 use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
@@ -24,29 +24,29 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The file that says how a recovered database came about.
+/// The file that states how a restored database was made.
 const NOTE: &str = "RECOVERED.txt";
 
-/// Up to when.
+/// The moment to restore to, see [`Restore::until`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Until {
-    /// All that there is.
+    /// Everything in the log.
     #[default]
     Newest,
     /// Everything acknowledged by this time, in microseconds since 1970, and nothing that began a
-    /// few milliseconds later: the cut falls at the first epoch that is known to have begun after
+    /// few milliseconds later: the cut is before the first epoch that is known to have begun after
     /// it.
     Time(u64),
-    /// This transaction, and all of its epoch.
+    /// Everything up to this transaction's epoch, that epoch included.
     Transaction(TransactionId),
-    /// Without this transaction: nothing of its epoch.
+    /// Everything before this transaction's epoch.
     Before(TransactionId),
 }
 
 impl FromStr for Until {
     type Err = String;
 
-    /// Reads `newest`, a transaction id, or a time: a date and a time of day, UTC, as in
+    /// Parses `newest`, a transaction id, or a UTC date and time of day, as in
     /// `2026-11-21T14:03:07.25Z` or `2026-11-21 14:03`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "newest" {
@@ -57,14 +57,14 @@ impl FromStr for Until {
         }
         parse_time(text).map(Until::Time).ok_or_else(|| {
             format!(
-                "{text:?} is no moment: give a time in UTC, as in 2026-11-21T14:03:07.25Z, a transaction id, \
-                 as in 5213.3.1048576, or newest"
+                "{text:?} is no moment: give a time in UTC, as in 2026-11-21T14:03:07.25Z, a \
+                 transaction id, as in 5213.3.1048576, or newest"
             )
         })
     }
 }
 
-/// What [`Builder::restore`] is to do.
+/// Describes a restore for [`Builder::restore`].
 #[derive(Clone, Debug)]
 pub struct Restore {
     from: Vec<PathBuf>,
@@ -74,51 +74,52 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// From these directories, all those of the database or of a backup, to that one, which must be
-    /// empty or absent.
+    /// Restores from `from`, all directories of the database or of a backup, to the directory `to`,
+    /// which must be empty or absent.
     pub fn new(from: Vec<PathBuf>, to: impl AsRef<Path>) -> Restore {
         Restore { from, to: to.as_ref().to_owned(), until: Until::Newest, salvage: false }
     }
 
-    /// Up to then; all that there is if not set.
+    /// Sets the moment to restore to. Default: [`Until::Newest`].
     pub fn until(mut self, until: Until) -> Restore {
         self.until = until;
         self
     }
 
-    /// Goes on where the log is damaged, with what is provably whole: streams end where they are
-    /// damaged, and all that depends on what lies behind is left out. What was lost is reported.
-    /// For databases that cannot be opened and of which there is no copy.
+    /// Sets whether to continue where the log is damaged, with what is provably intact: each stream
+    /// ends at its first damage, and everything that depends on what follows is left out. The
+    /// report lists what was lost. For databases that cannot be opened and have no backup. Default:
+    /// false.
     pub fn salvage(mut self, salvage: bool) -> Restore {
         self.salvage = salvage;
         self
     }
 }
 
-/// What was recovered.
+/// Result of [`Builder::restore`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RestoreReport {
-    /// The last epoch that is in it; None: all that there was.
+    /// The last epoch restored; `None` if the whole log was.
     pub cut_epoch: Option<u64>,
-    /// When the last epoch that left something began, in microseconds since 1970, if the log says
-    /// so.
+    /// When the last restored epoch with a known time began, in microseconds since 1970.
     pub last_epoch_us: Option<u64>,
-    /// When the first epoch that was left out began.
+    /// When the first epoch left out, of those with a known time, began, in microseconds since
+    /// 1970.
     pub next_epoch_us: Option<u64>,
-    /// Rows.
+    /// Rows in the restored database.
     pub rows: u64,
     /// Transactions replayed, on top of a checkpoint if there was one.
     pub transactions: u64,
-    /// Records passed over because what they depend on was lost.
+    /// Records skipped because something they depend on was lost.
     pub dead: u64,
-    /// What could not be read, and what went with it.
+    /// What could not be read, and what was lost with it.
     pub losses: Vec<Loss>,
 }
 
 impl Builder {
-    /// Recovers a database as of some moment, or what is left of a damaged one, into a new
-    /// directory. The original's directories are read and not changed; further directories of this
-    /// builder are not used. What is declared has to be what the original declares.
+    /// Restores a database as of some moment, or salvages a damaged one, into a new directory. The
+    /// original's directories are only read; log directories of this builder are ignored. Declare
+    /// the same tables and procedures as the original.
     ///
     /// ```
     /// use hyades::{Database, Restore, Schema, Type, Until};
@@ -147,8 +148,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// The moment lies before what the log still knows; the new directory is not empty; the
-    /// original is in use or, unless it is to be salvaged, damaged.
+    /// [`Error::Misuse`] if the log does not reach back to the moment; the new directory is not
+    /// empty; the declarations do not match; the original is in use or, without salvage, damaged.
     pub fn restore(self, how: &Restore) -> Result<RestoreReport, Error> {
         restore(self, how)
     }
@@ -163,7 +164,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     }
     let device = builder.log.device.clone().unwrap_or_else(FileDevice::shared);
     let mut from = open(how, &device)?;
-    // Nothing is begun where the declarations do not fit.
+    // Checks the declarations before anything is created.
     Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
     if how.salvage {
         from.find_damage(RecordShape::leaves_out)?;
@@ -178,7 +179,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     builder.log.dirs = vec![how.to.clone()];
     builder.checkpoints.interval = None;
     builder.checkpoints.max_recovery = None;
-    // Nobody else is at work on it.
+    // No transaction runs, so the checkpoint may use all processors.
     builder.checkpoints.share = 1.0;
     let until = cut.unwrap_or(u64::MAX);
     let source = RestoreSource { from, until, salvage: how.salvage, to: &to };
@@ -203,7 +204,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
 
 fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     for dir in &how.from {
-        // Opening would make a directory that is not there.
+        // Opening would create a missing directory.
         if !device.exists(dir).unwrap_or(true) {
             return Err(Error::Misuse(format!("there is no directory {}", dir.display())));
         }
@@ -220,21 +221,21 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
     Ok(from)
 }
 
-/// What the log says of epochs and of the places of records.
+/// Times of epochs read from the log, and whether a wanted transaction was found.
 #[derive(Debug, Default)]
 struct LogSurvey {
-    /// When epochs began, microseconds since 1970.
+    /// When epochs began, in microseconds since 1970.
     began_us: BTreeMap<u64, u64>,
-    /// The first epoch that left a record.
+    /// The first epoch that has a record.
     first_epoch: Option<u64>,
-    /// Whether the transaction that was asked for is there.
+    /// Whether the log has the wanted transaction's record.
     found: bool,
-    /// Where streams end.
+    /// Ends of the streams.
     ends: Vec<ReaderEnd>,
 }
 
 impl LogSurvey {
-    /// Reads all records' heads.
+    /// Reads the heads of all records, one thread per reader.
     fn read(from: &Recovering, wanted: Option<TransactionId>) -> Result<LogSurvey, Error> {
         let all = std::thread::scope(|scope| {
             let readers = from.readers().into_iter();
@@ -282,7 +283,7 @@ impl LogSurvey {
     }
 }
 
-/// The epoch to stop at, and what is known of its time.
+/// Determines the epoch to stop at, and what is known of its time.
 fn cut(
     until: Until,
     from: &Recovering,
@@ -301,19 +302,18 @@ fn cut(
             let mut later = known.began_us.iter().filter(|(epoch, _)| **epoch > held);
             if known.began_us.is_empty() && known.first_epoch.is_some_and(|first| first > held) {
                 return Err(Error::Misuse(
-                    "the log states no times: it was written by an earlier version; ask for the newest \
-                     state or for a transaction"
+                    "the log states no times: it was written by an earlier version; ask for the \
+                     newest state or for a transaction"
                         .into(),
                 ));
             }
-            // An epoch is over before the next one begins: earlier than the first there was
-            // nothing.
+            // An epoch ends before the next one begins, so nothing existed before the first.
             if let (None, Some((first, began))) = (checkpoint, known.began_us.first_key_value())
                 && *began > asked
             {
                 return Err(Error::Misuse(format!(
-                    "the database's first transaction is of epoch {first}, which began at {}: what was asked \
-                     for lies before that",
+                    "the database's first transaction is of epoch {first}, which began at {}: \
+                     what was asked for lies before that",
                     time(*began)
                 )));
             }
@@ -339,17 +339,19 @@ fn cut(
 fn too_early(cut: u64, taken_at_us: Option<u64>) -> Error {
     let at = taken_at_us.map_or(String::new(), |at| format!(", {}", time(at)));
     Error::Misuse(format!(
-        "the log's history begins with its checkpoint, at epoch {cut}{at}: what was asked for lies before \
-         that; recover it from a backup that was made before that, or ask for a later state"
+        "the log's history begins with its checkpoint, at epoch {cut}{at}: what was asked for \
+         lies before that; recover it from a backup that was made before that, or ask for a later \
+         state"
     ))
 }
 
-/// The transaction's epoch, if it is in the log.
+/// Returns the transaction's epoch if its record is in the log and live.
 fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<u64, Error> {
     match known.found {
         true if !inspect::is_live(from, &known.ends, id)? => Err(Error::Misuse(format!(
-            "transaction {id} was lost in a crash, and never acknowledged: its record is there, but what it \
-             depends on is not; ask for another transaction, a time, or the newest state"
+            "transaction {id} was lost in a crash, and never acknowledged: its record is there, \
+             but what it depends on is not; ask for another transaction, a time, or the newest \
+             state"
         ))),
         true => Ok(id.epoch),
         false => {
@@ -359,15 +361,15 @@ fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<u64,
                 return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
             Err(Error::Misuse(format!(
-                "the log has no transaction {id}: it is another database's, or it was never acknowledged \
-                 and lost in a crash"
+                "the log has no transaction {id}: it is another database's, or it was never \
+                 acknowledged and lost in a crash"
             )))
         }
     }
 }
 
 impl std::fmt::Display for RestoreReport {
-    /// What was taken and what was lost, in sentences.
+    /// What was restored and what was lost, in sentences.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.cut_epoch {
             None => write!(f, "the newest state: all that the log holds")?,
@@ -385,8 +387,8 @@ impl std::fmt::Display for RestoreReport {
             writeln!(f, "SALVAGED: this is not all that the database held.")?;
             writeln!(
                 f,
-                "{} records were whole but depend on what was lost, or never were acknowledged; they are left \
-                 out",
+                "{} records were whole but depend on what was lost, or never were acknowledged; \
+                 they are left out",
                 self.dead
             )?;
         }
@@ -395,8 +397,8 @@ impl std::fmt::Display for RestoreReport {
                 Loss::File(message) => writeln!(f, "lost: {message}")?,
                 Loss::Stream { incarnation, stream, valid_to, durable_to, message } => writeln!(
                     f,
-                    "lost: incarnation {incarnation}, log stream {stream}, from Lsn {valid_to} to at least Lsn \
-                     {}: {message}",
+                    "lost: incarnation {incarnation}, log stream {stream}, from Lsn {valid_to} to \
+                     at least Lsn {}: {message}",
                     durable_to.max(valid_to)
                 )?,
                 Loss::Incarnation(number) => writeln!(

@@ -1,11 +1,12 @@
-//! What happens to a transaction that conflicts again and again: it runs alone, or ends with an error.
+//! Retries of conflicting transactions: after a while a transaction runs alone, or ends with an
+//! error.
 //!
-//! Optimistic concurrency control, and locking that never waits, let a long transaction lose against short ones
-//! for ever. So after a while it closes the [`Gate`]: no other transaction begins until it is through. A
-//! transaction that was under way when the gate was closed may still make it fail, each session's once. The gate
-//! is not a lock that correctness rests on: a session waits for it no longer than a few times what an attempt
-//! of the starving transaction takes, so that a closure that waits for another thread, which waits at the gate,
-//! goes on.
+//! Under optimistic concurrency control, and under locking that never waits, short transactions can
+//! starve a long one. After a while it closes the [`Gate`]: no other transaction begins until it
+//! has ended. Transactions that were already running may still make it fail, at most once per
+//! session. Correctness does not depend on the gate. A session waits at it no longer than a few
+//! times the duration of the starving transaction's attempts, so that a closure that waits for
+//! another thread, which waits at the gate, still makes progress.
 
 use crate::error::Error;
 use hyades_platform::clock;
@@ -14,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// How often, and how long, a transaction that conflicts with others is run again.
+/// How often and for how long a transaction is retried after conflicts; see
+/// [`Builder::retries`](crate::Builder::retries).
 ///
 /// ```
 /// use hyades::Database;
@@ -27,14 +29,14 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// A transaction that has met conflicts for this long runs alone: no other begins until it is through. 100 ms
-    /// if not set otherwise; never if None.
+    /// A transaction that has met conflicts for this long runs alone: no other one begins until it
+    /// has ended. Default: 100 ms. Never if `None`.
     pub alone_after: Option<Duration>,
-    /// After so many attempts that met a conflict it ends with [`Error::Starved`]; at least 1. No limit if None,
-    /// which is the default.
+    /// After this many attempts that met a conflict the transaction ends with [`Error::Starved`];
+    /// at least 1. Default: `None`, no limit.
     pub attempts: Option<u64>,
-    /// A conflict this long after the transaction began ends it with [`Error::Starved`]. 30 s if not set otherwise;
-    /// never if None.
+    /// A conflict this long after the first one ends the transaction with [`Error::Starved`].
+    /// Default: 30 s. Never if `None`.
     pub deadline: Option<Duration>,
 }
 
@@ -49,7 +51,7 @@ impl Default for RetrySettings {
 }
 
 impl RetrySettings {
-    /// Refuses what cannot be meant.
+    /// Returns an error if no attempt is allowed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.attempts == Some(0) {
             return Err(Error::Misuse(
@@ -61,30 +63,30 @@ impl RetrySettings {
     }
 }
 
-/// A transaction waits at the gate this long at least, unless the gate is opened.
+/// Minimum time that a transaction waits at a gate that stays closed.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 
-/// And at least so many times what the starving transaction has taken for an attempt.
+/// If longer, it waits for this many times the longest attempt of the starving transaction.
 const ATTEMPTS_WAITED: u64 = 4;
 
 /// Closed while a transaction runs alone.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Written by the session that closes it, under `holder`; read by every session before a transaction. Relaxed: a
-    /// transaction that begins in between is one that was under way.
+    /// Written by the session that closes the gate, under `holder`; read by every session before a
+    /// transaction. Relaxed: a transaction that begins in between counts as one already running.
     closed: AtomicBool,
     /// The longest attempt of the transaction that runs alone, in ns; a hint.
     attempt_ns: AtomicU64,
-    /// Whether a session has closed it.
+    /// Whether a session has closed the gate.
     holder: Mutex<bool>,
     opened: Condvar,
 }
 
-/// The gate is closed until this is dropped.
+/// Keeps the gate closed until it is dropped.
 pub(crate) struct Alone<'g>(&'g Gate);
 
 impl Gate {
-    /// Before a transaction: waits while another one runs alone.
+    /// Waits while another transaction runs alone, for a bounded time. Called before a transaction.
     #[inline]
     pub fn pass(&self) {
         if self.closed.load(Ordering::Relaxed) {
@@ -107,7 +109,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate; waits while another session has it closed, no longer than `at_most`. `None` then.
+    /// Closes the gate. If another session has it closed, waits for at most `at_most`, then returns
+    /// `None`.
     pub fn close(&self, at_most: Duration) -> Option<Alone<'_>> {
         let held = self.holder.lock().expect("no holder panics");
         let waited = self.opened.wait_timeout_while(held, at_most, |held| *held);
@@ -123,7 +126,7 @@ impl Gate {
 }
 
 impl Alone<'_> {
-    /// An attempt took this long.
+    /// Reports the duration of an attempt, in ns.
     pub fn attempt_took(&self, ns: u64) {
         self.0.attempt_ns.fetch_max(ns, Ordering::Relaxed);
     }
@@ -138,23 +141,23 @@ impl Drop for Alone<'_> {
 }
 
 thread_local! {
-    /// The databases in which this thread is running a transaction.
+    /// Addresses of the databases in which this thread is running a transaction.
     static UNDER_WAY: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread runs a transaction of some database, until this is dropped.
+/// Marks the calling thread as running a transaction of a database, until it is dropped.
 pub(crate) struct OnThisThread;
 
 impl OnThisThread {
     /// # Errors
-    /// It runs one of this database already: the two could only wait for each other.
+    /// The thread runs a transaction of this database already: each would wait for the other.
     #[inline]
     pub fn begin(database: usize) -> Result<OnThisThread, Error> {
         UNDER_WAY.with_borrow_mut(|under_way| {
             if under_way.contains(&database) {
                 return Err(Error::Misuse(
-                    "a transaction was begun inside another one of the same database: inside a closure or \
-                     a procedure use the transaction that it is given"
+                    "a transaction was begun inside another one of the same database: inside a \
+                     closure or a procedure use the transaction that it is given"
                         .to_string(),
                 ));
             }

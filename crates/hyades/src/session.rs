@@ -1,4 +1,4 @@
-//! A session: what one thread keeps between its transactions, and how it runs them.
+//! A session: state that one thread keeps between its transactions, and how it runs them.
 
 pub(crate) mod shared;
 
@@ -36,24 +36,25 @@ pub(crate) struct EngineSession<C: ConcurrencyControl, P: LoggingProtocol> {
     payload: Vec<u8>,
     workspace: Workspace,
     row_ids: RowIdBlock,
-    /// Where a checkpoint sees that a commit is under way.
+    /// Through this slot a checkpoint sees that a commit is in progress.
     slot: Arc<EpochSlot>,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
     stream: usize,
-    /// The epoch whose beginning this session's records have stated.
+    /// The last epoch whose beginning this session has logged.
     stated_epoch: u64,
-    /// Bytes appended since the stream was chosen, and after how many another one is.
+    /// Bytes appended since the stream was chosen, and the limit at which another one is chosen.
     streak_bytes: u64,
     longest_streak: u64,
-    /// When the transaction began nothing in its stream waited to be written.
+    /// The stream had no backlog when the transaction began.
     quiet: bool,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
 
-/// A commit under way. If it panics, what it has locked stays locked and what it has installed may be half
-/// of it: then nobody may go on, and those who meet its rows must not try again for ever.
+/// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed. The
+/// drop then stops the log, so that transactions that meet these rows fail instead of retrying for
+/// ever.
 struct UnderWay<'l>(Option<&'l Log>);
 
 impl UnderWay<'_> {
@@ -70,17 +71,18 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A session stays on a stream for this many bytes, then looks for the quickest one. The longer it stays the fewer
-/// streams are written to at a time, and the fewer batches there are to write and sync, each of which costs much the same
-/// whatever is in it. But replay takes the streams side by side, and where one of them was written later than another
-/// its records wait. Where buffers are small it is a quarter of one, so that nobody waits for a full one while others
-/// are empty.
+/// A session stays on a stream for this many bytes, then looks for the fastest one. The longer it
+/// stays, the fewer streams are written at a time, and the fewer batches have to be written and
+/// synced, each at much the same cost. But replay reads the streams in parallel, and records wait
+/// where one stream was written later than another. With small buffers the limit is a quarter of a
+/// buffer, so that no session waits for a full buffer while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
-/// A starving transaction waits this long for another one that runs alone, before it tries beside it.
+/// Maximum time that a starving transaction waits for another one that runs alone, before it runs
+/// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 
-/// Housekeeping after this many transactions.
+/// Number of attempts between two runs of `keep_house`.
 const HOUSEKEEPING: u64 = 64;
 
 impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
@@ -111,7 +113,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         })
     }
 
-    /// One attempt, and what comes after each. `Err(Conflict)` asks for another.
+    /// Runs one attempt and the cleanup after it. The inner `Err(Conflict)` asks for another
+    /// attempt.
     #[inline(always)]
     fn try_once(
         &mut self,
@@ -135,8 +138,9 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         Ok(result)
     }
 
-    /// Tries again until there is no conflict. Apart from the first attempt, which nearly always is the only one:
-    /// in a loop all that attempts have in common would be put on the stack before the first.
+    /// Retries until there is no conflict. Separate from the first attempt, which nearly always is
+    /// the only one: in a common loop the variables that attempts share would be set up before the
+    /// first one.
     #[cold]
     fn try_again(
         &mut self,
@@ -203,13 +207,13 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             Determinism::default(),
         );
         let mut running = Running::<C, P>::new(engine, state);
-        // A body that panics must not leave its locks behind.
+        // A panic is caught, so that the body's locks are released.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
         let state = running.state();
         let (verdict, panic) = match verdict {
             Ok(verdict) => (verdict, None),
-            // It may have seen rows that never were there together: then it runs again, and only a panic on a
-            // view that is valid is the caller's.
+            // The body may have read inconsistent rows. Then it runs again: only a panic after
+            // reads that are valid is passed on to the caller.
             Err(panic) => (Verdict::Abandon, Some(panic)),
         };
         let under_way = UnderWay(self.log.as_ref());
@@ -229,8 +233,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         let result = if state.conflict {
             Err(Abort::Conflict)
         } else if verdict == Verdict::Commit {
-            // Where little goes on nobody else sees to it that an epoch, which is what a database can be
-            // brought back to, is not old.
+            // Under a low load no other thread advances the epoch, and a database can be restored
+            // only to the end of an epoch.
             if self.quiet && !state.writes.is_empty() {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
@@ -252,7 +256,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         under_way.over();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
-                // There is no ticket to take it.
+                // There is no ticket to receive it.
                 answer.needs = Needs::default();
                 self.tally.set_garbage(self.garbage.len());
                 resume_unwind(panic)
@@ -261,19 +265,20 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         }
     }
 
-    /// Before a transaction, while nothing is locked: sees to it that its stream has room, and an anchor.
+    /// Prepares a transaction, while nothing is locked: chooses a stream that has room, lets the
+    /// protocol enter it, and waits while a checkpoint's side buffer is full.
     #[inline(always)]
     fn prepare(&mut self) -> Result<(), Error> {
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
         if P::PARTITIONED {
-            // Which streams it needs is known when it has run: any of them may be one.
+            // The streams it needs are known only after it has run: all must have room.
             for stream in 0..log.streams() {
                 writer.wait_for_room(stream);
             }
         }
         let backlog = writer.backlog(self.stream);
         self.quiet = backlog == 0;
-        // Where nothing waits for the device there is time for a look at it.
+        // Without a backlog there is time to check how fast the stream's device is.
         if self.quiet || backlog >= writer.room() || self.streak_bytes >= self.longest_streak {
             self.look_for_stream(backlog);
         }
@@ -286,8 +291,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         }
     }
 
-    /// Chooses the stream for what comes next: another one if the session has been long enough at its own, if that
-    /// has no room, or if its device is slow.
+    /// Chooses the stream for what comes next: another one if the session has been at its own for
+    /// long enough, if that has no room, or if its device is slow.
     #[cold]
     fn look_for_stream(&mut self, backlog: u64) {
         let Some(writer) = &mut self.writer else { return };
@@ -301,7 +306,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         }
         let Choice { stream, is_slow } = writer.choose_stream(self.stream, !leaves);
         if leaves || stream != self.stream {
-            // A slow one gets one record: by then another may have room.
+            // A slow stream gets one record: after that another one may have room.
             self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
             self.stream = stream;
             self.quiet = writer.backlog(stream) == 0;
@@ -312,11 +317,11 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         self.shared.engine.epoch.advance_if_older_than(self.shared.engine.epoch_interval);
         self.shared.engine.protocol.keep_house();
         self.sweep_left_behind(0);
-        // A device that has begun to stand still gets no more than this many.
+        // Limits what is sent to a device that has begun to stall.
         self.look_for_stream(0);
     }
 
-    /// Clears away some of what others have left, and what this one has left, `noted` items.
+    /// Removes some of the garbage that sessions have handed over, `noted` items of it by this one.
     fn sweep_left_behind(&mut self, noted: usize) {
         if self.shared.left_behind.len() > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
@@ -326,7 +331,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         }
     }
 
-    /// Waits a little, longer and at random as attempts fail, so that those who conflict part.
+    /// Waits a little, randomly and longer with each failed attempt, so that conflicting
+    /// transactions separate.
     fn back_off(&mut self, attempts: u32) {
         if attempts < 3 {
             std::hint::spin_loop();
@@ -360,7 +366,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, 
             self.shared.left_behind.take_over(&mut self.garbage);
             self.tally.set_garbage(0);
         }
-        // While a panic goes on there must not be another.
+        // A panic during a panic would abort the process.
         if !std::thread::panicking() {
             self.sweep_left_behind(noted);
         }

@@ -1,10 +1,10 @@
-//! What sessions count: a cell for each session, that all who ask can read while the session lives.
+//! Session counters: a cell for each session, which other threads can read while the session lives.
 
 use hyades_platform::sync::Padded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What sessions have done, and what they have still to clear away.
+/// Work done by sessions, and garbage that remains to be freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionCounts {
     pub attempts: u64,
@@ -12,8 +12,8 @@ pub(crate) struct SessionCounts {
     pub garbage: u64,
 }
 
-/// One session's counts. Written by the session alone, with plain stores; read by whoever asks for the sum.
-/// Relaxed: nothing else is concluded from them.
+/// Counters of one session. Written by the session alone, with plain stores; read for the sum.
+/// Relaxed: nothing else depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     attempts: AtomicU64,
@@ -22,10 +22,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts an attempt at a transaction; returns how many there were.
+    /// Counts an attempt at a transaction; returns the new count.
     #[inline(always)]
     pub fn attempt(&self) -> u64 {
-        // No read-modify-write instruction: there is one writer.
+        // No read-modify-write instruction, since there is one writer.
         let attempts = self.attempts.load(Ordering::Relaxed) + 1;
         self.attempts.store(attempts, Ordering::Relaxed);
         attempts
@@ -36,12 +36,12 @@ impl Tally {
         self.conflicts.store(self.conflicts() + 1, Ordering::Relaxed);
     }
 
-    /// How many attempts ended in a conflict.
+    /// Returns how many attempts ended in a conflict.
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    /// So much has the session to clear away now.
+    /// Sets the number of garbage items of the session.
     pub fn set_garbage(&self, items: usize) {
         self.garbage.store(items as u64, Ordering::Relaxed);
     }
@@ -53,7 +53,7 @@ impl Tally {
     }
 }
 
-/// The tallies of all sessions, those that have ended included.
+/// The counters of all sessions, ended ones included.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies(Mutex<Kept>);
 
@@ -64,21 +64,21 @@ struct Kept {
 }
 
 impl Tallies {
-    /// A tally for a new session.
+    /// Adds a tally for a new session.
     pub fn add(&self) -> Arc<Padded<Tally>> {
         let tally = Arc::<Padded<Tally>>::default();
         self.0.lock().expect("no holder panics").live.push(tally.clone());
         tally
     }
 
-    /// The session ends, with nothing to clear away; what it has counted stays in the sum.
+    /// Ends the tally of a session without garbage. Its counts stay in the sum.
     pub fn end(&self, tally: &Arc<Padded<Tally>>) {
         let mut kept = self.0.lock().expect("no holder panics");
         tally.add_to(&mut kept.ended);
         kept.live.retain(|live| !Arc::ptr_eq(live, tally));
     }
 
-    /// The sum of all.
+    /// Returns the sum over all sessions.
     pub fn sum(&self) -> SessionCounts {
         let kept = self.0.lock().expect("no holder panics");
         let mut counts = kept.ended;

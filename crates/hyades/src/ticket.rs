@@ -13,11 +13,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-/// The promise of a pre-committed transaction: it becomes *acknowledged* once its own record, and
-/// everything it depends on, is on disk.
+/// A pre-committed transaction: it is *acknowledged* once its own record, and everything it depends
+/// on, is on disk.
 ///
-/// Block on it with [`Ticket::wait`], await it, or look at it now and then. Dropping it loses nothing:
-/// the transaction is in the log all the same.
+/// Block with [`Ticket::wait`], await it, or poll [`Ticket::is_acknowledged`]. Dropping a ticket
+/// does not cancel the transaction, which is in the log all the same.
 ///
 /// ```
 /// use hyades::{Database, Schema, Type};
@@ -49,14 +49,15 @@ fn reached(log: &Log, needs: &Needs) -> bool {
     admits(|lane| log.frontier().at(lane), needs)
 }
 
-/// References to the log go from a session's tickets to a [`CommitQueue`] and back so many at a time: to count them up
-/// and down one at a time, each atomic operation would wait for all that the transaction has just stored.
+/// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
+/// this size. Counted one at a time, each atomic operation would wait for the transaction's
+/// preceding stores.
 const SPARE: usize = 64;
 
-/// So many portions of [`SPARE`] references are kept for the next tickets.
+/// Maximum number of portions of [`SPARE`] references that are kept for later tickets.
 const KEPT: usize = 256;
 
-/// The log as a database's tickets refer to it, and references that are not in use.
+/// The log as a database's tickets refer to it, and unused references.
 pub(crate) struct References {
     log: Log,
     kept: Mutex<Vec<Vec<Arc<Log>>>>,
@@ -67,7 +68,7 @@ impl References {
         References { log, kept: Mutex::default() }
     }
 
-    /// Some that were given back, or new ones.
+    /// Returns a portion that was given back, or a new one.
     fn take(&self, own: &Arc<Log>) -> Vec<Arc<Log>> {
         let kept = self.kept.lock().expect("no holder panics").pop();
         kept.unwrap_or_else(|| std::iter::repeat_n(own, SPARE).cloned().collect())
@@ -81,13 +82,14 @@ impl References {
     }
 }
 
-/// Where a session's tickets come from.
+/// Issues the tickets of a session.
 pub(crate) struct Tickets {
-    /// And a reference of the session's own to the log: counting new ones stays on the session's core.
+    /// With an `Arc` of the session's own: its reference count stays in the cache of the session's
+    /// core.
     references: Option<(Arc<References>, Arc<Log>)>,
     /// References for the next tickets.
     spare: Vec<Arc<Log>>,
-    /// The session runs one transaction.
+    /// The session runs a single transaction.
     once: bool,
 }
 
@@ -104,7 +106,7 @@ impl Tickets {
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
         let Answer { needs, placed } = answer;
         let log = match &self.references {
-            // It is acknowledged, and has no name.
+            // Already acknowledged, and without an id.
             _ if needs.is_empty() && placed.is_none() => None,
             Some((references, own)) if !self.once => {
                 if self.spare.is_empty() {
@@ -119,15 +121,16 @@ impl Tickets {
 }
 
 impl Ticket {
-    /// What the transaction is called, for [`Until`](crate::Until) and `hyades recover --until`; None if it
-    /// wrote nothing, or there is no log. Until it is acknowledged nothing is sure to have this name.
+    /// Returns the transaction's id, for [`Until`](crate::Until) and `hyades recover --until`;
+    /// `None` if it wrote nothing, or without a log. A crash before the acknowledgement may leave
+    /// the id without a transaction.
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (epoch, stream, lsn) = self.placed?;
         let stream = self.log.as_ref()?.stream_id(stream);
         Some(TransactionId { epoch, stream, lsn })
     }
 
-    /// Whether the transaction is acknowledged.
+    /// Whether the transaction is acknowledged. Does not block.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
@@ -136,11 +139,11 @@ impl Ticket {
         if reached(log, &self.needs) {
             return Ok(true);
         }
-        // The failure comes after the last sync that succeeded: look once more behind it.
+        // The failure is recorded after the last successful sync, so the frontier is read again.
         if log.poisoned().is_some() && !reached(log, &self.needs) {
             return Err(Error::OutcomeUnknown);
         }
-        // Streams state their marks when somebody looks for them.
+        // Streams state their marks on demand.
         for (lane, number) in self.needs.iter() {
             log.ask(lane.into(), number);
         }
@@ -170,7 +173,7 @@ impl Future for Ticket {
                 let log = self.log.as_ref().expect("without a log it is acknowledged");
                 let lacking = self.needs.iter().find(|n| n.1 > log.frontier().at(n.0.into()));
                 match lacking {
-                    // Woken when this stream is far enough, to look at the next.
+                    // The waker runs once this lane is far enough; the next poll checks the others.
                     Some((lane, lsn)) => {
                         log.register(lane.into(), lsn, context.waker().clone());
                     }
@@ -184,7 +187,7 @@ impl Future for Ticket {
     }
 }
 
-/// A transaction that lacks this position, and further ones.
+/// A transaction that waits for this position, and then for what `needs` holds.
 struct ParkedTicket<T> {
     lsn: Lsn,
     needs: Needs,
@@ -204,19 +207,22 @@ impl<T> PartialOrd for ParkedTicket<T> {
 }
 impl<T> Ord for ParkedTicket<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // A heap gives its greatest first; the lowest position is wanted.
+        // The heap returns its greatest element first; the lowest position is wanted.
         other.lsn.cmp(&self.lsn)
     }
 }
 
-/// Those that are parked under one lane of the frontier.
+/// Transactions parked under one lane of the frontier.
 struct WaitQueue<T> {
-    /// Who lacks nothing else, and came in the order of positions: nearly all, since a session's own records do.
+    /// Those that need nothing else, by ascending position: nearly all, since a session's own
+    /// records arrive in this order.
     last: VecDeque<(Lsn, T)>,
-    /// The highest position in `last`, or one that was there.
+    /// The highest position that was ever in `last`.
     highest: Lsn,
-    /// Who lacks others besides, and came in the order of positions: under the stream of its own record, mostly.
+    /// Those that need further lanes and arrived by ascending position: mostly under the stream of
+    /// their own record.
     first: VecDeque<ParkedTicket<T>>,
+    /// Those that need further lanes and arrived in another order.
     others: BinaryHeap<ParkedTicket<T>>,
 }
 
@@ -245,7 +251,7 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// One that lacks others besides its position, which is reached.
+    /// Removes a transaction that needs further lanes and whose position here is reached.
     fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
         let is_past = |parked: &mut ParkedTicket<T>| parked.lsn <= reached;
         if let Some(parked) = self.first.pop_front_if(is_past) {
@@ -254,7 +260,7 @@ impl<T> WaitQueue<T> {
         self.others.peek().is_some_and(|parked| parked.lsn <= reached).then(|| self.others.pop())?
     }
 
-    /// The lowest position that somebody lacks.
+    /// Returns the lowest position that a transaction waits for.
     fn lowest(&self) -> Option<Lsn> {
         let (last, first, others) = (self.last.front(), self.first.front(), self.others.peek());
         let others = first.into_iter().chain(others).map(|parked| parked.lsn);
@@ -262,10 +268,11 @@ impl<T> WaitQueue<T> {
     }
 }
 
-/// Many transactions that wait for acknowledgement, each with something to give back when it comes.
+/// A queue of transactions that wait for acknowledgement, each with an item to return when it is
+/// acknowledged.
 ///
-/// A transaction is parked under one lane of the frontier that it lacks, by position, and moves on when that is
-/// passed: none waits behind another.
+/// A transaction is parked under one lane of the frontier that it still needs, by position, and
+/// moves on when that is reached. None waits behind another.
 ///
 /// ```
 /// use hyades::{Database, Schema, Type};
@@ -292,9 +299,9 @@ impl<T> WaitQueue<T> {
 pub struct CommitQueue<T> {
     references: Option<Arc<References>>,
     lanes: Vec<WaitQueue<T>>,
-    /// Those that waited for nothing.
+    /// Items of transactions that wait for nothing.
     free: Vec<T>,
-    /// Of tickets that were pushed, see [`SPARE`].
+    /// References of tickets that were pushed, see [`SPARE`].
     spent: Vec<Arc<Log>>,
     len: usize,
 }
@@ -313,7 +320,7 @@ impl<T> CommitQueue<T> {
     /// Adds a transaction.
     ///
     /// # Panics
-    /// It is one of another database.
+    /// If the ticket belongs to another database.
     pub fn push(&mut self, mut ticket: Ticket, item: T) {
         if let Some(log) = ticket.log.take() {
             let own = self.references.as_ref().filter(|own| own.log.is(&log));
@@ -330,7 +337,7 @@ impl<T> CommitQueue<T> {
         }
     }
 
-    /// Parks it under a lane that it lacks; gives it back if it lacks none.
+    /// Parks the item under a lane that it still needs; returns it if it needs none.
     #[inline(always)]
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(references) = &self.references {
@@ -344,21 +351,22 @@ impl<T> CommitQueue<T> {
         Some(item)
     }
 
-    /// How many wait.
+    /// Returns how many transactions wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether no transaction waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Gives back every transaction that is acknowledged by now; returns how many.
+    /// Returns the item of every transaction acknowledged by now, in any order, through
+    /// `acknowledged`. Returns their number.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed and some can never be acknowledged; those that
-    /// are have been given back.
+    /// [`Error::OutcomeUnknown`] if the log failed and some transactions can never be acknowledged.
+    /// The items of acknowledged ones have been returned before.
     pub fn drain(&mut self, mut acknowledged: impl FnMut(T)) -> Result<usize, Error> {
         let poisoned = self.log().is_some_and(|log| log.poisoned().is_some());
         let mut done = self.free.len();
@@ -387,20 +395,20 @@ impl<T> CommitQueue<T> {
         Ok(done)
     }
 
-    /// Blocks until [`CommitQueue::drain`] would find something new: one of the positions is reached that
-    /// transactions are parked at, whichever stream it is in. A transaction that lacks others besides is then
-    /// parked at one of those, so there may be nothing to give back yet: wait in a loop. Returns at once if
-    /// nothing waits.
+    /// Blocks until [`CommitQueue::drain`] would make progress: until a position at which
+    /// transactions are parked is reached, in any stream. A transaction that needs further lanes is
+    /// then parked under one of those, so there may be nothing to return yet: wait in a loop.
+    /// Returns at once if the queue is empty.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if the log failed, and drain would find nothing.
+    /// [`Error::OutcomeUnknown`] if the log failed and drain would find nothing.
     pub fn wait_for_one(&self) -> Result<(), Error> {
         if !self.free.is_empty() {
             return Ok(());
         }
         let Some(log) = self.log() else { return Ok(()) };
         let lowest = self.lanes.iter().enumerate().map(|(at, lane)| Some((at, lane.lowest()?)));
-        // Of any lane: the one that most wait for may be the one that stands still.
+        // Waits for all lanes: the one that most transactions wait for may be stalled.
         let wanted: SmallVec<[(usize, Lsn); 16]> = lowest.flatten().collect();
         log.wait_any(&wanted).map_err(|_| Error::OutcomeUnknown)
     }

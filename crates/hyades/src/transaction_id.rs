@@ -1,10 +1,10 @@
-//! What a transaction is called.
+//! Transaction ids.
 
 use hyades_wal::Lsn;
 use std::fmt;
 use std::str::FromStr;
 
-/// A transaction's name: its epoch, and where its record stands. Written `epoch.stream.lsn`.
+/// Identifies a transaction by its epoch and the end of its record. Written `epoch.stream.lsn`.
 ///
 /// ```
 /// use hyades::TransactionId;
@@ -17,9 +17,9 @@ use std::str::FromStr;
 pub struct TransactionId {
     /// The epoch in which it committed.
     pub epoch: u64,
-    /// The id of the log stream that has its record.
+    /// Id of the log stream that holds its record.
     pub stream: u32,
-    /// Where in that stream its record ends.
+    /// LSN of the end of its record in that stream.
     pub lsn: Lsn,
 }
 

@@ -1,4 +1,4 @@
-//! When a transaction is answered: its ticket, what it waits for, and what becomes of it when a device
+//! Acknowledgement of transactions: tickets, what they wait for, and what they return when a device
 //! fails.
 #![allow(missing_docs)]
 
@@ -48,7 +48,7 @@ fn open(
             .column("number", Type::I64)
             .primary_key(&["id"]),
     );
-    // With commands in the log, readers are remembered too.
+    // Logs with commands also record read stamps, so that readers matter to later writers.
     let record = if protocol.takes_commands() { RecordKind::Command } else { RecordKind::Data };
     builder.procedure_recorded("touch", 1, record, |tx, id: i64| {
         tx.get(ROWS, id)?;
@@ -72,7 +72,7 @@ fn number(db: &Database, id: i64) -> Option<i64> {
     db.transact(|tx| Ok::<_, Abort>(tx.get(ROWS, id)?.map(|row| row.get(NUMBER)))).unwrap().unwrap()
 }
 
-/// Wakes a thread, and counts.
+/// Wakes a thread and counts the wake-ups.
 struct Waking(Thread, AtomicU64);
 
 impl Wake for Waking {
@@ -82,7 +82,7 @@ impl Wake for Waking {
     }
 }
 
-/// The smallest executor: polls only when it was woken.
+/// A minimal executor that polls only after a wake-up.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waking = Arc::new(Waking(std::thread::current(), AtomicU64::new(1)));
@@ -129,14 +129,14 @@ fn tickets_are_awaited_waited_for_or_dropped_and_all_is_recovered() {
                             _ => drop(ticket),
                         }
                     }
-                    // A session, too, may go before its tickets.
+                    // A session may be dropped before its tickets.
                     let last = put(&mut session, thread * 1000 + 90, 90).unwrap();
                     drop(session);
                     block_on(last).unwrap();
                 });
             }
         });
-        // What was dropped loses nothing: a later ticket waits for no less.
+        // A dropped ticket loses nothing: later tickets wait for no less.
         db.log().unwrap().flush().unwrap();
         device.cut();
         drop(db);
@@ -161,7 +161,7 @@ fn one_executor_awaits_many_tickets() {
     db.close().unwrap();
 }
 
-/// Its positions are those of another log.
+/// A ticket holds positions in its own database's log, so a queue must reject tickets of another.
 #[test]
 #[should_panic(expected = "a ticket goes to a queue of its own database")]
 fn a_queue_takes_no_ticket_of_another_database() {
@@ -173,7 +173,8 @@ fn a_queue_takes_no_ticket_of_another_database() {
     db.commit_queue().push(ticket, ());
 }
 
-/// References to the log go from tickets to queues and back: many times over, and through two queues.
+/// Promise: every ticket returns from its queue once, although tickets and queues pass references
+/// to the log back and forth, here through two queues.
 #[test]
 fn every_ticket_of_many_comes_back_from_its_queue() {
     let dir = directory();
@@ -197,7 +198,7 @@ fn every_ticket_of_many_comes_back_from_its_queue() {
     assert_eq!(back, (0..1000).collect::<Vec<_>>());
 }
 
-/// Holds stream 0 of four, and leaves an unhardened row 1 in it.
+/// Holds stream 0 of four and leaves a row 1 in it that is not hardened.
 fn with_a_held_row(
     concurrency: Concurrency,
     inner: Arc<dyn Device>,
@@ -219,7 +220,7 @@ fn with_a_held_row(
         names[0].to_string_lossy().into_owned()
     };
     let _released = device.hold(&first);
-    // Sessions begin at the least loaded stream, so one of a few is at stream 0.
+    // Sessions begin on the stream with the smallest backlog, so one of the first is on stream 0.
     let mut held = None;
     for id in [1, 9, 10, 11, 12, 13] {
         let before = db.log().unwrap().next_lsn(0);
@@ -234,7 +235,7 @@ fn with_a_held_row(
     then(&db, &device, held.expect("a session on stream 0"));
 }
 
-/// A session that is not on the held stream 0.
+/// A session that is not on stream 0, which is held.
 fn elsewhere(db: &Database) -> Session {
     let log = db.log().unwrap();
     assert!(log.backlog(0) > 0, "stream 0 is held, so others are less loaded");
@@ -266,7 +267,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
             let (duplicate, constraint) =
                 session.submit(|tx| tx.insert(ROWS, &[1i64.into(), 0i64.into()])).unwrap();
             assert_eq!(duplicate, Err(Abort::DuplicateKey { table: 0, index: None }));
-            // A scan that has only passed over the row has read it.
+            // A scan that passes over the row has read it.
             let (rows, scan) =
                 session.submit(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len())).unwrap();
             assert_eq!(rows, Ok(8));
@@ -275,7 +276,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
             {
                 assert!(!ticket.is_acknowledged().unwrap(), "{concurrency:?}: {what}");
             }
-            // Who has not read it does not wait.
+            // A transaction that has not read it does not wait.
             read(&mut session, 3).1.wait().unwrap();
             assert_eq!(number(db, 2), Some(0), "the abort changed nothing");
             assert!(!reader.is_acknowledged().unwrap(), "{concurrency:?}");
@@ -291,7 +292,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
 fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
         let dir = directory();
-        // Nothing reaches the medium early here: what is held is lost.
+        // Nothing reaches the medium before its sync, so what is held is lost.
         let device = PowerCutDevice::new(PowerCutOptions::default());
         let inner = Arc::new(device.clone());
         with_a_held_row(concurrency, inner, dir.path(), |db, held, writer| {
@@ -299,7 +300,7 @@ fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
             for id in 3..=8 {
                 put(&mut session, id, id).unwrap().wait().unwrap();
             }
-            // This one depends on the held row, though its own record becomes durable.
+            // This transaction depends on the held row, although its own record becomes durable.
             let (result, dependent) = session
                 .submit(|tx| {
                     let seen = tx.get(ROWS, 1i64)?.unwrap().get(NUMBER);
@@ -307,7 +308,7 @@ fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
                 })
                 .unwrap();
             assert_eq!(result, Ok(true));
-            // Behind it in the same stream, and acknowledged before it.
+            // A later record of the same stream, acknowledged before the dependent one.
             put(&mut session, 8, 88).unwrap().wait().unwrap();
             assert!(!dependent.is_acknowledged().unwrap());
             assert!(!writer.is_acknowledged().unwrap());
@@ -344,7 +345,8 @@ fn a_device_that_fails_leaves_what_was_admitted_and_makes_the_rest_unknown() {
             }
             let k = 3 + 5 * round as u64;
             device.arm(if write { Fault::Write(k) } else { Fault::Sync(k) });
-            // A failure while a segment is being prepared harms nobody: then there is to be another.
+            // A failure while a segment is prepared ahead stops no transaction. Then another fault
+            // is armed.
             let again = || device.arm(Fault::Sync(0));
             let acknowledged: Vec<(i64, i64)> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..2i64)
@@ -373,7 +375,7 @@ fn a_device_that_fails_leaves_what_was_admitted_and_makes_the_rest_unknown() {
     }
 }
 
-/// Writes ascending numbers to three rows until the log refuses; the last acknowledged of each.
+/// Writes ascending numbers to three rows until the log refuses. Returns the acknowledged writes.
 fn until_it_fails(db: &Database, thread: i64, again: impl Fn()) -> Vec<(i64, i64)> {
     let mut session = db.session().unwrap();
     let mut tickets = Vec::new();

@@ -1,4 +1,5 @@
-//! Replay looks ahead by beginning procedures before their time: nothing follows from that.
+//! Replay runs procedures ahead of their turn to prefetch their rows. Promise: this has no effect
+//! on the result.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,23 +16,23 @@ const COUNT: Column<i64> = Column::at(1);
 #[derive(Serialize, Deserialize)]
 struct Step {
     id: i64,
-    /// How the procedure behaves.
+    /// How the procedure reacts to a conflict, which ends a run ahead.
     manner: Manner,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize, PartialEq)]
 enum Manner {
-    /// Passes a conflict on, as it should.
+    /// Returns the conflict, as it should.
     Good,
-    /// Takes a conflict for a fault in the program.
+    /// Treats a conflict as a program error and panics.
     Panics,
-    /// Goes on whatever comes.
+    /// Ignores the conflict and goes on.
     Stubborn,
-    /// Tries again until there is no conflict.
+    /// Retries until there is no conflict.
     Insistent,
 }
 
-/// What the procedures met, all together.
+/// Runs and conflicts of the procedure, counted over all calls.
 #[derive(Default)]
 struct Met {
     begun: AtomicU64,
@@ -56,7 +57,8 @@ fn builder(protocol: Protocol, streams: usize, threads: usize, met: &Arc<Met>) -
     builder.procedure("step", 1, move |tx, step: Step| {
         met.begun.fetch_add(1, Ordering::Relaxed);
         tx.prefetch(ROWS, step.id, COUNT.only());
-        // Time and random numbers come before the first operation, so they are asked for ahead, too.
+        // Time and random numbers are drawn before the first operation, so runs ahead draw them
+        // too.
         let drawn = tx.random() ^ tx.now_us() as u64;
         let mut row = tx.get(ROWS, step.id);
         met.conflicts.fetch_add(u64::from(row.is_err()), Ordering::Relaxed);
@@ -64,7 +66,7 @@ fn builder(protocol: Protocol, streams: usize, threads: usize, met: &Arc<Met>) -
             row = tx.get(ROWS, step.id);
         }
         let row = match (step.manner, row) {
-            (Manner::Panics, row) => row.expect("nobody else is there"),
+            (Manner::Panics, row) => row.expect("no other transaction runs"),
             (Manner::Stubborn, row) => row.unwrap_or_default(),
             (Manner::Good | Manner::Insistent, row) => row?,
         };
@@ -103,7 +105,7 @@ fn procedures_that_are_begun_ahead_of_their_time_leave_nothing_behind() {
         for threads in [1, 2] {
             for manner in [Manner::Good, Manner::Stubborn] {
                 let ahead = run(directory().path(), protocol, streams, manner, threads);
-                // Two may wait for each other all the time, and then do not look ahead.
+                // Two threads may always wait for each other and then never look ahead.
                 assert!(ahead > 0 || threads > 1, "{protocol:?}: nothing was begun ahead");
             }
         }
@@ -115,16 +117,16 @@ fn a_procedure_that_takes_a_conflict_for_a_fault_is_replayed_all_the_same() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let said = info.payload_as_str();
-        if !said.is_some_and(|said| said.contains("nobody else is there")) {
+        if !said.is_some_and(|said| said.contains("no other transaction runs")) {
             loud(info);
         }
     }));
     let ahead = run(directory().path(), Protocol::Taurus, 4, Manner::Panics, 1);
-    assert_eq!(ahead, 1, "a thread gives up at the first");
+    assert_eq!(ahead, 1, "a thread stops looking ahead at the first");
 }
 
 #[test]
 fn a_procedure_that_tries_again_and_again_is_ended() {
     let ahead = run(directory().path(), Protocol::Taurus, 4, Manner::Insistent, 1);
-    assert_eq!(ahead, 1, "a thread gives up at the first");
+    assert_eq!(ahead, 1, "a thread stops looking ahead at the first");
 }

@@ -1,6 +1,6 @@
-//! Rows put down without a look at them, among readers, changes and deletions, under power cuts and
-//! checkpoints: transactions are there as a whole, none that was answered is lost, and nobody has read what
-//! is not there.
+//! Blind writes (`put`) among reads, updates and deletions, under power cuts and checkpoints.
+//! Promise: transactions are atomic, no acknowledged one is lost, and no surviving transaction has
+//! read from a lost one.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,25 +15,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const ROWS: Table = Table::nth(0);
-/// Who wrote a row last counts its transactions here.
+/// The row's last writer: its transaction number.
 const N: Column<i64> = Column::at(1);
-/// The pair that was read before, and what stood there; -1 for none.
+/// The pair that was read before the write, and the number found there; -1 for none.
 const SOURCE: Column<i64> = Column::at(2);
 const COPIED: Column<i64> = Column::at(3);
 
 const THREADS: i64 = 2;
 const PAIRS: i64 = 4;
-/// A pair that everybody writes.
+/// A pair that all threads write.
 const SHARED: i64 = THREADS * PAIRS;
 
-/// What a thread did to one of its pairs, by its number: whether it deleted it, and was answered.
+/// What a transaction did to a pair: whether it deleted it, and whether it was acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Did {
     deleted: bool,
     answered: bool,
 }
 
-/// What all threads did to each pair, in its order.
+/// For each pair, what the transactions did to it, by transaction number.
 type Done = BTreeMap<i64, BTreeMap<i64, Did>>;
 
 fn builder(
@@ -68,7 +68,7 @@ fn put(tx: &Transaction<'_>, pair: i64, n: i64, from: (i64, i64)) -> Result<(), 
     Ok(())
 }
 
-/// Number, source and copy of a pair; the two rows must be the same.
+/// Reads number, source and copy of a pair. Returns a marker value if the two rows differ.
 fn look(tx: &Transaction<'_>, pair: i64) -> Result<Option<(i64, i64, i64)>, Abort> {
     let row = |id| {
         let row = tx.get(ROWS, id)?;
@@ -78,7 +78,7 @@ fn look(tx: &Transaction<'_>, pair: i64) -> Result<Option<(i64, i64, i64)>, Abor
     Ok(if one == other { one } else { Some((-2, -2, -2)) })
 }
 
-/// One thread's work until the power goes: what it did to which pair.
+/// Runs one thread's transactions until the power cut. Returns (pair, number, what was done).
 fn work(db: &Database, thread: i64, seed: u64, mut n: i64) -> Vec<(i64, i64, Did)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut session: Session = db.session().unwrap();
@@ -128,7 +128,7 @@ fn check(db: &Database, done: &Done, what: &str) {
     };
     let pairs = db.transact(all).unwrap().unwrap();
     let reaches = |pair: i64, from: i64| {
-        // Whether what stands there may be what the pair's writers left at or after this number.
+        // Whether the pair's current state may have been left by this transaction or a later one.
         match pairs[pair as usize] {
             Some((n, ..)) => n >= from,
             None => done.get(&pair).is_some_and(|did| did.range(from..).any(|(_, d)| d.deleted)),
@@ -187,7 +187,7 @@ fn lives(dir: &Path, form: (Protocol, usize), concurrency: Concurrency, seed: u6
     answered
 }
 
-/// With one stream and with more, so that blind records are found beyond the common end.
+/// With one stream and with several, so that blind records are found beyond the common mark.
 #[test]
 fn what_was_put_blindly_is_there_as_a_whole_wherever_the_power_fails() {
     let forms = [(Protocol::Serial, 1), (Protocol::Taurus, 3)];
@@ -200,5 +200,5 @@ fn what_was_put_blindly_is_there_as_a_whole_wherever_the_power_fails() {
             answered += lives(dir.path(), form, concurrency, seed);
         }
     }
-    assert!(answered > 100, "the power went before anyone was answered");
+    assert!(answered > 100, "the power was cut before any acknowledgement");
 }

@@ -1,5 +1,6 @@
-//! Rules of checkpoints broken on purpose: the tests that guard them must notice. Built with the feature
-//! `mutations` only: `cargo test -p hyades --features mutations --test checkpoint_mutations`.
+//! Breaks rules of checkpoints on purpose. The tests that guard them must fail. Built with the
+//! feature `mutations` only:
+//! `cargo test -p hyades --features mutations --test checkpoint_mutations`.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,10 +16,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a test is given: a combination and a seed. It panics if it notices something.
+/// A test that takes a combination and a seed, and panics if it finds a violation.
 type Guard = fn(Combination, u64);
 
-/// Runs the test without and with the rule broken, over all combinations, until it notices.
+/// Runs the test without and with the rule broken, over all combinations, until it fails.
 fn is_caught(name: &str, rule: Mutation, rounds: u64, guard: Guard) {
     is_caught_among(&combinations(), name, rule, rounds, guard);
 }
@@ -40,10 +41,10 @@ fn is_caught_among(among: &[Combination], name: &str, rule: Mutation, rounds: u6
         }
     }
     mutation::set(None);
-    panic!("{name}: nobody noticed");
+    panic!("{name}: goes unnoticed");
 }
 
-/// A checkpoint right after transactions that nobody waits for, and then the power fails.
+/// Takes a checkpoint right after transactions whose tickets are dropped, then cuts the power.
 fn nobody_waits(c: Combination, seed: u64) {
     const BALANCE: Column<i64> = Column::at(1);
     let dir = directory();
@@ -54,7 +55,7 @@ fn nobody_waits(c: Combination, seed: u64) {
     populate(&opened);
     let mut session = opened.db.session().unwrap();
     let held = slow.hold("stream-0000");
-    // So few that the buffer of the held stream takes them all, before and after images too.
+    // Few enough to fit the buffer of the held stream, with before-images and after-images.
     for _ in 0..60 {
         let move_one = |tx: &hyades::Transaction<'_>| {
             let of = |id: i64| Ok::<_, Abort>(tx.get(ACCOUNTS, id)?.unwrap().get(BALANCE));
@@ -70,7 +71,7 @@ fn nobody_waits(c: Combination, seed: u64) {
             std::thread::sleep(Duration::from_millis(20));
             drop(held);
         });
-        // Returns only when the stream's sync has.
+        // Returns only after the stream's sync.
         opened.db.checkpoint().unwrap();
         device.cut();
     });
@@ -81,7 +82,7 @@ fn nobody_waits(c: Combination, seed: u64) {
     assert_eq!(again.db.digest(), digest);
 }
 
-/// A table of 40 MB in rows of 40 kB, as the process that wrote its checkpoint leaves it when it ends.
+/// A table of 40 MB in rows of 40 kB, in a checkpoint. Returns the digest before the process ends.
 fn large_rows_in_a_checkpoint(dir: &std::path::Path, c: Combination) -> u64 {
     let opened = open(dir, c, None, How::default());
     for id in 0..1000i32 {
@@ -93,14 +94,14 @@ fn large_rows_in_a_checkpoint(dir: &std::path::Path, c: Combination) -> u64 {
     opened.db.digest()
 }
 
-/// Rows that are larger than a block survive.
+/// Promise: rows that are larger than a block survive.
 fn large_rows(c: Combination, _: u64) {
     let dir = directory();
     let digest = large_rows_in_a_checkpoint(dir.path(), c);
     assert_eq!(open(dir.path(), c, None, How::default()).db.digest(), digest, "{c:?}");
 }
 
-/// A device stores one write of a checkpoint wrong: the state is there all the same.
+/// Promise: if a device stores one write of a checkpoint wrongly, the state is still recovered.
 fn a_write_is_stored_wrong(c: Combination, seed: u64) {
     let dir = directory();
     let device = FaultyDevice::new(FileDevice::shared());
@@ -132,7 +133,7 @@ fn every_broken_rule_is_noticed() {
     what_long_blocks_left_is_read();
 }
 
-/// Not a test of its own: rules are broken in the whole process.
+/// Not a test of its own, since the broken rule is global to the process.
 fn what_long_blocks_left_is_read() {
     for c in combinations().into_iter().step_by(5) {
         let dir = directory();

@@ -1,5 +1,6 @@
-//! Checkpoints, taken again and again while transactions run: nothing acknowledged is lost, nothing is there in
-//! part, and the recovered state is the state that was, wherever the power fails.
+//! Checkpoints, taken one after the other while transactions run. Promise: nothing acknowledged is
+//! lost, no transaction is recovered in part, and the recovered state is the state before the power
+//! cut.
 #![allow(missing_docs)]
 
 mod common;
@@ -29,7 +30,8 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
             let mut acknowledged = Vec::new();
             for crash in 0..3u64 {
                 let device = power_cut(seed * 7 + crash);
-                // Quick ones cross the switch of the manifest often, slow ones are cut in their middle.
+                // Fast checkpoints switch the manifest often; slow ones are interrupted in the
+                // middle.
                 let checkpoints = if crash % 2 == 0 {
                     CheckpointSettings { share: 1.0, ..CheckpointSettings::default() }
                 } else {
@@ -69,7 +71,7 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
 #[test]
 fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
     for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
-        // All steps of some combinations, some steps of all.
+        // All steps of some combinations, some steps of all combinations.
         let stride = if seed % 5 == 0 { 1 } else { 3 };
         let mut step = seed as u64 % stride;
         while !power_fails_at(c, seed as u64, step) {
@@ -156,7 +158,7 @@ fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
     let opened = open(dir.path(), plain(), None, How::default());
     let insert = || opened.db.transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
     let id = (0..10).map(|_| insert().unwrap().unwrap()).max().unwrap();
-    // Gone again: no row in the image tells of it.
+    // Deleted, so no row of the image shows that this id was used.
     opened.db.transact(|tx| tx.delete(HISTORY, id)).unwrap().unwrap();
     let report = opened.db.checkpoint().unwrap();
     assert_eq!(report.rows, 9);
@@ -217,7 +219,7 @@ fn a_damaged_missing_or_newer_checkpoint_is_refused_by_name() {
     let mut rng = fastrand::Rng::with_seed(5);
     for _ in 0..150 {
         let mut bytes = good.clone();
-        // The last twelve bytes of the header mean nothing, and are checked all the same.
+        // The last twelve bytes of the header are unused but checked too.
         let bit = rng.usize(0..bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         try_with(Some(&bytes), &format!("bit {bit}"));
@@ -248,7 +250,7 @@ fn the_log_stays_small_under_an_endless_run() {
     let mut written = 0;
     for round in 0..30 {
         run(&opened, round, 7000);
-        // Whatever the scheduler did: let one end that began after this.
+        // Independent of the scheduler: waits for a checkpoint that began after the transactions.
         let taken = opened.db.checkpoints().taken;
         let stats = || opened.db.checkpoints();
         while stats().taken == taken && stats().replay_seconds > 0.0 && stats().failed == 0 {
@@ -260,7 +262,8 @@ fn the_log_stays_small_under_an_endless_run() {
         written = opened.db.stats().log_bytes;
     }
     assert!(opened.db.checkpoints().taken >= 5);
-    // Of each stream: the one written to, one ahead, two to be used again, and what a round fills.
+    // For each stream: the segment being written, one ahead, two for reuse, and those that a round
+    // fills.
     let filled = written >> 18;
     assert!(filled > 30, "{written} bytes are too few to tell");
     assert!(most <= 16, "{most} segments for two streams, {written} bytes written");
@@ -276,7 +279,7 @@ fn an_idle_database_takes_no_checkpoints() {
     };
     let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
     populate(&opened);
-    // The last checkpoint covers the log a moment before it is counted.
+    // A checkpoint can be complete a moment before it is counted.
     let settled = |stats: hyades::CheckpointStats| stats.replay_seconds == 0.0 && !stats.under_way;
     while !settled(opened.db.checkpoints()) {
         std::thread::sleep(Duration::from_millis(5));
@@ -286,7 +289,7 @@ fn an_idle_database_takes_no_checkpoints() {
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(opened.db.checkpoints().taken, taken);
     assert_eq!(fingerprint(dir.path()), before, "an idle database writes nothing");
-    // It wakes up again.
+    // New transactions make it take checkpoints again.
     run(&opened, 1, 50);
     while opened.db.checkpoints().taken == taken {
         std::thread::sleep(Duration::from_millis(5));
@@ -335,7 +338,8 @@ fn replay_stays_below_its_bound_or_it_is_said_why() {
     assert!(kept || stats.bound_missed.is_some(), "{stats:?}");
 }
 
-/// A log of data alone may be asked for exact cuts, as a log with commands always has.
+/// Promise: a log of data records can be asked for exact cuts, which logs with commands always
+/// have.
 #[test]
 fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
     let mut taken = 0;

@@ -1,4 +1,4 @@
-//! A database that is closed in the middle of things.
+//! Closing a database while transactions are outstanding.
 #![allow(missing_docs)]
 
 mod common;
@@ -20,7 +20,7 @@ fn open(dir: &Path) -> Result<Database, Error> {
     builder.open(dir)
 }
 
-/// Who waits for a transaction, and holds the last handle to the database.
+/// A waker that holds the last handle to the database.
 struct Waits(Mutex<Option<Database>>);
 
 impl Wake for Waits {
@@ -37,20 +37,20 @@ fn a_waker_that_drops_the_last_handle_loses_nothing_and_waits_for_nobody() {
     let mut session = db.session().unwrap();
     let mut insert = |n: i64| session.submit(|tx| tx.insert(NUMBERS, &[n.into()])).unwrap();
     insert(0).1.wait().unwrap();
-    // There is time now until the next flush.
+    // The next flush is due after this point.
     let (inserted, mut ticket) = insert(1);
     inserted.unwrap();
     let waker = Waker::from(Arc::new(Waits(Mutex::new(Some(db.clone())))));
     let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
     drop(waker);
-    // What comes after it is not yet durable when the waker runs.
+    // These transactions are not yet durable when the waker runs.
     let mut last = 1;
     while matches!(polled, Poll::Pending) && last < 2000 {
         last += 1;
         drop(insert(last));
     }
     drop((ticket, session, db));
-    // The directory is free when all has been closed.
+    // The directory is unlocked once everything has been closed.
     let again = loop {
         match open(dir.path()) {
             Ok(db) => break db,

@@ -1,5 +1,5 @@
-//! Every combination of protocol, concurrency control and kind of record: what is acknowledged is
-//! recovered, and the recovered state is the state that was.
+//! Every combination of protocol, concurrency control and record kind. Promise: acknowledged
+//! transactions are recovered, and the recovered state is the state before the crash.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +15,8 @@ fn the_recovered_state_is_the_state_that_was() {
         populate(&opened);
         let acknowledged = run(&opened, seed as u64, 400);
         check(&opened, &acknowledged, &format!("{c:?} before"));
-        // Only transfers were waited for; what else is pre-committed must not be lost here.
+        // `run` waits for transfers only. The other pre-committed transactions must not be lost
+        // here.
         opened.db.log().expect("there is a log").flush().unwrap();
         let before = opened.db.digest();
         device.cut();

@@ -1,4 +1,5 @@
-//! Commands repeat at replay what they did when they ran, and large and undone transactions are whole.
+//! Promise: commands have the same effects at replay as when they ran; large and undone
+//! transactions are atomic.
 #![allow(missing_docs)]
 
 mod common;
@@ -104,7 +105,7 @@ fn on_two_threads(db: &Database, body: impl Fn(&mut hyades::Session, u64) + Sync
     });
 }
 
-/// Time, randomness and row ids.
+/// Uses time, random numbers and row ids.
 fn chance(tx: &Transaction<'_>, id: i64) -> Result<(i64, u64, u64), Abort> {
     let (time, drawn) = (tx.now_us(), tx.random());
     assert_eq!(tx.now_us(), time, "a transaction has one time");
@@ -162,8 +163,8 @@ struct TakeBack {
     keep: bool,
 }
 
-/// Puts a shared row in place and takes it back, then writes a row of its own: commands that do this
-/// have nothing but reads in common, so replay runs them at the same time.
+/// Inserts or replaces a shared row and undoes it, then writes a row of its own. Such commands have
+/// only reads in common, so replay runs them in parallel.
 fn take_back(tx: &Transaction<'_>, t: TakeBack) -> Result<(), Abort> {
     let savepoint = tx.savepoint();
     let there = tx.upsert(SHARED, &[t.shared.into(), (t.own % 2).into()])?;
@@ -223,7 +224,7 @@ fn bulk(tx: &Transaction<'_>, bulk: Bulk) -> Result<i64, Abort> {
     if bulk.give_up { Err(Abort::User(bulk.rows)) } else { Ok(bulk.rows) }
 }
 
-/// The log's buffer has 32 KiB, a frame at most 8.
+/// The log buffer has 32 KiB, and a frame at most 8 KiB.
 #[test]
 fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
     for layout in LAYOUTS {
@@ -248,7 +249,7 @@ fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
                         };
                         let _ = db.call::<_, i64>("bulk", &many).unwrap();
                     }
-                    // A closure is logged as data whatever the others are.
+                    // A closure is always logged as data.
                     let text = "closure ".repeat(20_000);
                     let row = [first.into(), text[..].into()];
                     db.transact(|tx| tx.insert(LINES, &row)).unwrap().unwrap();
@@ -277,7 +278,7 @@ fn rows_grow_and_shrink() {
                     if !tx.update(ITEMS, id, &[NAME.set(&text[..]), GROUP.set(n as i64)])? {
                         tx.insert(ITEMS, &[id.into(), 0i64.into(), text[..].into()])?;
                     }
-                    // One's own write is read back at once.
+                    // A transaction reads its own write.
                     assert_eq!(tx.get(ITEMS, id)?.unwrap().get(NAME), text);
                     Ok::<_, Abort>(())
                 });
@@ -302,7 +303,7 @@ fn rows_grow_and_shrink() {
     }
 }
 
-/// Row 0 is hot; the others are cold. The text keeps a data record longer than the command.
+/// Row 0 is contended, the others are not. The text keeps a data record longer than the command.
 fn hot(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
     for id in [0, cold] {
         let row = tx.get(PLAIN, id)?.ok_or(Abort::User(id))?;
@@ -313,14 +314,14 @@ fn hot(tx: &Transaction<'_>, cold: i64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// How many records of each kind a closed log holds: (data, command).
+/// Counts the records in a closed log: (data, command).
 fn kinds(dir: &Path) -> (u64, u64) {
     let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], 4);
     let (mut data, mut commands) = (0, 0);
     for mut reader in hyades_wal::open(options).unwrap().readers() {
         while let Some(chunk) = reader.next_chunk().unwrap() {
             for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
-                // docs/format.md: the lowest bit of a record's first byte says that it is a command.
+                // docs/format.md: the lowest bit of the first byte marks a command.
                 if frame.payload[0] & 1 == 1 { commands += 1 } else { data += 1 }
             }
         }
@@ -353,8 +354,8 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
         db.close().unwrap();
         let (data, commands) = kinds(dir.path());
         assert_eq!(data + commands, 201 + 600);
-        // All are in one chain. On one thread nothing waits for a chain; on more replay would, and soon
-        // the rows are logged instead.
+        // All commands form one chain through row 0. Replay by one thread never waits for a chain.
+        // With more threads it would, so the adaptive mode soon logs data records.
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         assert!(commands >= 48, "{data} data records, {commands} commands");
         assert_eq!(data > 201 + 300, threads > 1, "{data} data records, {commands} commands");
@@ -391,7 +392,8 @@ fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
             assert!(panicked.is_err());
         }
         assert_eq!(db.digest(), digest);
-        // The same session, another one, and the database's own go on with the same rows.
+        // The same session, another session and the database's own session all continue with the
+        // same rows.
         let update = |tx: &Transaction<'_>| tx.update(ITEMS, 1i64, &[GROUP.set(3i64)]);
         let (result, ticket) = session.submit(update).unwrap();
         assert_eq!(result, Ok(true));
@@ -405,7 +407,7 @@ fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
 
 #[test]
 fn every_combination_takes_back_in_order() {
-    // As above, over all combinations and shortly, recovered after a power cut.
+    // Shorter than the test above, but over all combinations and recovered after a power cut.
     for (seed, c) in combinations().into_iter().enumerate() {
         let dir = directory();
         let device = power_cut(seed as u64);

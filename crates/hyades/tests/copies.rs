@@ -1,5 +1,5 @@
-//! Backups, and databases brought back to a moment: a copy holds what it promises, whole, and the original is
-//! as it was.
+//! Backups and point-in-time recovery. Promise: a copy holds whole transactions and all that it
+//! should, and the original is unchanged.
 #![allow(missing_docs)]
 
 mod common;
@@ -21,7 +21,7 @@ use std::time::Duration;
 fn open(dir: &Path, c: Combination, how: How) -> Opened {
     let watched = watched(&format!("{c:?}"));
     let (builder, [transfer, churn]) = builder(c, how);
-    // The same for all protocols: these tests wait for epochs to pass.
+    // The same epoch for all protocols, because these tests wait for epochs to pass.
     let builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(10)));
     let db = builder.open(dir).unwrap_or_else(|error| panic!("{c:?}: {error}"));
     Opened { db, watched, transfer, churn }
@@ -55,7 +55,7 @@ fn a_backup_of_a_running_database_has_all_that_was_acknowledged_before() {
             running.join().unwrap()
         });
         check(&opened, &[&before[..], &during[..]].concat(), &format!("{c:?}, the original"));
-        // The copy is on its own: the original is gone.
+        // The copy must not depend on the original, which is removed here.
         drop(opened);
         drop((dir, second));
         for _ in 0..2 {
@@ -119,7 +119,7 @@ fn a_power_cut_at_any_step_of_a_backup_leaves_no_half_copy() {
             let again = open(dir.path(), c, How::default());
             assert_eq!(again.db.digest(), digest, "{c:?} step {step}: the original has changed");
             check(&again, &acknowledged, "the original");
-            // Names that the power cut took away are hidden ones on the medium.
+            // Names that the power cut removed are hidden files on the medium.
             let is_name = |name: &std::ffi::OsStr| !name.to_string_lossy().starts_with('.');
             let names = std::fs::read_dir(&copy).into_iter().flatten();
             let is_empty = !names.into_iter().any(|name| is_name(&name.unwrap().file_name()));
@@ -154,15 +154,15 @@ fn a_backup_does_not_go_where_something_is() {
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
 }
 
-/// What a database held when an epoch was over, as a digest, and the last transaction then.
+/// The digest of a database at the end of an epoch, and the last transaction before that.
 struct Moment {
     id: TransactionId,
-    /// Between this transaction and the next.
+    /// A time between this transaction and the next.
     at_us: u64,
     digest: u64,
 }
 
-/// Runs transactions one after the other, slowly enough that epochs pass between them.
+/// Runs transactions one after the other, with pauses long enough for epochs to pass.
 fn moments(opened: &Opened, seed: u64, count: u64) -> Vec<Moment> {
     let mut session = opened.db.session().unwrap();
     let mut all = Vec::new();
@@ -175,7 +175,7 @@ fn moments(opened: &Opened, seed: u64, count: u64) -> Vec<Moment> {
             last = ticket.transaction_id().or(last);
             ticket.wait().unwrap();
         }
-        // An epoch takes 10 ms: what comes now is in another.
+        // An epoch is 10 ms, so the next transaction is in another.
         std::thread::sleep(Duration::from_millis(12));
         let Some(id) = last else { continue };
         all.push(Moment { id, at_us: clock::wall_us(), digest: opened.db.digest() });
@@ -192,7 +192,7 @@ fn restored(from: &Path, c: Combination, until: Until) -> Result<u64, hyades::Er
     assert!(new.join("RECOVERED.txt").exists() && !new.join("UNFINISHED").exists());
     let again = open(&new, c, How::default());
     let digest = again.db.digest();
-    // It is a database like any other.
+    // The restored database works like any other.
     let more = run(&again, 77, 20);
     again.db.close().unwrap();
     let again = open(&new, c, How::default());
@@ -214,7 +214,7 @@ fn any_moment_since_the_checkpoint_comes_back_as_it_was() {
         opened.db.checkpoint().unwrap();
         let mut kept = moments(&opened, seed as u64 + 50, 3);
         opened.db.close().unwrap();
-        // Over the boundary of an incarnation, and with one that was not closed.
+        // Also across the boundary of an incarnation, and in an incarnation that was not closed.
         let opened = open(dir.path(), c, How::default());
         kept.extend(moments(&opened, seed as u64 + 100, 3));
         opened.db.log().unwrap().flush().unwrap();
@@ -244,7 +244,8 @@ fn any_moment_since_the_checkpoint_comes_back_as_it_was() {
                 );
             }
         }
-        // Of an epoch that the log holds whole: the checkpoint's may have been going on at the first moment.
+        // In an epoch that the log holds completely. The checkpoint's epoch may still have been
+        // open at the first moment.
         let absent = TransactionId { lsn: u64::MAX, ..kept.last().unwrap().id };
         let error = refused(restored(dir.path(), c, Until::Transaction(absent)), "an absent one");
         assert!(error.to_string().contains("has no transaction"), "{error}");
@@ -266,7 +267,7 @@ fn a_moment_in_the_middle_of_work_holds_whole_transactions() {
             // Longer than an epoch.
             std::thread::sleep(Duration::from_millis(12));
         }
-        // Two in between, and one when all was over.
+        // Two times within the work, and one after its end.
         let at = |part: usize| (moments[part] + moments[part + 1]) / 2;
         let moments = [at(0), at(1), moments[2] + 1000];
         opened.db.close().unwrap();

@@ -1,4 +1,5 @@
-//! More hot rows than there is memory for their vectors: these get coarser, and nothing stops.
+//! More rows with their own LSN vectors than there are slots in memory. Promise: vectors get
+//! coarser, and no transaction stops.
 #![allow(missing_docs)]
 
 mod common;
@@ -16,13 +17,13 @@ const ROWS: i64 = 500;
 const NUMBERS: Table = Table::nth(0);
 const NUMBER: Column<i64> = Column::at(1);
 
-/// One test at a time: one breaks a rule, which is broken in the whole process.
+/// One test at a time: one breaks a rule, and a broken rule is global to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What each row becomes depends on the order of all who touch it.
+/// The result for each row depends on the order of all transactions that access it.
 fn mix(tx: &Transaction<'_>, (to, from): (i64, i64)) -> Result<(), hyades::Abort> {
     let seen = tx.get(NUMBERS, from)?.map_or(1, |row| row.get(NUMBER));
     let old = tx.get(NUMBERS, to)?.map_or(7, |row| row.get(NUMBER));
@@ -62,8 +63,9 @@ impl Run {
         (builder, mix)
     }
 
-    /// Two threads run commands while one of two devices stands still, so that nothing gets cold; then all are
-    /// acknowledged. The database is opened again: whether it is what it was.
+    /// Runs commands on two threads, with one of two devices held if `held`, so that no row can be
+    /// evicted. Then waits for all acknowledgements and reopens. Returns whether the state is the
+    /// same.
     fn is_recovered(&self, count: u64, held: bool) -> Result<bool, Error> {
         let (first, second) = (directory(), directory());
         let name = second.path().file_name().unwrap().to_string_lossy().into_owned();
@@ -122,7 +124,7 @@ fn where_no_slot_is_left_all_is_acknowledged_and_recovered() {
     }
 }
 
-/// And if rows without a slot were taken for cold it would not be so.
+/// Mutation test: if rows without a slot counted as evicted, recovery would differ.
 #[cfg(feature = "mutations")]
 #[test]
 fn without_the_common_slot_it_is_not() {
@@ -132,7 +134,7 @@ fn without_the_common_slot_it_is_not() {
         let (protocol, record) = (Protocol::Taurus, RecordKind::Command);
         let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
         mutation::set(Some(Mutation::ForgetCommon));
-        // Replay may notice by itself that a command wrote something else than when it ran.
+        // Replay may also detect by itself that a command wrote something else than when it ran.
         let unnoticed = (0..20).all(|_| matches!(run.is_recovered(10_000, true), Ok(true)));
         mutation::set(None);
         assert!(!unnoticed, "{concurrency:?}");

@@ -1,4 +1,5 @@
-//! No bytes make a decoder panic: the inputs kept in `fuzz/corpus`, and random changes of sound ones.
+//! Promise: no input makes a decoder panic. Inputs are those kept in `fuzz/corpus` and random
+//! changes of valid ones.
 #![allow(missing_docs)]
 
 mod decoding;
@@ -26,7 +27,7 @@ fn run(target: &Target, input: &[u8]) {
     }
 }
 
-/// One to four changes: bits, bytes, numbers at the edges, cuts, repetitions.
+/// Makes one to four changes: bits, bytes, extreme values, deletions, truncations, repetitions.
 fn change(input: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         let at = random.below(input.len() as u64 + 1) as usize;
@@ -48,7 +49,7 @@ fn change(input: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// The kept inputs, the sound ones, and so many changes of these.
+/// Runs the kept inputs, the valid ones, and `rounds` random changes of these.
 fn no_bytes_panic(name: &str, rounds: u32) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target's name");
     let kept = corpus(target);

@@ -1,4 +1,5 @@
-//! A procedure that is not deterministic is found at replay, with its name, though it commits there as well.
+//! Promise: replay detects and names a procedure that is not deterministic, although it commits at
+//! replay too.
 #![allow(missing_docs)]
 
 mod common;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 const ROWS: Table = Table::nth(0);
 const VALUE: Column<i64> = Column::at(1);
 
-/// What the procedure does with the number that it has from outside.
+/// How the procedure uses the number that it reads from outside the transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Update,
@@ -51,7 +52,7 @@ fn builder(protocol: Protocol, way: Way, outside: i64) -> hyades::Builder {
     builder
 }
 
-/// A database whose last call wrote what depended on the number outside, which was 1.
+/// A database whose last call depended on the outside number, which was 1.
 fn with_a_call(
     dir: &Path,
     protocol: Protocol,
@@ -63,7 +64,7 @@ fn with_a_call(
     let db = open(1).unwrap();
     let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
     db.transact(fill).unwrap().unwrap();
-    // A session's first command in an epoch is one that is checked.
+    // The first command of a session in an epoch is one whose outcome is logged and checked.
     let mut session = db.session().unwrap();
     let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
     called.unwrap();
@@ -73,7 +74,7 @@ fn with_a_call(
     open
 }
 
-/// Without the rule nothing is noticed: the test below would fail.
+/// Mutation test: without the rule the difference goes unnoticed.
 #[cfg(feature = "mutations")]
 #[test]
 fn without_the_rule_it_goes_unnoticed() {
@@ -93,7 +94,7 @@ fn a_command_that_writes_something_else_at_replay_is_named() {
         for way in [Way::Update, Way::Insert, Way::OtherKey, Way::Delete, Way::Nothing] {
             let dir = directory();
             let open = with_a_call(dir.path(), protocol, way);
-            // The same gives the same.
+            // The same outside number yields the same outcome.
             drop(open(1).unwrap());
             let again = open(2);
             if way == Way::Nothing {
@@ -109,7 +110,7 @@ fn a_command_that_writes_something_else_at_replay_is_named() {
                     && text.contains("nothing was changed on disk"),
                 "{text}"
             );
-            // Nothing is lost: the program that wrote it opens it.
+            // Nothing is lost: with the original procedure the database opens.
             let db = open(1).unwrap();
             let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
             assert!(rows.unwrap().unwrap() >= 1);

@@ -1,4 +1,4 @@
-//! Deleted rows and stale index entries do not pile up, whatever is done how often, and by whom.
+//! Promise: deleted rows and stale index entries do not accumulate, whatever operations cause them.
 #![allow(missing_docs)]
 
 mod common;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const HOT: Table = Table::nth(0);
 
-/// One test at a time: they look at what is there at some moment, and some break a rule, which is broken in the whole
+/// One test at a time: they measure garbage and time, and some break a rule, which is global to the
 /// process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -45,12 +45,12 @@ fn all() -> impl Iterator<Item = (Protocol, Concurrency)> {
     protocols.into_iter().flat_map(|p| [(p, Concurrency::Silo), (p, Concurrency::NoWait)])
 }
 
-/// A row whose indexed columns are always new ones.
+/// A row with new values in its indexed columns.
 fn row(id: u64, n: u64, worker: u64) -> [Value<'static>; 3] {
     [Value::I64(id as i64), Value::I64((n % 1000) as i64), Value::I64((n * 2 + worker) as i64)]
 }
 
-/// What is waiting once a few more transactions have run in each session.
+/// Runs a few more transactions in each session. Returns the garbage left after them.
 fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -67,17 +67,17 @@ fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
     }
 }
 
-/// What two threads have left.
+/// Garbage left by two threads.
 struct Left {
-    /// The most that there ever was.
+    /// The maximum at any time.
     most: u64,
-    /// What is there after a few more transactions.
+    /// What is left after a few more transactions.
     end: u64,
-    /// So many transactions an epoch had.
+    /// Number of transactions per epoch.
     per_epoch: u64,
 }
 
-/// Two threads run `step`, told who they are and how often they ran it.
+/// Runs `step` on two threads, with the number of the worker and of the repetition.
 fn churn(db: &Database, count: u64, step: impl Fn(&mut Session, u64, u64) + Sync) -> Left {
     let (over, most) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn stale_entries_of_rows_that_are_upserted_all_the_time_do_not_pile_up() {
         let db = open(dir.path(), protocol, concurrency);
         let Left { most, end, .. } = upserts(&db, 100_000);
         eprintln!("{protocol:?}, {concurrency:?}: at most {most}, {end} left");
-        // Two sessions with two entries for each transaction.
+        // Two sessions, with two entries for each transaction.
         assert!(most <= 1_000, "{protocol:?}, {concurrency:?}: {most}");
         assert_eq!(end, 0, "{protocol:?}, {concurrency:?}");
         assert_eq!(db.rows(), 8);
@@ -145,7 +145,7 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
                 session.submit(|tx| tx.delete(HOT, id).map(|_| ())).unwrap().0.unwrap();
             }
         });
-        // What was deleted in the last two epochs, which on a busy machine are longer.
+        // Rows deleted in the last two epochs, which last longer on a busy machine.
         eprintln!(
             "{protocol:?}, {concurrency:?}: at most {most}, {per_epoch} an epoch, {end} left"
         );
@@ -154,10 +154,10 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
     }
 }
 
-/// A scan of an empty table takes a fraction of this; to pass by 100,000 deleted rows takes far more.
+/// A scan of an empty table takes a fraction of this time, one over 100,000 deleted rows far more.
 const SHORT: Duration = Duration::from_micros(100);
 
-/// How long it takes to find that the table is empty.
+/// Measures how long a scan of the empty table takes.
 fn scan_of_nothing(db: &Database) -> Duration {
     let scan = db.transact(|tx| {
         let began = Instant::now();
@@ -167,7 +167,7 @@ fn scan_of_nothing(db: &Database) -> Duration {
     scan.unwrap().unwrap()
 }
 
-/// Each inserts a row and deletes it. Then come sessions that do nothing.
+/// Sessions that insert a row, delete it and end. Then sessions that do nothing.
 fn sessions_that_end(db: &Database, count: u64) {
     for id in 0..count {
         let mut session = db.session().unwrap();
@@ -217,7 +217,7 @@ fn what_is_done_without_a_session_is_counted_and_cleared_away() {
                 db.transact(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().unwrap();
             }
         } else {
-            // No transaction comes.
+            // No further transaction runs here; the checkpoint must collect the garbage.
             db.checkpoint().unwrap();
         }
         assert_eq!(db.stats().garbage, 0, "{protocol:?}, {concurrency:?}");
@@ -225,7 +225,8 @@ fn what_is_done_without_a_session_is_counted_and_cleared_away() {
     }
 }
 
-/// A transaction that runs into another, once: under no-wait, at least, it has to be counted as a conflict.
+/// Promise: a conflict is counted while its session lives. The inner transaction must conflict once
+/// under no-wait.
 #[test]
 fn conflicts_are_counted_while_sessions_live() {
     let _alone = alone();
@@ -251,7 +252,7 @@ fn conflicts_are_counted_while_sessions_live() {
     assert!(db.stats().conflicts >= 1, "{:?}", db.stats());
 }
 
-/// And where the rules are broken it is seen.
+/// Mutation test: with the rules broken, garbage accumulates.
 #[cfg(feature = "mutations")]
 #[test]
 fn without_the_rules_it_piles_up() {

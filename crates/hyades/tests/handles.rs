@@ -1,4 +1,4 @@
-//! What a transaction refuses of savepoints, bounds and keys, and that it says why.
+//! Savepoints, bounds and keys that a transaction must refuse, with the reason.
 #![allow(missing_docs)]
 
 use hyades::{
@@ -56,7 +56,7 @@ fn a_number_without_a_type_is_of_the_columns() {
     assert_eq!(Column::<Option<u32>>::at(1).set(7).value, Value::U32(7));
     assert_eq!(Column::<Option<&str>>::at(1).set("x").value, Value::Text("x"));
     assert_eq!(Column::<[u8]>::at(1).set(b"x").value, Value::Bytes(b"x"));
-    // What is known only when it runs is checked then.
+    // Values of unknown type are checked at run time.
     assert_eq!(COUNT.set(Value::Null).value, Value::Null);
 }
 
@@ -73,7 +73,7 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
         };
         sessions[0].submit(keep).unwrap().0.unwrap();
         for session in &mut sessions {
-            // As many writes as there were: it would fit.
+            // As many writes as before the kept savepoint, so its position would be valid.
             let outcome = session.submit(|tx| {
                 insert(tx, 3)?;
                 insert(tx, 4)?;
@@ -94,7 +94,7 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
             tx.rollback_to(first)?;
             insert(tx, 7)?;
             insert(tx, 8)?;
-            // It would take back half of what came after.
+            // It would undo half of the later writes.
             assert_eq!(tx.rollback_to(second), Err(Abort::NoSuchSavepoint));
             Ok::<_, Abort>(())
         });
@@ -129,14 +129,14 @@ fn a_bound_of_more_values_than_the_key_has_is_refused() {
     );
 }
 
-/// A row whose primary key, and index columns, have so many bytes.
+/// A row whose primary key and index columns have given lengths.
 fn name<'v>(name: &'v str, alias: &'v [u8]) -> [Value<'v>; 3] {
     [name.into(), alias.into(), Value::Null]
 }
 
 #[test]
 fn a_key_is_as_large_as_the_limit_and_no_larger() {
-    // Two bytes end a text or bytes; the nullable column takes one.
+    // A text or byte value ends with two bytes in a key; the nullable column takes one byte.
     let longest = "n".repeat(MAX_KEY_BYTES - 2);
     let longest_alias = vec![b'a'; MAX_KEY_BYTES - 3];
     let too_long = "n".repeat(MAX_KEY_BYTES - 1);

@@ -1,4 +1,5 @@
-//! Heads of commands that do not fit a word: high procedure numbers, many versions in an epoch, long arguments.
+//! Command records whose head does not fit a machine word: high procedure numbers, many versions in
+//! an epoch, long arguments. Promise: they are replayed correctly.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +16,7 @@ const SUM: Column<i64> = Column::at(1);
 const PROCEDURES: i64 = 150;
 const ROWS: i64 = 5;
 
-/// Procedures of which no two may change places, on any row.
+/// Procedures of which no two commute on any row.
 fn builder(streams: usize) -> Builder {
     let mut builder = Database::builder()
         .protocol(Protocol::Taurus)
@@ -46,14 +47,16 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     number.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f))
 }
 
-/// How many commands there are, with a sequence number of two bytes, and with a procedure's number of two.
+/// Counts all records, those with a sequence number of two bytes, and those with a procedure number
+/// of two bytes.
 fn long_heads(dir: &Path, streams: usize) -> [usize; 3] {
     let mut found = [0; 3];
     let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], streams);
     for mut reader in hyades_wal::open(options).unwrap().readers() {
         while let Some(chunk) = reader.next_chunk().unwrap() {
             for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
-                // docs/format.md, "Transaction records". One that states its epoch's time has more in its head.
+                // docs/format.md, "Transaction records". A record that states the time of its epoch
+                // has a longer head.
                 let (flags, mut rest) = frame.payload.split_first().unwrap();
                 found[0] += 1;
                 if *flags == 1 {
@@ -82,7 +85,7 @@ fn commands_with_long_heads_are_replayed() {
                     let mut last = None;
                     for _ in 0..1000 {
                         let step = db.prepare(&format!("step {}", rng.i64(0..PROCEDURES))).unwrap();
-                        // Around the longest that is copied straight to its place.
+                        // Lengths around the longest that is copied directly into the buffer.
                         let length =
                             if rng.bool() { rng.usize(0..20) } else { rng.usize(110..130) };
                         let arguments = (rng.i64(0..ROWS), "x".repeat(length));

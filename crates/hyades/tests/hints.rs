@@ -1,4 +1,4 @@
-//! What is announced makes no difference but to speed, whatever is announced.
+//! Promise: prefetch hints change no result, whatever is hinted.
 #![allow(missing_docs)]
 
 mod common;
@@ -10,7 +10,7 @@ const ROWS: i64 = 400;
 const A: Column<i64> = Column::at(0);
 const B: Column<i64> = Column::at(1);
 
-/// One with a hash table for its primary index, one without a key, and ordered ones with two indexes each.
+/// One hash table, one table without a key, and ordered ones with two indexes each.
 fn schema(nth: u32) -> Schema {
     let schema = Schema::new(&format!("table {nth}"))
         .column("a", Type::I64)
@@ -23,12 +23,12 @@ fn schema(nth: u32) -> Schema {
     }
 }
 
-/// Everything that can be announced, sense or nonsense.
+/// Prefetches everything that can be named, valid or not.
 fn announce(tx: &Transaction<'_>, a: i64) {
     let odd = [Value::Text("not a number"), Value::Null];
     let name = [Value::Text("name 7")];
     let (whole, part, id) = ([a.into(), (a / 2).into()], [a.into()], [7u64.into()]);
-    // The last table does not exist, nor do all indexes of each.
+    // The last table does not exist, and not all tables have all these indexes.
     for table in (0..=TABLES).map(Table::nth) {
         for key in [&whole[..], &part, &id, &odd, &name, &[]] {
             for index in [None, Some(0), Some(1), Some(2)] {
@@ -63,7 +63,7 @@ fn announcing_changes_nothing() {
                     }
                     for &table in &tables {
                         tx.insert(table, &row)?;
-                        // The way to a row that is there by now.
+                        // The row exists by now.
                         tx.scan(table).prefix(&row[..1]).prefetch();
                         if a % 3 == 0 && table != Table::nth(1) {
                             let key = (a * 37 % ROWS, a / 2);
@@ -78,7 +78,7 @@ fn announcing_changes_nothing() {
             let read = |tx: &Transaction<'_>| {
                 let rows = |&table: &Table| {
                     let by_index = tx.scan_index(table, Index(0)).descending().rows()?;
-                    // A hash table is not scanned.
+                    // A hash table cannot be scanned.
                     let by_key =
                         if table == Table::nth(0) { &[] } else { tx.scan(table).rows()? };
                     let rows = by_key.iter().chain(by_index);

@@ -8,6 +8,26 @@ use std::collections::BTreeMap;
 use std::fs;
 
 const LONGEST_FILE_LINES: usize = 520;
+const LONGEST_LINE_COLUMNS: usize = 100;
+const LONGEST_FUNCTION_LINES: usize = 70;
+
+/// Functions that may be longer. The list may only shrink.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[
+];
+
+/// Words that no comment uses: threads, transactions and records are things, and each has a name of
+/// its own. docs/glossary.md has the terms.
+const BANNED_IN_COMMENTS: &[&str] = &[
+    "who", "whoever", "whom", "somebody", "someone", "nobody", "no one", "anybody", "anyone",
+    "everybody", "everyone", "so many", "so much", "given up", "gives up", "give up", "come to",
+    "comes to", "came to", "put down", "puts down",
+];
+
+/// The pages are read by people, so "who" may stand for them there.
+const BANNED_IN_PAGES: &[&str] = &[
+    "whoever", "somebody", "nobody", "anybody", "everybody", "so many", "given up", "gives up",
+    "give up", "come to", "comes to", "put down", "puts down",
+];
 
 /// The only files that may hold `unsafe`. Before a new one comes in: can it be done without, or live in
 /// one of these?
@@ -144,6 +164,112 @@ fn no_file_is_too_long() {
             source.path
         );
     }
+}
+
+#[test]
+fn no_line_is_too_long() {
+    let mut found = Vec::new();
+    for source in sources() {
+        for (at, line) in source.text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns > LONGEST_LINE_COLUMNS {
+                found.push(format!("{}:{}: {columns} columns", source.path, at + 1));
+            }
+        }
+    }
+    expect_none(found, "lines longer than 100 columns");
+}
+
+/// The name of the function that begins in this line, if one does.
+fn function_begun(line: &str) -> Option<&str> {
+    let code = code(line).trim_start();
+    let begins = ["fn ", "pub", "const fn", "unsafe fn", "async fn", "extern"];
+    if !begins.iter().any(|start| code.starts_with(start)) {
+        return None;
+    }
+    let name = code.split_once("fn ")?.1;
+    name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// Name, first line and number of lines of each function. The sources are formatted: a function
+/// ends at the first brace that is indented as its first line is.
+fn functions(text: &str) -> Vec<(&str, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = function_begun(line) else { continue };
+        let is_end = |later: &&str| {
+            indentation(later) == indentation(line) && matches!(later.trim(), "}" | "},")
+                || later.trim_end().ends_with(';') && indentation(later) == indentation(line)
+        };
+        let length = lines[at..].iter().position(is_end).map_or(1, |end| end + 1);
+        found.push((name, at + 1, length));
+    }
+    found
+}
+
+#[test]
+fn functions_are_short() {
+    let sources = sources();
+    let (mut found, mut seen, mut needed) = (Vec::new(), 0, Vec::new());
+    for source in &sources {
+        for (name, line, length) in functions(&source.text) {
+            seen += 1;
+            if length > LONGEST_FUNCTION_LINES {
+                if LONG_FUNCTIONS.contains(&(&source.path, name)) {
+                    needed.push((source.path.as_str(), name));
+                } else {
+                    found.push(format!("{}:{line}: {name} has {length} lines", source.path));
+                }
+            }
+        }
+    }
+    assert!(seen > 3000, "functions were found: {seen}");
+    expect_none(found, "functions longer than 70 lines");
+    for exception in LONG_FUNCTIONS {
+        assert!(needed.contains(exception), "{exception:?} is short: take it off the list");
+    }
+}
+
+/// The comment of a line. A string may hold `//` in an address, which is not looked at.
+fn comment(line: &str) -> &str {
+    let found = line.find("//").filter(|at| *at == 0 || line.as_bytes()[at - 1] != b':');
+    found.map_or("", |at| &line[at..])
+}
+
+/// The first of these words, or pairs of words, that the text has.
+fn banned_in<'b>(text: &str, banned: &[&'b str]) -> Option<&'b str> {
+    let text = text.to_lowercase();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    banned.iter().copied().find(|word| {
+        text.match_indices(word).any(|(at, _)| {
+            !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word)
+        })
+    })
+}
+
+#[test]
+fn comments_and_pages_use_plain_words() {
+    let mut found = Vec::new();
+    let mut look = |source: &Source, banned: &[&str], text: fn(&str) -> &str| {
+        for (at, line) in source.text.lines().enumerate() {
+            if let Some(word) = banned_in(text(line), banned) {
+                found.push(format!("{}:{}: {word:?}: {}", source.path, at + 1, line.trim()));
+            }
+        }
+    };
+    for source in sources() {
+        look(&source, BANNED_IN_COMMENTS, comment);
+    }
+    let mut pages = Vec::new();
+    collect(&root(), &[".md"], &mut pages);
+    assert!(pages.len() > 8, "the pages were found");
+    // The glossary names the words that are not used.
+    for page in pages.iter().filter(|page| page.path != "docs/glossary.md") {
+        look(page, BANNED_IN_PAGES, |line| line);
+    }
+    expect_none(found, "words that docs/glossary.md has better ones for");
 }
 
 #[test]

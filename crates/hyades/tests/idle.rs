@@ -1,4 +1,5 @@
-//! An open, idle database is asleep. Alone in its file, and so in its process: it looks at all threads.
+//! Promise: an open, idle database uses no processor. The only test in its file, because it counts
+//! the context switches of all threads of the process.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -45,7 +46,8 @@ fn an_idle_database_uses_no_processor() {
         let before = used();
         pause();
         let after = used();
-        // This thread and the test's own runner are switched a few times; a poll would be hundreds.
+        // This thread and the test harness are switched a few times. Polling would show as
+        // hundreds.
         assert!(after.1 - before.1 < 30, "{c:?}: {} context switches", after.1 - before.1);
         assert!(after.0 - before.0 < 10, "{c:?}: {} ticks", after.0 - before.0);
         opened.db.close().unwrap();

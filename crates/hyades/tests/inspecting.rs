@@ -1,4 +1,5 @@
-//! Tools judge records as recovery does: which are dead, how many transactions there are, what numbers say.
+//! Promise: the inspection tools agree with recovery on dead records, transaction counts and record
+//! numbers.
 #![allow(missing_docs)]
 
 mod common;
@@ -8,12 +9,12 @@ use hyades::{Concurrency, Error, Protocol, Restore, TransactionId, Until};
 use hyades_wal::{LogOptions, ReaderEnd};
 use std::path::Path;
 
-/// What a tool sees of the log.
+/// What a tool reports about the log.
 #[derive(Debug, Default)]
 struct Seen {
     live: u64,
     dead: Vec<TransactionId>,
-    /// Numbers with the has-read flag.
+    /// Record numbers with the has-read flag.
     numbers: Vec<(Option<u64>, Option<bool>)>,
 }
 
@@ -49,11 +50,11 @@ fn look(dir: &Path) -> Seen {
     seen
 }
 
-/// Those under which a session chooses the stream.
+/// Protocols under which a session chooses the stream.
 const SEVERAL_STREAMS: [Protocol; 5] =
     [Protocol::Taurus, Protocol::Taurus2016, Protocol::SiloR, Protocol::Gsn, Protocol::Poplar];
 
-/// T1 writes x and is lost; T2 has read x, and its record is there.
+/// T1 writes x and is lost. T2 has read x, and its record is durable.
 fn reader_without_its_writer(protocol: Protocol, concurrency: Concurrency) -> Crashed {
     let mut world = World::new(protocol, concurrency, 2);
     let (_, t2) = (world.t1(0), world.t2(1));
@@ -74,7 +75,7 @@ fn a_dead_record_is_seen_as_such_under_every_protocol() {
                 assert!(seen.numbers.contains(&(seen.numbers.last().unwrap().0, Some(true))));
                 assert!(seen.numbers.iter().any(|(_, read)| *read == Some(false)));
             }
-            // Nothing goes back to what never was.
+            // A restore to or before a dead transaction must fail.
             let to = crashed.dir.path().with_extension("restored");
             for until in [Until::Transaction(seen.dead[0]), Until::Before(seen.dead[0])] {
                 let from = vec![crashed.dir.path().to_owned()];
@@ -91,7 +92,7 @@ fn a_dead_record_is_seen_as_such_under_every_protocol() {
     }
 }
 
-/// Rows of one transaction lie in several streams, with a record in each: it is one transaction.
+/// The rows of one transaction go to several streams, with a record in each. It counts as one.
 #[test]
 fn a_transaction_of_several_records_is_counted_once() {
     let dir = common::directory();

@@ -1,4 +1,4 @@
-//! Transactions whose record does not fit a frame by its head alone.
+//! Transactions whose record head alone does not fit a frame.
 #![allow(missing_docs)]
 
 mod common;
@@ -21,7 +21,7 @@ fn builder(protocol: Protocol, concurrency: Concurrency, record: RecordKind) -> 
         .log_settings(|log| {
             log.buffer_bytes = 1 << 14;
             log.segment_bytes = 1 << 16;
-            // No anchor lets anything be left out.
+            // Without anchors no component is left out of a vector.
             log.anchor_interval_bytes = 1 << 40;
         });
     let numbers = Schema::new("numbers").column("n", Type::I64).column("value", Type::I64);
@@ -36,7 +36,7 @@ fn builder(protocol: Protocol, concurrency: Concurrency, record: RecordKind) -> 
     builder
 }
 
-/// What a closed database recovers to.
+/// The digest after recovery of a closed database.
 fn digest_again(builder: Builder, dir: &std::path::Path, threads: usize) -> u64 {
     let db = builder.recovery_threads(threads).open(dir).unwrap();
     let digest = db.digest();

@@ -1,13 +1,13 @@
-//! Which orders of answering each protocol with several streams allows: where it stands among the levels of
-//! recoverability, rigorousness and sequentiality (docs/protocols.md, Levels).
+//! Promise: each protocol with several streams allows exactly the acknowledgement orders of its
+//! level: recoverable, rigorous or sequential (docs/protocols.md, Levels of recoverability).
 #![allow(missing_docs)]
 
 mod common;
 use common::by_hand::*;
 use hyades::{Abort, Protocol, Transaction};
 
-/// A transaction that wrote x, and one that read x and wrote y, are in stream 0, which is not durable. One more is
-/// in stream 1, which is: whether it is answered.
+/// Whether a transaction in stream 1, which is durable, is acknowledged while stream 0 is not
+/// durable. Stream 0 holds a transaction that wrote x, and one that read x and wrote y.
 fn overtakes(protocol: Protocol, later: fn(&Transaction<'_>) -> Result<(), Abort>) -> bool {
     let [one, other] = BOTH.map(|concurrency| {
         let mut world = World::new(protocol, concurrency, 2);
@@ -15,7 +15,7 @@ fn overtakes(protocol: Protocol, later: fn(&Transaction<'_>) -> Result<(), Abort
         world.db.log().unwrap().flush().unwrap();
         world.t2(0);
         let later = world.run(1, later);
-        // Several rounds: what is asked for is stated when the stream is flushed next.
+        // Several rounds: a watermark that is requested is stated at the next flush of its stream.
         (0..5).any(|_| world.answered(later, &[1]))
     });
     assert_eq!(one, other, "it does not depend on the concurrency control");

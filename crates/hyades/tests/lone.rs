@@ -1,4 +1,5 @@
-//! Who commits alone is answered: no stream sleeps through a wish, however rarely something happens.
+//! Promise: a transaction that commits alone is acknowledged. No stream may sleep through a
+//! request, however rare.
 #![allow(missing_docs)]
 
 mod common;
@@ -6,7 +7,7 @@ use common::{ACCOUNT_COUNT, ACCOUNTS, BALANCE, How, combinations, directory, pop
 use hyades::Abort;
 use std::time::Duration;
 
-/// Transactions of a combination, of each of its two sessions.
+/// Transactions of each of the two sessions, for each combination.
 const EACH: u64 = 60;
 
 #[test]
@@ -31,7 +32,7 @@ fn a_lone_transaction_is_answered() {
                 .unwrap();
             result.unwrap();
             ticket.wait().unwrap();
-            // Sometimes as long as threads take to fall asleep, and sometimes about as long.
+            // Occasional pauses, about as long as threads take to fall asleep, or longer.
             match rng.u32(0..8) {
                 0 => std::thread::sleep(Duration::from_micros(rng.u64(0..3000))),
                 1 => std::thread::sleep(Duration::from_micros(rng.u64(0..100))),

@@ -1,4 +1,4 @@
-//! Protocols whose records have numbers: what streams state about them, and when.
+//! Protocols with numbered records: what streams state about the numbers (watermarks), and when.
 #![allow(missing_docs)]
 
 mod common;
@@ -56,8 +56,8 @@ fn stated(db: &Database) -> u64 {
     (0..db.streams()).map(|stream| db.log().unwrap().stats(stream).frame_bytes).sum()
 }
 
-/// Whatever the others do, somebody who writes to one stream is answered; who only looks is answered too, and
-/// nothing is written for it that has been stated already.
+/// Promise: a writer to one stream is acknowledged although the others are idle, and so is a
+/// reader. A reader of durable rows causes no further log writes.
 #[test]
 fn idle_streams_hold_nobody_up_and_readers_of_durable_rows_cost_nothing() {
     for protocol in DATA_ONLY {
@@ -77,7 +77,7 @@ fn idle_streams_hold_nobody_up_and_readers_of_durable_rows_cost_nothing() {
     }
 }
 
-/// Nobody blocks: the answer comes to who looks now and then, and to who sleeps in a future.
+/// Promise: polling suffices for an acknowledgement, by ticket or by queue; no thread has to block.
 #[test]
 fn who_polls_is_answered() {
     for protocol in DATA_ONLY {
@@ -110,7 +110,7 @@ fn what_is_answered_after_a_checkpoint_is_recovered() {
             let open = |device| builder(protocol, 2, device).open(dir.path()).unwrap();
             let db = open(Some(Arc::new(device.clone()) as Arc<dyn Device>));
             let filler = "x".repeat(2000);
-            // Two sessions, so that both streams are written to, and begin new segments again and again.
+            // Two sessions, so that both streams are written and begin new segments repeatedly.
             let mut sessions = [db.session().unwrap(), db.session().unwrap()];
             for n in 0..400 {
                 write(&mut sessions[n as usize % 2], n % 10, n, &filler);
@@ -126,7 +126,7 @@ fn what_is_answered_after_a_checkpoint_is_recovered() {
                 device.cut();
                 drop(db);
             }
-            // A second opening has to come to the same verdict.
+            // A second opening must yield the same result.
             for _ in 0..2 {
                 let again = open(None);
                 for n in 0..5 {

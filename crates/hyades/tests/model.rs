@@ -1,5 +1,5 @@
-//! Random operations of one thread against a model, over every kind of table, with savepoints, aborts
-//! and reopenings.
+//! Random operations of one thread compared with a model, over every kind of table, with
+//! savepoints, aborts and reopenings.
 #![allow(missing_docs)]
 
 mod common;
@@ -21,7 +21,7 @@ const TEXT: Column<str> = Column::at(3);
 enum Kind {
     Hash,
     Ordered,
-    /// Hidden row ids: a step's key stands for the row inserted under it last.
+    /// Hidden row ids: a step's key denotes the row that was last inserted under it.
     Keyless,
 }
 
@@ -124,11 +124,11 @@ fn open(dir: &Path, kind: Kind, concurrency: Concurrency) -> Database {
     builder.open(dir).unwrap()
 }
 
-/// The model: rows by primary key, or by row id.
+/// The model: rows by primary key or by row id.
 #[derive(Clone, Debug, Default)]
 struct Model {
     rows: BTreeMap<u64, (i32, Content)>,
-    /// The row id that a step's key stands for, in a keyless table.
+    /// In a keyless table, the row id that a step's key denotes.
     ids: BTreeMap<i32, u64>,
 }
 
@@ -168,7 +168,7 @@ fn get<'t>(tx: &Transaction<'t>, kind: Kind, key: u64) -> Result<Option<Row<'t>>
     if kind == Kind::Keyless { tx.get(ROWS, key) } else { tx.get(ROWS, key as i32) }
 }
 
-/// Does one writing step to both, and compares what they say.
+/// Applies one writing step to both and compares the results.
 fn write(tx: &Transaction<'_>, kind: Kind, model: &mut Model, step: &Step) -> Result<(), Abort> {
     match step {
         Step::Insert(id, content) | Step::Upsert(id, content) => {
@@ -246,7 +246,7 @@ fn compare(rows: &[Row<'_>], expected: &[&(i32, Content)], what: &str) {
     }
 }
 
-/// Does one reading step to both.
+/// Applies one reading step to both and compares the results.
 fn read(tx: &Transaction<'_>, kind: Kind, model: &Model, step: &Step) -> Result<(), Abort> {
     let what = format!("{step:?}");
     let ordered = |mut rows: Vec<_>, descending: bool, limit: usize| {
@@ -313,7 +313,8 @@ fn run(tx: &Transaction<'_>, kind: Kind, model: &mut Model, work: &Work) -> Resu
                 }
             }
             Step::Insert(..) | Step::Upsert(..) | Step::Update(..) | Step::Delete(..) => {
-                // A statement that fails in part is to be taken back as a whole by who goes on.
+                // A caller that goes on after a failed statement must roll back to a savepoint
+                // before it.
                 let before = tx.savepoint();
                 let untouched = model.clone();
                 write(tx, kind, model, step)?;
@@ -345,7 +346,7 @@ fn history(kind: Kind, concurrency: Concurrency, works: &[Work]) {
     let mut model = Model::default();
     for (n, work) in works.iter().enumerate() {
         let result = db.transact(|tx| {
-            // The body runs again after a conflict, which one thread does not have.
+            // The body runs again after a conflict, which cannot occur with one thread.
             let mut next = model.clone();
             run(tx, kind, &mut next, work).map(|()| next)
         });

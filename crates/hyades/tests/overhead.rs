@@ -1,4 +1,4 @@
-//! What logging adds to a transaction's own bytes: checksum, length, identity, vectors.
+//! Promise: logging adds few bytes to a transaction's own: checksum, length, identity, vectors.
 #![allow(missing_docs)]
 
 mod common;
@@ -12,9 +12,9 @@ const ROWS: Table = Table::nth(0);
 const COUNT: Column<i64> = Column::at(1);
 const STREAMS: usize = 4;
 const INDEPENDENT: i64 = 400;
-/// The most bytes that a frame may have beside what it logs.
+/// Maximum number of bytes of a frame besides its body.
 const LIMIT: usize = 20;
-/// The longest that an epoch and a sequence number can become (docs/format.md, section 9).
+/// Maximum length of epoch and sequence number together (docs/format.md, section 9).
 const LONGEST_TID: usize = 5 + 4;
 
 fn varint_len(number: u64) -> usize {
@@ -25,8 +25,8 @@ fn set(tx: &Transaction<'_>, (id, count): (i64, i64)) -> Result<bool, Abort> {
     tx.update(ROWS, id, &[COUNT.set(count)])
 }
 
-/// Writes a log that ends with transactions of which each changes a row that no other has changed
-/// lately: whatever they depend on is durable, and an anchor says so.
+/// Writes a log that ends with transactions that each change a row not changed recently. Whatever
+/// they depend on is durable, and an anchor states that.
 fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
     let mut builder = Database::builder().streams(STREAMS).record(record);
     builder = builder.log_settings(|log| log.anchor_interval_bytes = 1000);
@@ -38,11 +38,11 @@ fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
     let insert = |tx: &Transaction<'_>| {
         (0..INDEPENDENT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
     };
-    // By the same session: each says once when an epoch began.
+    // The same session, because each session states once when an epoch began.
     let (inserted, ticket) = session.submit(insert).unwrap();
     inserted.unwrap();
     ticket.wait().unwrap();
-    // Twice over all rows: anchors come along as the log grows.
+    // Twice over all rows, so that anchors are written as the log grows.
     for count in 1..=2 {
         for id in 0..INDEPENDENT {
             let (changed, ticket) = if by_procedure {
@@ -59,8 +59,8 @@ fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
     db.close().unwrap();
 }
 
-/// The bytes that each of the last transactions' frames has beside its body, if its TID were as long
-/// as one can become.
+/// Bytes of each of the last transactions' frames besides the body, computed with a TID of maximum
+/// length.
 fn overheads(dir: &Path, command: bool) -> Vec<usize> {
     let recovering = open(LogOptions::new(vec![dir.to_owned()], STREAMS)).unwrap();
     let manifest = recovering.manifest();
@@ -79,7 +79,8 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
                 let (epoch, sequence) = record.tid();
                 let tid = varint_len(epoch) + varint_len(sequence);
                 let frame_bytes = (frame.end - frame.start) as usize;
-                // The first record of an epoch says when the epoch began, and what its command wrote.
+                // The first record of an epoch states when the epoch began, and the outcome of its
+                // command.
                 let first_of_epoch = if command { 8 + 4 } else { 8 };
                 let epoch_began = record.epoch_us().map_or(0, |_| first_of_epoch);
                 said.extend(record.epoch_us().map(|_| epoch));
@@ -88,7 +89,7 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
             }
         }
     }
-    // One session: it says it once.
+    // One session states the time of each epoch once.
     said.sort_unstable();
     assert!(!said.is_empty() && said.windows(2).all(|pair| pair[0] < pair[1]), "{said:?}");
     records.sort();
@@ -108,7 +109,7 @@ fn an_independent_transaction_has_at_most_twenty_bytes_beside_its_own() {
         let overheads = overheads(dir.path(), record == RecordKind::Command);
         let most = overheads.iter().max().unwrap();
         assert!(*most <= LIMIT, "{what}: {most} bytes, at most {LIMIT}: {overheads:?}");
-        // A frame cannot do with less than checksum, length, kind, flags, TID and a vector.
+        // A frame needs at least checksum, length, kind, flags, TID and a vector.
         assert!(overheads.iter().all(|bytes| *bytes > 4 + 1 + 1 + 1 + LONGEST_TID), "{what}");
     }
 }

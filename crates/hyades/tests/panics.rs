@@ -1,4 +1,4 @@
-//! A thread that panics takes nobody with it who would wait for it for ever.
+//! Promise: a thread that panics does not leave others waiting for ever.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,7 +9,7 @@ use hyades_platform::device::{Device, Fault, FaultyDevice, FileDevice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Panics that are wanted, and what follows from them, are not worth a page each.
+/// Suppresses the messages of intended panics and of the poisoned locks that follow.
 fn be_quiet() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -43,15 +43,15 @@ fn a_replay_ends_when_one_of_its_threads_panics() {
             let how =
                 How { device: Some(device), threads: 2, replay, checkpoints, ..How::default() };
             match catch_unwind(AssertUnwindSafe(|| try_open(dir.path(), c, how))) {
-                // Before replay has begun the thread is the caller's own.
+                // Before replay begins, the panicking thread is the caller's own.
                 Err(_) => {}
                 Ok(Err(Error::Recovery(why))) => {
-                    // The one that was told to, or another that found what that one left behind.
+                    // The armed thread, or another that found a lock poisoned by it.
                     assert!(why.contains("a thread of the replay panicked"), "{c:?}: {why}");
                     told += 1;
                 }
                 Ok(Err(error)) => panic!("{c:?}, after {reads} reads: {error}"),
-                // It reads no more than that.
+                // Opening does no more reads than that.
                 Ok(Ok(_)) => break,
             }
             assert!(reads < 1000, "{c:?}: opening reads less than that");
@@ -74,7 +74,7 @@ fn a_checkpoint_that_panics_is_a_failure_and_the_next_one_is_taken() {
         let opened = try_open(dir.path(), c, how()).unwrap();
         populate(&opened);
         run(&opened, seed as u64, 100);
-        // It reads back what it has written.
+        // A checkpoint reads back what it has written.
         device.arm(Fault::Panic(seed as u64 % 3));
         let error = opened.db.checkpoint().unwrap_err();
         assert!(matches!(&error, Error::CheckpointPanicked(_)), "{c:?}: {error}");

@@ -1,5 +1,6 @@
-//! Poplar's orders of answering and of numbers, and what a crash leaves of them: the scenarios (a) to (h) of
-//! figure 1 of its paper, step by step.
+//! Poplar's orders of acknowledgements and numbers, and what a crash leaves: the scenarios (a) to
+//! (h) of figure 1 of its paper, step by step. C is the acknowledgement, L the number of a
+//! transaction.
 #![allow(missing_docs)]
 
 mod common;
@@ -8,16 +9,16 @@ use hyades::{Abort, Index, Protocol, Transaction};
 use std::path::Path;
 use std::time::Duration;
 
-/// Numbers of the last records in the streams, in the order of streams and places, and whether the records
-/// have read: docs/format.md, "Numbers".
+/// The numbers of all records, ordered by stream and position, and whether each record has read:
+/// docs/format.md, "Numbers".
 fn numbers(dir: &Path) -> Vec<(u64, bool)> {
     let mut numbers = Vec::new();
     let options = hyades_wal::LogOptions::new(vec![dir.to_owned()], 4);
     for mut reader in hyades_wal::open(options).unwrap().readers() {
         while let Some(chunk) = reader.next_chunk().unwrap() {
             for frame in chunk.frames().filter(|f| f.kind == hyades_wal::FrameKind::Record) {
-                // Flags, of which only the epoch's beginning may be set here; two varints, then that, 8
-                // bytes; the stamp.
+                // Flags (only the one for the start of an epoch may be set), two varints, 8 bytes
+                // for the start of the epoch if flagged, the stamp.
                 let mut rest = &frame.payload[1..];
                 let varint = |rest: &mut &[u8]| {
                     let len = rest.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
@@ -38,14 +39,14 @@ fn numbers(dir: &Path) -> Vec<(u64, bool)> {
     numbers
 }
 
-/// The numbers of the last records of the first two streams.
+/// The numbers of the last records of streams 0 and 1.
 fn last_two(crashed: &Crashed, lens: [usize; 2]) -> [u64; 2] {
     let all = numbers(crashed.dir.path());
     assert_eq!(all.len(), lens[0] + lens[1]);
     [all[lens[0] - 1].0, all[all.len() - 1].0]
 }
 
-/// RAW, C1 before C2, L1 below L2: each is answered once it may be.
+/// RAW, C1 before C2, L1 below L2: each is acknowledged in turn.
 #[test]
 fn scenario_a_the_reader_follows_its_writer() {
     for concurrency in BOTH {
@@ -67,8 +68,8 @@ fn scenario_a_the_reader_follows_its_writer() {
     }
 }
 
-/// RAW, C1 before C2, L2 below L1: harmless, says the paper. It does not come about: the reader's number is
-/// above its writer's even where its stream's numbers are low.
+/// RAW, C1 before C2, L2 below L1: harmless according to the paper. It cannot happen here: the
+/// reader's number is above its writer's even if the numbers of its stream are low.
 #[test]
 fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
     for concurrency in BOTH {
@@ -84,7 +85,8 @@ fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
     }
 }
 
-/// RAW, C2 before C1: forbidden. The reader is durable and its writer is not: it is not answered, nor recovered.
+/// RAW, C2 before C1: forbidden. The reader is durable, its writer is not: the reader is neither
+/// acknowledged nor recovered.
 #[test]
 fn scenario_c_a_reader_without_its_writer_is_dead() {
     for concurrency in BOTH {
@@ -114,7 +116,8 @@ fn scenario_d_the_later_writer_wins() {
     }
 }
 
-/// WAW, L3 below L2: forbidden, and does not come about, however high the first writer's stream has counted.
+/// WAW, L3 below L2: forbidden. It cannot happen, however high the numbers of the first writer's
+/// stream are.
 #[test]
 fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     for concurrency in BOTH {
@@ -129,7 +132,7 @@ fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     }
 }
 
-/// WAW, C3 before C2, L2 below L3: who only puts does not wait for the one whose row it replaces.
+/// WAW, C3 before C2, L2 below L3: a blind writer does not wait for the writer that it overwrites.
 #[test]
 fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
     for concurrency in BOTH {
@@ -163,7 +166,8 @@ fn scenario_g_the_overwriter_follows_the_reader() {
     }
 }
 
-/// WAR, C4 before C2, L4 below L2: allowed, and it happens. This is why numbers do not order commands.
+/// WAR, C4 before C2, L4 below L2: allowed, and it happens. Therefore numbers do not order
+/// commands.
 #[test]
 fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     for concurrency in BOTH {
@@ -185,8 +189,8 @@ fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     }
 }
 
-/// Stream 2 states nothing, so what has read is dead; the blind writer behind it lives, and its row stands
-/// as a whole. Who changed a column of that is dead again.
+/// Stream 2 states no watermark, so transactions that have read are dead. The blind writer after
+/// them is live with its whole row, and the update that follows it is dead again.
 #[test]
 fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     for concurrency in BOTH {
@@ -203,8 +207,8 @@ fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     }
 }
 
-/// Reading that a row is gone waits for the one who deleted it, and so does putting it anew take a higher
-/// number; also once the deleted row has left its index.
+/// A reader of a deleted row waits for the deletion, and a new version of the row gets a higher
+/// number, also after the deleted row has left its index.
 #[test]
 fn a_deleted_row_keeps_its_number() {
     for concurrency in BOTH {
@@ -213,7 +217,7 @@ fn a_deleted_row_keeps_its_number() {
         world.db.log().unwrap().flush().unwrap();
         world.make_high(0);
         let deleted = world.run(0, |tx| tx.delete(ROWS, X).map(drop));
-        // Sessions clear away behind themselves now and then.
+        // Sessions collect their garbage from time to time.
         for n in 0..300 {
             let _ = world.run(1, |tx| put(tx, 101, n));
             world.flush(1);
@@ -223,7 +227,7 @@ fn a_deleted_row_keeps_its_number() {
             world.sessions[1].submit(|tx| Ok::<_, Abort>(tx.get(ROWS, X)?.is_some())).unwrap();
         assert!(!result.unwrap());
         let reader = world.keep(reader);
-        assert!(!world.answered(reader, &[1]), "nobody else knows yet that the row is gone");
+        assert!(!world.answered(reader, &[1]), "the deletion is not durable yet");
         let again = world.run(1, |tx| put(tx, X, 7));
         assert!(world.answered(again, &[1]) && !world.is_answered(deleted));
         assert!(world.answered(reader, &[0, 1]));
@@ -231,8 +235,8 @@ fn a_deleted_row_keeps_its_number() {
     }
 }
 
-/// Only puts into tables without secondary indexes are blind; whatever else a transaction does makes it wait for
-/// the common mark, and its record says so.
+/// Only puts into tables without secondary indexes are blind. All other operations make a
+/// transaction wait for the common mark, and its record states that.
 #[test]
 fn everything_but_a_blind_put_counts_as_having_read() {
     type Body = fn(&Transaction<'_>) -> Result<(), Abort>;

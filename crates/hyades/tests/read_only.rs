@@ -1,4 +1,5 @@
-//! A database where nothing can be written: it is read as it is, and refused for work in so many words.
+//! A database on read-only storage. Promise: it can be read, and opening it for work fails with a
+//! clear error.
 #![allow(missing_docs)]
 
 use hyades::{Abort, Builder, Column, Database, Error, Restore, Schema, Table, Type};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 const COUNTERS: Table = Table::nth(0);
 const COUNT: Column<i64> = Column::at(1);
 
-/// Files that can be read, on a file system that is mounted for no more.
+/// A device on a file system that is mounted read-only.
 #[derive(Clone, Copy, Debug)]
 struct ReadOnlyDevice;
 
@@ -88,7 +89,8 @@ fn on(device: Arc<dyn Device>) -> Builder {
     builder().log_settings(|log| log.device = Some(device))
 }
 
-/// A database with a checkpoint and log behind it, not closed. Returns its directory.
+/// Creates a database with a checkpoint and log records after it, not closed. Returns its
+/// directory.
 fn counters(root: &Path) -> PathBuf {
     let dir = root.join("db");
     let database = builder().open(&dir).unwrap();
@@ -108,7 +110,7 @@ fn counters(root: &Path) -> PathBuf {
     dir
 }
 
-/// The first directory is read-only; all else is not.
+/// A device where the directory `db` is read-only and the rest is not.
 fn mounted(db: &Path, root: &Path) -> Arc<dyn Device> {
     let mounts: Vec<(PathBuf, Arc<dyn Device>)> =
         vec![(root.to_owned(), FileDevice::shared()), (db.to_owned(), Arc::new(ReadOnlyDevice))];
@@ -150,7 +152,7 @@ fn a_read_only_database_is_read_and_not_opened_for_work() {
     let error = on(device).open(&db).err().unwrap();
     assert!(matches!(error, Error::Log(hyades_wal::Error::ReadOnly { .. })), "{error}");
     assert!(error.to_string().contains("read-only"), "{error}");
-    // Nothing was made of it that a later opening would mind.
+    // The failed attempt has left nothing that disturbs a later opening.
     builder().open(&db).unwrap();
 }
 

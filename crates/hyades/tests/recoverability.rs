@@ -1,5 +1,5 @@
 //! Levels of recoverability (Zhou et al., "Poplar", section 3.1): which of two transactions may be
-//! answered, and survive, before the other. What each protocol allows is shown by driving it there.
+//! acknowledged, and survive, before the other. Drives each protocol into each case.
 #![allow(missing_docs)]
 
 mod common;
@@ -33,7 +33,7 @@ enum Dependency {
     WriteAfterWrite,
     /// It overwrites what the first read.
     WriteAfterRead,
-    /// Not at all.
+    /// No dependency.
     None,
 }
 use Dependency::{None as Independent, ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
@@ -55,7 +55,7 @@ fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Data
     builder.open(dir).unwrap()
 }
 
-/// Reads rows, then gives others the number `n`.
+/// Reads some rows, then writes the number `n` to others.
 fn run(session: &mut Session, reads: &[i64], writes: &[i64], n: i64) -> Ticket {
     let (result, ticket) = session
         .submit(|tx| {
@@ -79,15 +79,15 @@ fn read(db: &Database, id: i64) -> Option<i64> {
     row.unwrap()
 }
 
-/// Sessions that append to stream 0 and to the last one.
+/// Two sessions that append to stream 0 and to the last stream.
 fn sessions(db: &Database) -> (Session, Session) {
     let mut first = db.session().unwrap();
     drop(run(&mut first, &[], &[-1], 0));
-    // The other takes the stream with less to flush.
+    // The other session takes the stream with the smaller backlog.
     (first, db.session().unwrap())
 }
 
-/// Keys whose changes go to stream 0 and to the last one, where that depends on the key.
+/// Keys whose changes go to stream 0 and to the last stream, where that depends on the key.
 fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], i64) {
     if protocol != Protocol::Plover {
         return ([1, 2], 3);
@@ -102,8 +102,8 @@ fn keys(db: &Database, protocol: Protocol, session: &mut Session) -> ([i64; 2], 
     ([here[0], here[1]], there[0])
 }
 
-/// A database on a device whose power can fail, with sessions that append to stream 0 and to the last one, and keys
-/// whose changes go there.
+/// A database on a device whose power can be cut, with sessions and keys whose records go to stream
+/// 0 and to the last stream.
 struct Stage {
     dir: TempDir,
     device: PowerCutDevice,
@@ -121,13 +121,13 @@ fn set_up(protocol: Protocol) -> Stage {
     Stage { dir, device, db, one, two, keys }
 }
 
-/// Runs two transactions, of which the second depends on the first like this, and makes the stream of
-/// the second durable, but not that of the first. Whether the second is then answered; if so, the power
-/// fails, and it is there, and the first is not.
+/// Runs two transactions, the second dependent on the first as given, and makes only the stream of
+/// the second durable. Returns whether the second is then acknowledged. If so, it must survive a
+/// power cut, without the first.
 fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
     let Stage { dir, device, db, mut one, mut two, keys: ([x, y], z) } = set_up(protocol);
     let log = db.log().unwrap();
-    // Stream 0 is far ahead in numbers, and has said so.
+    // The numbers of stream 0 are far ahead, and the stream has stated that.
     for n in 0..100 {
         drop(run(&mut one, &[x, y], &[x, y], n));
     }
@@ -145,14 +145,14 @@ fn second_before_first(protocol: Protocol, dependency: Dependency) -> bool {
     let last = db.streams() - 1;
     if last > 0 {
         log.step(last);
-        // The first look may ask the stream for a statement.
+        // The first query may request a watermark from the stream.
         let _ = second.is_acknowledged().unwrap();
         log.step(last);
     }
     assert!(!first.is_acknowledged().unwrap(), "its stream is not flushed");
     let answered = second.is_acknowledged().unwrap();
     device.cut();
-    // Tickets hold the log, and with it its directory.
+    // Tickets keep the log open, and with it the lock of its directory.
     drop((first, second, one, two));
     drop(db);
     let db = open(dir.path(), protocol, None);
@@ -173,21 +173,23 @@ fn allowed(protocol: Protocol) -> Vec<Dependency> {
     all.into_iter().filter(|dependency| second_before_first(protocol, *dependency)).collect()
 }
 
-/// Level 1: nobody is answered before what it read. Who overwrites what another read need not wait.
+/// Level 1: a transaction is not acknowledged before those it read from. A transaction that
+/// overwrites what another read need not wait.
 #[test]
 fn recoverable_protocols_answer_a_writer_before_earlier_readers() {
     assert_eq!(allowed(Protocol::Taurus), [WriteAfterRead, Independent]);
     assert_eq!(allowed(Protocol::Taurus2016), [WriteAfterRead, Independent]);
 }
 
-/// Level 2: answers follow every dependency. Transactions without one may be answered in any order.
+/// Level 2: acknowledgements follow every dependency. Independent transactions may be acknowledged
+/// in any order.
 #[test]
 fn rigorous_protocols_answer_along_every_dependency() {
     assert_eq!(allowed(Protocol::Gsn), [Independent]);
     assert_eq!(allowed(Protocol::Plover), [Independent]);
 }
 
-/// Level 3: one order for all, though an epoch's transactions are answered together.
+/// Level 3: one order for all transactions, though those of an epoch are acknowledged together.
 #[test]
 fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::Serial).is_empty());
@@ -195,9 +197,10 @@ fn sequential_protocols_answer_in_one_order() {
     assert!(allowed(Protocol::SiloR).is_empty());
 }
 
-/// What is last in a stream is durable and answered, and what read it too, in another stream. Then a bit
-/// of it rots. If that passes for the end of a crash, what read it goes as well: nobody may have left it
-/// out for being durable, unless the log says so.
+/// The last record of a stream is durable and acknowledged, and so is a reader of it in another
+/// stream. Then a bit of the first record rots, which recovery takes for a torn tail. Promise: the
+/// reader is dropped too. Its record may leave out a durable dependency only if the log states that
+/// it is durable.
 #[test]
 fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
     for protocol in PARALLEL {
@@ -220,7 +223,7 @@ fn rot_at_the_end_of_a_stream_takes_along_what_read_it() {
         let last = bytes.windows(4).rposition(|four| four == b"HYB1").unwrap();
         bytes[last + 40 + 9] ^= 4;
         std::fs::write(&path, bytes).unwrap();
-        // Nothing tells it from a batch that a crash has torn.
+        // This cannot be told from a batch torn by a crash.
         let db = open(dir.path(), protocol, None);
         assert_ne!(read(&db, x), Some(1000), "{protocol:?}: a damaged record was replayed");
         assert_ne!(read(&db, z), Some(2000), "{protocol:?}: it has read what is not there");

@@ -1,4 +1,4 @@
-//! What opening refuses, and that a refusal changes nothing on disk.
+//! What opening refuses. Promise: a refusal changes nothing on disk.
 #![allow(missing_docs)]
 
 mod common;
@@ -25,14 +25,14 @@ fn add(tx: &Transaction<'_>, (id, by): (i64, i64)) -> Result<i64, Abort> {
     Ok(count)
 }
 
-/// Gives up where there is no row: it cannot be replayed on less than it ran on.
+/// Aborts if the row does not exist, so it cannot be replayed on less than it ran on.
 fn raise(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
     let count = tx.get(COUNTERS, id)?.ok_or(Abort::User(id))?.get(COUNT);
     tx.update(COUNTERS, id, &[COUNT.set(count + 1)])?;
     Ok(())
 }
 
-/// The second version of the procedure: another behaviour.
+/// The second version of the procedure, with another behaviour.
 fn add_twice(tx: &Transaction<'_>, (id, by): (i64, i64)) -> Result<i64, Abort> {
     add(tx, (id, 2 * by))
 }
@@ -82,7 +82,7 @@ fn count_up(db: &Database, version: u32, calls: i64) {
     });
 }
 
-/// A closed database whose log calls `add` version 1; its digest.
+/// Creates a closed database whose log calls `add` version 1. Returns its digest.
 fn counted(dir: &Path, protocol: Protocol, record: RecordKind) -> u64 {
     let db = with_add(protocol, record).open(dir).unwrap();
     count_up(&db, 1, 60);
@@ -134,7 +134,7 @@ fn two_versions_of_a_procedure_replay_each_its_own_records() {
             builder
         };
         let db = both().open(dir.path()).unwrap();
-        // `prepare` finds the newest; the older one still runs by its own handle.
+        // `prepare` returns the newest version. The older one still runs by its own handle.
         count_up(&db, 10, 30);
         let digest = db.digest();
         drop(db);
@@ -181,8 +181,8 @@ fn a_schema_that_differs_is_refused() {
     }
 }
 
-/// Flips one durable byte after the other; each must be refused with its file and place, whatever the
-/// records that then no longer fit do.
+/// Promise: a flipped durable byte is refused with its file and offset, whatever happens to records
+/// that no longer fit.
 #[test]
 fn a_flipped_byte_in_what_was_durable_is_named() {
     for (protocol, record) in [
@@ -195,7 +195,7 @@ fn a_flipped_byte_in_what_was_durable_is_named() {
     ] {
         let dir = directory();
         counted(dir.path(), protocol, record);
-        // A second incarnation builds on the first.
+        // A second incarnation that builds on the first.
         let db = with_add(protocol, record).open(dir.path()).unwrap();
         for id in (0..7i64).chain(0..7) {
             db.call::<_, ()>("raise", &id).unwrap().unwrap();
@@ -209,7 +209,7 @@ fn a_flipped_byte_in_what_was_durable_is_named() {
         let mut tried = 0;
         for path in segments {
             let good = std::fs::read(&path).unwrap();
-            // Zeros are padding, or not yet written. The first block is the segment's header.
+            // Zeros are padding or unwritten. The first block is the segment's header.
             let bytes: Vec<usize> = (4096..good.len()).filter(|&at| good[at] != 0).collect();
             for at in bytes.iter().copied().step_by(bytes.len() / 6 + 1) {
                 let mut bad = good.clone();
@@ -294,7 +294,7 @@ fn a_directory_in_use_is_refused() {
     let again = || with_add(Protocol::Taurus, RecordKind::Data).open(dir.path());
     let db = again().unwrap();
     count_up(&db, 1, 5);
-    // The database is idle now: the files stay as they are.
+    // The database is idle, so its files do not change.
     let before = fingerprint(dir.path());
     let error = refused(again(), "a second opening");
     assert!(matches!(error, Error::Log(hyades_wal::Error::InUse { .. })), "{error:?}");
@@ -355,7 +355,7 @@ fn a_schema_that_contradicts_itself_is_refused() {
     }
 }
 
-/// Says how replay stops on a procedure whose body has changed without its version.
+/// Checks the error of replay for a procedure whose body has changed without a new version.
 fn replay_with(body: fn(&Transaction<'_>, (i64, i64)) -> Result<i64, Abort>, part: &str) {
     for (protocol, threads, replay) in [
         (Protocol::Serial, 1, Replay::Serial),

@@ -1,4 +1,4 @@
-//! A database that is opened again and again, each time otherwise, with power cuts in between.
+//! A database that is reopened many times with different settings, with power cuts in between.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +15,7 @@ fn any_combination(rng: &mut fastrand::Rng) -> Combination {
     let streams = if protocol == Protocol::Serial { 1 } else { rng.usize(1..=16) };
     let concurrency = if rng.bool() { Concurrency::NoWait } else { Concurrency::Silo };
     if rng.u32(0..3) == 0 {
-        // Numbers, and marks, come and go between incarnations.
+        // Protocols with numbers and watermarks alternate with others between incarnations.
         let protocol = DATA_ONLY[rng.usize(0..DATA_ONLY.len())];
         return Combination { protocol, concurrency, record: RecordKind::Data, streams };
     }
@@ -34,7 +34,7 @@ fn any_way(rng: &mut fastrand::Rng, more_dirs: &[PathBuf]) -> How {
     }
 }
 
-/// Opens, compares with what is known, works, ends in some way: 14 times.
+/// Opens, checks the state, runs transactions and ends in some way, 14 times.
 fn live(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let roots = [directory(), directory(), directory()];
@@ -44,7 +44,7 @@ fn live(seed: u64) {
     let mut dirs = 0;
     for life in 0..14u64 {
         let c = any_combination(&mut rng);
-        // A directory, once given, stays.
+        // A directory, once used, stays in use.
         dirs = dirs.max(rng.usize(0..4).min(2));
         let mut how = any_way(&mut rng, &paths[1..=dirs]);
         let options = PowerCutOptions {
@@ -65,24 +65,24 @@ fn live(seed: u64) {
         check(&opened, &acknowledged, &what);
         digest = None;
         match rng.u32(0..4) {
-            // In good order.
+            // Closed in good order.
             0 => {
                 acknowledged.extend(run(&opened, (seed << 8) | (life + 1), 150));
                 digest = Some(opened.db.digest());
                 opened.db.close().unwrap();
             }
-            // The power goes when all is durable.
+            // The power is cut when all is durable.
             1 => {
                 acknowledged.extend(run(&opened, (seed << 8) | (life + 1), 150));
                 opened.db.log().unwrap().flush().unwrap();
                 digest = Some(opened.db.digest());
                 device.cut();
             }
-            // The power goes at once: nothing was done.
+            // The power is cut at once, before any work.
             2 => {
                 device.cut();
             }
-            // The power goes in the midst of work.
+            // The power is cut during work.
             _ => std::thread::scope(|scope| {
                 let working = scope.spawn(|| run(&opened, (seed << 8) | (life + 1), 100_000));
                 std::thread::sleep(Duration::from_millis(rng.u64(1..12)));
@@ -104,7 +104,7 @@ fn many_lives_with_crashes_lose_nothing_acknowledged() {
     }
 }
 
-/// A power cut at every step of opening itself: the next opening finds the same state.
+/// Promise: after a power cut at any step of an opening, the next opening finds the same state.
 #[test]
 fn a_crash_while_opening_costs_nothing() {
     for (seed, protocol) in [

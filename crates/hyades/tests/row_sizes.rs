@@ -1,4 +1,5 @@
-//! Rows of every size that is allowed, in the log and in checkpoints: nothing that was acknowledged is lost.
+//! Rows of every allowed size, in the log and in checkpoints. Promise: nothing acknowledged is
+//! lost.
 #![allow(missing_docs)]
 
 mod common;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const ROWS: Table = Table::nth(0);
-/// What a row has beside the bytes of its one column that varies: a key and where those bytes end.
+/// Bytes of a row besides its variable column: the key and the end offset of that column.
 const FIXED_BYTES: usize = 12;
 
 const PROTOCOLS: [Protocol; 8] = [
@@ -39,7 +40,7 @@ fn builder(protocol: Protocol, hash: bool) -> Builder {
     builder
 }
 
-/// Inserts so many rows, each of so many bytes: every other one compresses, the others do not.
+/// Inserts rows of this many bytes. The content of every other one compresses.
 fn fill(db: &Database, rows: i64, bytes: usize) {
     let mut random = fastrand::Rng::with_seed(bytes as u64);
     let mut content = vec![0; bytes - FIXED_BYTES];
@@ -53,7 +54,8 @@ fn fill(db: &Database, rows: i64, bytes: usize) {
     }
 }
 
-/// The rows are in a checkpoint, the process ends without closing the database, and they are there again.
+/// Takes a checkpoint of such rows, ends without closing the database, and checks the recovered
+/// rows.
 fn survives(protocol: Protocol, hash: bool, rows: i64, bytes: usize) {
     let what = format!("{protocol:?}, hash {hash}, {rows} rows of {bytes} bytes");
     let dir = directory();
@@ -62,7 +64,7 @@ fn survives(protocol: Protocol, hash: bool, rows: i64, bytes: usize) {
     let digest = db.digest();
     let report = db.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(report.rows, rows as u64, "{what}");
-    // Rewritten after it: replay goes on above the image.
+    // Rewritten after the checkpoint, so that replay continues above the image.
     fill_again(&db, bytes);
     let after = db.digest();
     drop(db);
@@ -151,7 +153,7 @@ fn a_checkpoint_that_does_not_read_back_does_not_count_and_nothing_is_truncated(
                 refusals += 1;
             }
             Err(error) => panic!("write {write}: {error}"),
-            // It has fewer writes than that.
+            // The checkpoint has fewer writes than that.
             Ok(_) => break,
         }
         drop(db);

@@ -1,4 +1,5 @@
-//! Damaged databases: they are refused, and what is provably whole can be saved into a new directory.
+//! Damaged databases. Promise: they are refused, and all that is provably intact can be salvaged
+//! into a new directory.
 #![allow(missing_docs)]
 
 mod common;
@@ -18,7 +19,7 @@ fn few() -> Vec<Combination> {
     combinations().into_iter().filter(|c| c.streams < 16).collect()
 }
 
-/// The segment of an incarnation that holds the most batches, and where these begin.
+/// The segment of an incarnation that has the most batches, and their offsets.
 fn batches(dir: &Path, incarnation: u8) -> (PathBuf, Vec<usize>) {
     let segments = files(dir).into_iter().filter(|p| p.to_string_lossy().contains("segment-"));
     let of = |path: PathBuf| {
@@ -46,7 +47,8 @@ fn salvage(dir: &Path, c: Combination, to: &Path) -> Result<RestoreReport, hyade
     builder(c, How::default()).0.restore(&how)
 }
 
-/// Sees that the directory is refused, and saved: consistent, with all of `kept`. Returns the report.
+/// Checks that the directory is refused and can be salvaged: consistent, with all of `kept`.
+/// Returns the report.
 fn saved(dir: &Path, c: Combination, kept: &[Transfer], what: &str) -> RestoreReport {
     refused(try_open(dir, c, How::default()), "a damaged database");
     let before = fingerprint(dir);
@@ -55,7 +57,7 @@ fn saved(dir: &Path, c: Combination, kept: &[Transfer], what: &str) -> RestoreRe
     let plain = Restore::new(vec![dir.to_owned()], &new);
     let error = refused(builder(c, How::default()).0.restore(&plain), "a damaged database");
     assert!(!error.to_string().is_empty());
-    // Nothing was begun there that stands in the way.
+    // The failed restore has left nothing that stops this one.
     let report = salvage(dir, c, &new).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(!report.losses.is_empty(), "{what}: nothing was said to be lost");
     assert_eq!(fingerprint(dir), before, "{what}: the original was changed");
@@ -107,7 +109,7 @@ fn what_built_on_a_damaged_incarnation_is_left_out() {
         let opened = open(dir.path(), c);
         run(&opened, seed as u64 + 1, 50);
         opened.db.close().unwrap();
-        // In the second of three incarnations.
+        // Damage in the second of three incarnations.
         let (path, at) = batches(dir.path(), 2);
         flip(&path, at[0]);
         let report = saved(dir.path(), c, &[], &format!("{c:?}"));
@@ -117,7 +119,8 @@ fn what_built_on_a_damaged_incarnation_is_left_out() {
 
 #[test]
 fn a_missing_segment_and_a_missing_stream_take_no_more_than_what_depends_on_them() {
-    // Several rounds: what follows an anchor in one stream, and is read from another, depends on the schedule.
+    // Several rounds, because the schedule decides what follows an anchor in one stream and is read
+    // from another.
     let rounds = few().into_iter().enumerate().cycle().take(3 * few().len());
     for (seed, c) in rounds {
         for whole in [false, true] {
@@ -135,7 +138,7 @@ fn a_missing_segment_and_a_missing_stream_take_no_more_than_what_depends_on_them
             } else {
                 std::fs::remove_file(&path).unwrap();
             }
-            // What the checkpoint holds is safe.
+            // Rows in the checkpoint are not affected.
             let report = saved(dir.path(), c, &kept, &format!("{c:?}: without {}", path.display()));
             assert!(matches!(report.losses[0], Loss::File(_)), "{c:?}: {report:?}");
         }
@@ -159,7 +162,7 @@ fn a_damaged_checkpoint_is_not_guessed_at() {
     let to = directory();
     let error = refused(salvage(dir.path(), c, to.path()), "a damaged checkpoint").to_string();
     assert!(error.contains(part.to_str().unwrap()), "{error}");
-    // Nothing was begun in the new directory.
+    // The failed salvage has left no files in the new directory.
     assert!(files(to.path()).is_empty());
 }
 

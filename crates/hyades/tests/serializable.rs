@@ -1,5 +1,6 @@
-//! Histories of several threads against invariants that only serializability keeps: write skew over
-//! ranges and missing keys, races of inserts, descending scans with limits. Each history is replayed.
+//! Histories of several threads that check invariants which only serializability preserves: write
+//! skew over ranges and missing keys, races of inserts, descending scans with limits. Each history
+//! is replayed.
 #![allow(missing_docs)]
 
 mod common;
@@ -14,7 +15,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Broken: somebody saw a state that no serial order has.
+/// Abort code of a transaction that read a state which no serial order has.
 const BROKEN: i64 = -1;
 const DUTY: Table = Table::nth(0);
 const BOOKINGS: Table = Table::nth(1);
@@ -31,7 +32,7 @@ struct Draw {
     id: i64,
 }
 
-/// Write skew over a range: of three people one is always on duty.
+/// Write skew over a range: of three employees at least one is on duty.
 fn duty(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     let who = draw.seed as i64 % 3;
     let rows = tx.scan(DUTY).rows()?;
@@ -57,7 +58,7 @@ fn book(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
             let Value::I64(id) = row.value(0) else { return Err(Abort::User(BROKEN)) };
             tx.delete(BOOKINGS, id)?;
         }
-        // It moves to another room if that is free.
+        // The booking moves to another room if that is free.
         [row] => {
             let Value::I64(id) = row.value(0) else { return Err(Abort::User(BROKEN)) };
             let other = [Value::I64((room + 1) % 4)];
@@ -70,7 +71,7 @@ fn book(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     Ok(rows.len() as i64)
 }
 
-/// Write skew over missing keys of a hash table: of a pair at most one is there.
+/// Write skew over missing keys of a hash table: of a pair at most one exists.
 fn pair(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     let first = draw.seed as i64 % 3 * 2;
     let there = |id: i64| Ok::<_, Abort>(tx.get(KEYS, id)?.is_some());
@@ -88,7 +89,7 @@ fn pair(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     }
 }
 
-/// A race for a unique name: who gets it counts the rows that have it.
+/// Race for a unique name. The winner checks that only its row has the name.
 fn name(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     let name = format!("name {}", draw.seed % 3);
     match tx.insert(NAMES, &[draw.id.into(), name[..].into()]) {
@@ -107,7 +108,7 @@ fn name(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     if count > 1 { Err(Abort::User(BROKEN)) } else { Ok(count as i64) }
 }
 
-/// The next number after the highest, by a descending scan; now and then the lowest goes.
+/// Inserts the number after the highest, found by a descending scan. Sometimes deletes the lowest.
 fn number(tx: &Transaction<'_>, draw: Draw) -> Result<i64, Abort> {
     let at = |row: &hyades::Row<'_>| match row.value(0) {
         Value::I64(n) => n,
@@ -185,7 +186,7 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
                 let mut session = db.session().unwrap();
                 start.wait();
                 for _ in 0..1000 {
-                    // Relaxed: the ids are only to be different.
+                    // Relaxed: the ids only need to be distinct.
                     let id = next.fetch_add(1, Ordering::Relaxed) as i64;
                     let draw = Draw { seed: rng.u64(..) >> 1, id };
                     let at = rng.usize(0..ids.len());
@@ -205,7 +206,7 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
     }
 }
 
-/// One kind of invariant, or all at once, under everything.
+/// Checks one kind of invariant, or all at once, under all combinations.
 fn under_everything(which: &[&str]) {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
@@ -265,7 +266,7 @@ fn all_invariants_hold_at_once() {
     under_everything(&NAMES_OF_ALL);
 }
 
-/// The same primary key from many threads: one insert wins each time.
+/// Promise: of concurrent inserts with the same primary key exactly one succeeds.
 #[test]
 fn of_inserts_with_one_key_one_wins() {
     for concurrency in [Concurrency::NoWait, Concurrency::Silo] {

@@ -1,4 +1,5 @@
-//! More threads than the log has places for: those that run a transaction each wait for one another.
+//! More threads than the log has writer slots. Promise: threads that run single transactions wait
+//! for one another.
 #![allow(missing_docs)]
 
 mod common;
@@ -23,7 +24,7 @@ fn as_many_threads_as_there_are_run_transactions() {
             for _ in 0..300 {
                 scope.spawn(|| {
                     let read = opened.db.transact(|tx| {
-                        // All of them are inside at once.
+                        // All of them are in a transaction at the same time.
                         std::thread::sleep(Duration::from_millis(50));
                         Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.unwrap().get(BALANCE))
                     });
@@ -47,7 +48,7 @@ fn a_program_that_holds_all_places_is_told_so() {
     };
     assert!(matches!(refused, Error::Log(hyades_wal::Error::Writers(256))), "{refused}");
     let read = || opened.db.transact(|tx| Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.is_some()));
-    // One place is lent already, by `populate`: it comes back.
+    // `populate` has borrowed one slot, which is reused here.
     assert!(read().unwrap().unwrap());
     assert!(held.len() < 256, "{}", held.len());
 }

@@ -1,4 +1,4 @@
-//! Every setting has a range, and what lies outside is refused before anything is opened.
+//! Promise: every setting has a range, and values outside it are refused before anything is opened.
 #![allow(missing_docs)]
 
 use hyades::{Builder, CheckpointSettings, Database, Error, LogSettings, Schema, Type};
@@ -52,7 +52,7 @@ fn the_logs_settings_have_ranges() {
     }
     let hour = Duration::from_secs(3600);
     is_taken("flush interval", log(|log| log.flush_interval = Some(Duration::ZERO)));
-    // Nothing keeps a flush from a fill of nothing.
+    // A fill of 0 bytes triggers a flush at once, whatever the interval.
     let fill = |log: &mut LogSettings| {
         (log.flush_interval, log.flush_fill_bytes) = (Some(hour), Some(0));
     };

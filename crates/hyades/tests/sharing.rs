@@ -1,4 +1,5 @@
-//! Threads that replay share the commands of a stream: one that has no stream of its own is given some.
+//! Promise: replay threads share the commands of a stream, so that a thread without a stream gets
+//! work too.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,14 +16,15 @@ const COUNT: Column<u64> = Column::at(1);
 
 const ROW_COUNT: u64 = 250;
 
-/// Commands under way at a time.
+/// Number of commands running at the same time.
 #[derive(Default)]
 struct Together {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// Each command adds one to a row; when it is replayed it stays until another is under way, or for a while.
+/// Each command increments a row. At replay it waits until another command runs, at most for
+/// `patience`.
 fn builder(threads: usize, patience: Duration, together: &Arc<Together>) -> Builder {
     let mut builder = Database::builder()
         .protocol(Protocol::Taurus)
@@ -34,7 +36,7 @@ fn builder(threads: usize, patience: Duration, together: &Arc<Together>) -> Buil
     );
     let together = Arc::clone(together);
     builder.procedure("add", 1, move |tx, id: u64| {
-        // What is begun ahead of its time ends here.
+        // A run ahead of its turn ends here.
         let count = tx.get(ROWS, id)?.expect("it was put there").get(COUNT);
         let now = together.now.fetch_add(1, Ordering::SeqCst) + 1;
         together.most.fetch_max(now, Ordering::SeqCst);
@@ -54,7 +56,7 @@ fn a_thread_without_a_stream_is_given_commands_of_another() {
     let dir = directory();
     let together = Arc::<Together>::default();
     let db = builder(1, Duration::ZERO, &together).open(dir.path()).unwrap();
-    // All at once: of rows put into an index one by one, each is replayed after the one before.
+    // In one transaction: single inserts into an index would be replayed one after the other.
     let populate = |tx: &Transaction<'_>| {
         (0..ROW_COUNT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0u64.into()]).map(drop))
     };
@@ -67,7 +69,7 @@ fn a_thread_without_a_stream_is_given_commands_of_another() {
     assert_eq!(together.most.load(Ordering::SeqCst), 1);
     for threads in [1, 2, 4] {
         let together = Arc::<Together>::default();
-        // One thread would wait in vain, a thousand times.
+        // A single thread would wait in vain a thousand times.
         let patience = Duration::from_millis(if threads == 1 { 0 } else { 50 });
         let db = builder(threads, patience, &together).open(dir.path()).unwrap();
         assert_eq!(db.digest(), digest);

@@ -1,4 +1,5 @@
-//! One device of several is slow, or hangs: what does not depend on its stream goes on.
+//! One device of several is slow or hangs. Promise: transactions that do not depend on its stream
+//! go on.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 
 const ROWS: Table = Table::nth(0);
 
-/// Longer than anything here takes on a busy machine that does not wait for a held device.
+/// Longer than any test takes on a busy machine without waiting for a held device.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Each test measures time, and one breaks rules of the whole process.
+/// One test at a time: each measures time, and one breaks rules that are global to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
@@ -59,14 +60,14 @@ fn put(session: &mut Session, id: i64, number: i64) -> Ticket {
     ticket
 }
 
-/// Fills all rows, so that nothing that comes later follows the first writer of a table.
+/// Fills all rows, so that later transactions do not depend on the first writer of a table.
 fn populate(db: &Database, rows: i64) {
     let mut session = db.session().unwrap();
     (0..rows).for_each(|id| drop(put(&mut session, id, 0)));
     db.log().unwrap().flush().unwrap();
 }
 
-/// So many sessions that are at stream 0.
+/// N sessions that append to stream 0.
 fn sessions_at_0<const N: usize>(db: &Database) -> [Session; N] {
     let log = db.log().unwrap();
     let (mut found, mut others) = (Vec::new(), Vec::new());
@@ -75,7 +76,7 @@ fn sessions_at_0<const N: usize>(db: &Database) -> [Session; N] {
         let mut session = db.session().unwrap();
         put(&mut session, -1 - id, 1).wait().unwrap();
         log.flush().unwrap();
-        // Those at other streams stay, so that the next one is not where they are.
+        // Sessions on other streams stay open, so that the next one chooses another stream.
         if log.next_lsn(0) > before {
             found.push(session)
         } else {
@@ -88,14 +89,14 @@ fn sessions_at_0<const N: usize>(db: &Database) -> [Session; N] {
     panic!("too few sessions are at stream 0");
 }
 
-/// Runs `work` on a thread; what it returns can be waited for.
+/// Runs `work` on a thread. The result can be waited for with a timeout.
 fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(work()));
     receiver
 }
 
-/// Ten transactions in stream 0, which is held.
+/// Submits ten transactions to stream 0, which is held.
 fn fill_0(session: &mut Session, queue: &mut CommitQueue<i64>) {
     for id in 0..10 {
         queue.push(put(session, id, 1), id);
@@ -109,7 +110,8 @@ fn held(dir: &Path, protocol: Protocol, buffer_bytes: usize) -> (HeldDevice, Dat
     (device, db)
 }
 
-/// What is ready in one stream is found while another, in which more is parked, stands still.
+/// Promise: a waiter finds what is ready in one stream while another one, with more parked tickets,
+/// is stalled.
 #[test]
 fn a_waiter_is_woken_by_any_of_its_streams() {
     let _alone = alone();
@@ -132,7 +134,7 @@ fn wait_for_any() {
     });
     let (found, queue) = found.recv_timeout(LONG).expect("it sleeps on the held stream");
     assert_eq!(found, [50]);
-    // What is left is there once the device moves, whoever waits for it.
+    // The rest is acknowledged once the device goes on, whichever thread waits.
     let rest = apart(move || {
         let mut queue = queue;
         let mut found = 0;
@@ -147,7 +149,7 @@ fn wait_for_any() {
     assert_eq!(rest.recv_timeout(LONG).unwrap(), 10);
 }
 
-/// As long as nothing becomes durable a waiter sleeps, until the log stops.
+/// Promise: a waiter that sleeps because nothing becomes durable is woken when the log stops.
 #[test]
 fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
     let _alone = alone();
@@ -165,7 +167,7 @@ fn a_waiter_for_several_streams_is_told_that_the_log_stopped() {
     assert!(matches!(outcome, Err(hyades::Error::OutcomeUnknown)), "{outcome:?}");
 }
 
-/// A session whose stream has no room, since others have filled it, goes on in another one.
+/// Promise: a session whose stream is full moves to another one.
 #[test]
 fn a_session_leaves_a_stream_without_room() {
     let _alone = alone();
@@ -203,7 +205,7 @@ fn leave_full_stream() {
     }
 }
 
-/// Where no stream has room, the first that has some again will do.
+/// Promise: if no stream has room, a session goes on in the first one that has room again.
 #[test]
 fn a_session_goes_on_in_the_first_stream_that_has_room() {
     let _alone = alone();
@@ -229,14 +231,14 @@ fn a_session_goes_on_in_the_first_stream_that_has_room() {
     assert!(receiver.recv_timeout(LONG).is_ok(), "stream 2 has room");
 }
 
-/// What clients did that keep so many transactions in flight, each on a row that none in flight has.
+/// Result of clients in a closed loop that write only rows without a transaction in flight.
 struct Pace {
     acknowledged: u64,
-    /// The longest that it took until a client had another transaction acknowledged.
+    /// Longest time between two acknowledgements of a client.
     longest_pause: Duration,
 }
 
-/// At most so many for each client: more than it submits within a few milliseconds.
+/// Maximum number of transactions in flight per client: more than it submits in a few milliseconds.
 const IN_FLIGHT: usize = 8192;
 
 fn closed_loop(db: &Database, clients: i64, time: Duration) -> Pace {
@@ -277,7 +279,7 @@ fn closed_loop(db: &Database, clients: i64, time: Duration) -> Pace {
 
 const USUAL: Throttle = Throttle { bytes_per_s: Some(100e6), latency_ns: 1_000_000, depth: 1 };
 
-/// Three streams on devices whose writes take a millisecond, and a fourth.
+/// Three streams on devices whose writes take a millisecond, and a fourth on the given one.
 fn throttled(dir: &Path, last: Throttle) -> Arc<dyn Device> {
     let on = |throttle| Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle)) as _;
     let of = |(n, dir)| (dir, on(if n == 3 { last } else { USUAL }));
@@ -315,8 +317,8 @@ fn keep_pace() {
     }
 }
 
-/// While a device hangs for two seconds clients go on, but for those whose transactions all were in its
-/// stream before it could be seen to hang.
+/// Promise: while a device hangs for two seconds, clients go on, except those whose transactions
+/// all were in its stream before the hang could be detected.
 #[test]
 fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
     let _alone = alone();
@@ -338,7 +340,7 @@ fn a_device_that_hangs_holds_up_what_is_in_its_stream() {
     db.close().unwrap();
 }
 
-/// Each rule that the others rely on, broken on purpose, is noticed.
+/// Mutation test: each rule that the other tests rely on, broken on purpose, is found.
 #[cfg(feature = "mutations")]
 #[test]
 fn each_broken_rule_of_slow_streams_is_found() {

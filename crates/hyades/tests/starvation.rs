@@ -1,5 +1,5 @@
-//! A long transaction beside many short ones that make it fail again and again: it gets through, or ends with an error
-//! in the time that it was given.
+//! A long transaction beside short ones that make it conflict again and again. Promise: it
+//! succeeds, or ends with an error within its time limit.
 #![allow(missing_docs)]
 
 mod common;
@@ -32,15 +32,16 @@ fn fill(db: &Database) {
     }
 }
 
-/// The writer needs less if it can come in between at all.
+/// Long enough for the writer to commit, if it is not held at the gate.
 const A_WHILE: Duration = Duration::from_millis(20);
-/// It comes in between for certain.
+/// Long enough for the writer to commit in any case.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// How often the writer has committed.
+/// Number of commits of the writer.
 type Commits = AtomicU64;
 
-/// Reads all rows after the writer has come in between, if it does so in time: one at the gate does not.
+/// Reads all rows after the writer has committed in between, or after `patience`: a writer that is
+/// held at the gate does not commit.
 fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i64, Abort> {
     let first = tx.get(ROWS, 0i64)?.expect("it is there").get(VALUE);
     let (began, before) = (Instant::now(), commits.load(Ordering::Acquire));
@@ -51,7 +52,7 @@ fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i6
     Ok(rows.iter().map(|row| row.get(VALUE)).sum::<i64>() - first)
 }
 
-/// Runs `body` while another thread changes some row every so often.
+/// Runs `body` while another thread updates one row continually.
 fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
     let (over, commits) = (AtomicBool::new(false), Commits::new(0));
     let (over, commits, db) = (&over, &commits, &db);
@@ -62,7 +63,7 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
             while !over.load(Ordering::Relaxed) {
                 n += 1;
                 let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(n)]);
-                // What runs out of time is the writer's own affair.
+                // A timeout of the writer does not matter here.
                 if let Ok((touched, _)) = session.submit(touch) {
                     touched.unwrap();
                     commits.fetch_add(1, Ordering::Release);
@@ -88,7 +89,7 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
                 db.transact(|tx| sum(tx, commits, A_WHILE)).unwrap().unwrap();
             }
         });
-        // Each is alone after 100 ms; the rest is for a machine that does much else.
+        // Each transaction runs alone after 100 ms. The rest of the bound is for a busy machine.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }
@@ -142,7 +143,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
         });
         assert!(matches!(error, Error::Starved { attempts, .. } if attempts == most), "{error}");
         assert_eq!(runs, most);
-        // It goes on as if nothing had been.
+        // The database works normally afterwards.
         db.transact(|tx| sum(tx, &Commits::new(0), Duration::ZERO)).unwrap().unwrap();
         db.close().unwrap();
     }
@@ -165,7 +166,7 @@ fn a_transaction_inside_another_is_an_error() {
             tx.update(ROWS, 3i64, &[VALUE.set(1i64)])?;
             let touch = |tx: &Transaction<'_>| tx.update(ROWS, 3i64, &[VALUE.set(2i64)]);
             inner = Some(db.transact(touch));
-            // Another database's is none of its business.
+            // A transaction of another database is allowed.
             other.transact(touch).unwrap().unwrap();
             let again = db.session().unwrap().submit(touch).map(drop);
             assert!(matches!(again, Err(Error::Misuse(_))));
@@ -193,7 +194,7 @@ fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
         let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(attempts)]);
         let db = &db;
         if attempts < 3 {
-            // It makes itself fail, and from the second attempt on it runs alone.
+            // It causes its own conflict. From the second attempt on it runs alone.
             std::thread::scope(|scope| {
                 scope.spawn(move || db.transact(touch).unwrap().unwrap());
             });

@@ -1,5 +1,6 @@
-//! A transaction's body may see rows that never were there together: it is validated only when it ends. No panic,
-//! result or error that reaches the caller comes from such a view, and a body that loops on one is ended.
+//! The body of a transaction may read an inconsistent snapshot, because it is validated only at its
+//! end. Promise: no panic, result or error caused by such a snapshot reaches the caller, and a body
+//! that loops on one is ended.
 #![allow(missing_docs)]
 
 mod common;
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 const ROWS: Table = Table::nth(0);
 const VALUE: Column<i64> = Column::at(1);
 const LEFT: i64 = 0;
-/// Far from the left row, so that much happens between the two reads.
+/// Always written together with the left row.
 const RIGHT: i64 = 1;
 
 const SHORT: Duration = Duration::from_millis(400);
-/// Within this time a view is torn, however busy the machine is.
+/// Within this time an inconsistent snapshot occurs, however busy the machine is.
 const LONG: Duration = Duration::from_secs(30);
 
 fn open(dir: &std::path::Path, protocol: Protocol, concurrency: Concurrency) -> Database {
@@ -38,7 +39,8 @@ fn value(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
     Ok(tx.get(ROWS, id)?.expect("it is never deleted").get(VALUE))
 }
 
-/// Runs `reader` while other threads move both rows together: their values are equal, always.
+/// Runs `reader` while other threads update both rows. The two values are equal in every committed
+/// state.
 fn beside_writers(db: &Database, reader: impl FnOnce()) {
     let over = AtomicBool::new(false);
     let (over, db) = (&over, &db);
@@ -72,7 +74,7 @@ const PAIRS: [(Protocol, Concurrency); 4] = [
     (Protocol::Poplar, Concurrency::Silo),
 ];
 
-/// Reads both rows, with a pause between them in which the writers come to their turn.
+/// Reads both rows, and yields between them so that a writer can run.
 fn both(tx: &Transaction<'_>) -> Result<(i64, i64), Abort> {
     let left = value(tx, LEFT)?;
     std::thread::yield_now();
@@ -88,13 +90,14 @@ fn no_panic_result_or_error_comes_from_a_view_that_never_was() {
         beside_writers(&db, || {
             let mut session = db.session().unwrap();
             let began = Instant::now();
-            // Writers may stand still for a while on a busy machine, and no view is torn then.
+            // On a busy machine writers may stall for a while, and then no inconsistent snapshot
+            // occurs.
             let may_tear = concurrency != Concurrency::NoWait;
             while began.elapsed() < SHORT || (may_tear && torn == 0 && began.elapsed() < LONG) {
                 let asserts = |tx: &Transaction<'_>| {
                     let (left, right) = both(tx)?;
                     torn += u64::from(left != right);
-                    assert_eq!(left, right, "a view that never was");
+                    assert_eq!(left, right, "an inconsistent snapshot");
                     Ok::<_, Abort>(())
                 };
                 session.submit(asserts).unwrap().0.unwrap();
@@ -108,7 +111,7 @@ fn no_panic_result_or_error_comes_from_a_view_that_never_was() {
                 assert_eq!(session.submit(fails).unwrap().0, Err(Abort::User(0)), "an error");
             }
         });
-        // Otherwise it was no test.
+        // Otherwise nothing was tested.
         assert!(torn > 0 || concurrency == Concurrency::NoWait, "{protocol:?}: no view was torn");
     }
 }
@@ -130,7 +133,7 @@ fn a_panic_on_a_view_that_is_valid_reaches_the_caller() {
         let text = panic.downcast_ref::<String>().expect("a message");
         assert!(text.contains("the caller's own"), "{text}");
         assert_eq!(runs, 1);
-        // Nothing of it stays, no lock either, and the session that it ran in goes on.
+        // Nothing of it remains, not even a lock, and its session still works.
         assert_eq!(db.transact(|tx| value(tx, LEFT)).unwrap(), Ok(0));
         db.transact(|tx| tx.update(ROWS, LEFT, &[VALUE.set(7i64)])).unwrap().unwrap();
     }
@@ -152,12 +155,13 @@ fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
                 let mut passes_on = true;
                 let waits = |tx: &Transaction<'_>| {
                     let (mut left, right) = both(tx)?;
-                    // It takes for granted what holds in every view that ever was.
+                    // The body relies on an invariant of all committed states.
                     while left != right {
                         loops += 1;
                         match value_or_conflict(tx) {
                             Ok(value) => left = value,
-                            // One that does not pass conflicts on goes on for ever, were it not ended.
+                            // A body that ignores conflicts would loop for ever if it were not
+                            // ended.
                             Err(abort) if passes_on => return Err(abort),
                             Err(_) => {}
                         }
@@ -172,7 +176,8 @@ fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
     }
 }
 
-/// The left row as the transaction saw it first: it reads the same for ever, and never what is on the right.
+/// Reads the right row again and returns a number that never equals it, so only a conflict ends the
+/// loop.
 fn value_or_conflict(tx: &Transaction<'_>) -> Result<i64, Abort> {
     value(tx, RIGHT).map(|_| i64::MIN)
 }

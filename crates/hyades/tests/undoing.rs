@@ -1,4 +1,5 @@
-//! Logging row by row: what a transaction did is recovered with its last frame, and undone without it.
+//! Logging row by row. Promise: a transaction is recovered if its last frame is durable, and undone
+//! otherwise.
 #![allow(missing_docs)]
 
 mod common;
@@ -58,7 +59,7 @@ fn open_on(dir: &Path, form: Form, device: Option<Arc<dyn Device>>) -> Database 
     builder.open(dir).unwrap()
 }
 
-/// Twenty rows, half of them deleted again; the texts of some do not fit a frame.
+/// Inserts twenty rows and deletes half of them. The texts of some do not fit a frame.
 fn populate(db: &Database) {
     for id in 0..20i32 {
         let text = vec![id as u8 + 1; if id % 5 == 0 { 9_000 } else { 30 }];
@@ -73,7 +74,7 @@ fn populate(db: &Database) {
     db.log().unwrap().flush().unwrap();
 }
 
-/// One transaction of every kind of change, long ones too.
+/// Runs one transaction with every kind of change, including long ones.
 fn change(db: &Database) {
     let long = vec![99; 7_000];
     db.transact(|tx| {
@@ -91,8 +92,8 @@ fn change(db: &Database) {
     .unwrap();
 }
 
-/// The newest segment that has begun, and its last byte that is not padding: it belongs to the last
-/// frame.
+/// The newest segment with content, and its last byte that is not padding. That byte belongs to the
+/// last frame.
 fn last_byte(dir: &Path) -> (std::path::PathBuf, usize) {
     let segments = files(dir).into_iter().filter(|path| path.to_string_lossy().contains("stream"));
     let mut begun: Vec<_> = segments
@@ -136,19 +137,19 @@ fn a_transaction_without_its_last_frame_is_undone_again_and_again() {
         populate(&db);
         let before = db.digest();
         drop(db);
-        // An incarnation of its own, of which the last record is lost.
+        // The change is in an incarnation of its own, whose last record is then lost.
         let device = power_cut(1);
         let db = open_on(dir.path(), form, Some(Arc::new(device.clone())));
         assert_eq!(db.digest(), before, "{form:?}");
         change(&db);
         assert_ne!(db.digest(), before);
-        // A crash: to close it in good order would prove where the log ends.
+        // A crash, because a clean shutdown would record where the log ends.
         device.cut();
         drop(db);
         tear(dir.path());
         let db = open(dir.path(), form);
         assert_eq!((db.digest(), db.recovery().dead), (before, 1), "{form:?}");
-        // Others may have these rows now, and keep them when history is repeated.
+        // Later transactions change the same rows, and must be kept when the log is replayed again.
         change(&db);
         let after = db.digest();
         assert_ne!(after, before);
@@ -175,7 +176,7 @@ fn before_images_are_logged_only_where_they_are_wanted() {
         db.stats().log_bytes - before
     };
     let (both, after) = (bytes(true), bytes(false));
-    // Two rows of 9,000 bytes are deleted or changed, one of them by a column of that size.
+    // Two rows of 9,000 bytes are deleted or changed, one of them in a column of that size.
     assert!(both > after + 18_000, "{both} {after}");
 }
 

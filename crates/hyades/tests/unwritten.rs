@@ -1,5 +1,5 @@
-//! Tables that are looked up by many and written now and then: who writes is replayed after all who read, although
-//! these leave no mark on the rows.
+//! Tables that are read often and written rarely. Promise: a writer is replayed after all earlier
+//! readers, although these leave no read stamps on the rows.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,10 +15,10 @@ const ACCOUNTS: Table = Table::nth(1);
 const VALUE: Column<i64> = Column::at(1);
 const ROWS: i64 = 8;
 const SESSIONS: i64 = 3;
-/// Between two changes each session makes so many calls: enough for the table to be unwritten again.
+/// Calls of each session between two changes: enough for the table to count as unwritten again.
 const CALLS: i64 = 1200;
 
-/// A broken rule is broken in the whole process.
+/// A broken rule is global to the process, so the tests run one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -37,7 +37,7 @@ fn change(tx: &Transaction<'_>, (rate, value): (i64, i64)) -> Result<(), Abort> 
     Ok(())
 }
 
-/// With the procedures `apply` and `change`.
+/// A builder with the procedures `apply` and `change`.
 fn builder(concurrency: Concurrency) -> (Builder, ProcedureId, ProcedureId) {
     let mut builder = Database::builder()
         .protocol(Protocol::Taurus)
@@ -64,7 +64,7 @@ fn populate(db: &Database) {
     }
 }
 
-/// Whether the state is the same after each of some recoveries.
+/// Whether several recoveries yield the same state.
 fn is_recovered(concurrency: Concurrency, record: RecordKind) -> bool {
     let dir = directory();
     let (opening, apply, by_command) = builder(concurrency);
@@ -119,8 +119,8 @@ fn who_writes_to_a_table_is_replayed_after_who_read_it() {
     }
 }
 
-/// One session reads for a while, then another, on another stream as a rule, writes: without the floor nothing
-/// keeps replay from beginning with what was written.
+/// One session only reads, then another, usually on another stream, writes. Only the table's floor
+/// (the stream positions that a first writer follows) keeps replay from running the writer first.
 #[cfg(feature = "mutations")]
 fn is_recovered_apart(concurrency: Concurrency) -> bool {
     let dir = directory();
@@ -144,7 +144,7 @@ fn is_recovered_apart(concurrency: Concurrency) -> bool {
     again.digest() == digest
 }
 
-/// And without the floor it would not be so.
+/// Mutation test: without the floor, recovery differs.
 #[cfg(feature = "mutations")]
 #[test]
 fn without_the_floor_it_is_not() {

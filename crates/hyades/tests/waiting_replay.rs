@@ -1,5 +1,5 @@
-//! Threads of a replay that have nothing to do leave the processors to others. Alone in its process, whose
-//! processor time is measured.
+//! Promise: replay threads without work do not use the processor. The only test in its process,
+//! because it measures the processor time of the process.
 #![allow(missing_docs)]
 
 mod common;
@@ -39,7 +39,7 @@ fn threads_that_wait_for_a_stream_sleep() {
     }
     drop(session);
     db.close().unwrap();
-    // Four megabytes in about a second, by one thread of four: one stream.
+    // Four megabytes in about a second, for one stream, so one of the four threads has work.
     let throttle = Throttle { bytes_per_s: Some(4e6), latency_ns: 0, depth: 1 };
     let device = Arc::new(ThrottledDevice::new(FileDevice::shared(), throttle));
     let (began, cpu_before) = (monotonic_ns(), process_cpu_ns());

@@ -1,47 +1,47 @@
 //! Deletions, misses and scans: item E8 of docs/protocols.md.
 //!
-//! One key comes and goes; transactions run one after the other. What a row remembers is lost with
-//! the row, or is kept in its place. What recovery judges is as in `judging`, what replay relies on
-//! as in `occ`.
+//! One key is inserted and deleted; transactions run serially. The stamps of a row are lost with
+//! the row, or are kept in its place. Records are judged as in `judging`; the property that replay
+//! relies on is that of `occ`.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use crate::vector::{BOTTOM, Vector, covers, join, names, show};
 use stateright::{Model, Property};
 
-/// What remembers the stamps of a key that is not there.
+/// Where the stamps of an absent key are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Absence {
-    /// Nothing: an inserted row begins with empty stamps (Taurus, section 3.4).
+    /// Nowhere: an inserted row begins with empty stamps (Taurus, section 3.4).
     Nothing,
-    /// The tombstone, or gap, keeps who wrote, but misses and scans leave no mark.
+    /// The tombstone, or gap, keeps write stamps, but misses and scans leave no read stamp.
     Writers,
-    /// It keeps who wrote, and who saw that nothing was there.
+    /// The tombstone, or gap, keeps write and read stamps.
     Everything,
 }
 
-/// Whose order at replay is a promise.
+/// The transactions whose conflicts must be ordered at replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Nobody's: only what readers are answered is looked at.
+    /// None: only the answers of readers are checked.
     Nobody,
-    /// That of insertions and deletions, as data records need it.
+    /// Insertions and deletions, as data records need it.
     Writers,
-    /// That of everyone with a record, as commands need it.
+    /// All with a record, as commands need it.
     Everyone,
 }
 
 /// What a transaction does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Puts the key in.
+    /// Inserts the key.
     Insert,
-    /// Takes it out.
+    /// Deletes it.
     Delete,
-    /// Looks for it, and writes nothing.
+    /// Looks it up, and writes nothing.
     Look,
-    /// Counts the rows of the range in which it lies, and writes the count to a row of its own: a
-    /// command.
+    /// A command that counts the rows of a range that contains the key, and writes the count to
+    /// another row.
     Count,
 }
 
@@ -58,11 +58,11 @@ impl Op {
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Absent {
-    /// How many transactions.
+    /// Number of transactions.
     pub txns: usize,
-    /// What remembers.
+    /// Where the stamps of an absent key are kept.
     pub absence: Absence,
-    /// Whose order at replay is a promise.
+    /// The transactions whose conflicts must be ordered at replay.
     pub order: Order,
 }
 
@@ -73,7 +73,7 @@ struct Txn {
     end: u8,
     logged: Vector,
     vector: Vector,
-    /// Who made what it saw: the last insertion or deletion.
+    /// The last insertion or deletion before it, whose result it observed.
     saw: Option<u8>,
     answered: bool,
 }
@@ -98,7 +98,7 @@ pub enum Action {
     Run(Op, u8),
     /// A stream is durable up to a position.
     Flush(usize, u8),
-    /// Power fails; the streams end where they are durable.
+    /// Power fails; the streams end at their durable positions.
     Crash,
 }
 
@@ -111,7 +111,7 @@ impl Absent {
         covers(state.durable, state.txns[number as usize].vector)
     }
 
-    /// An answered reader that saw the work of a transaction that is lost.
+    /// An acknowledged reader that saw the result of a lost transaction, and that transaction.
     fn deceived(state: &State) -> Option<(usize, u8)> {
         let txns = state.txns.iter().enumerate();
         let mut saw = txns
@@ -120,7 +120,7 @@ impl Absent {
         saw.find(|(_, saw)| !Self::live(state, *saw))
     }
 
-    /// Two records whose conflict no vector shows.
+    /// Two conflicting records; the vector of the second lacks the position of the first.
     fn unordered(&self, state: &State) -> Option<(usize, usize)> {
         let counts = |op: Op| match self.order {
             Order::Nobody => false,
@@ -140,7 +140,7 @@ impl Absent {
     fn run(&self, state: &mut State, op: Op, stream: u8) {
         let number = state.txns.len() as u8;
         let mut logged = BOTTOM;
-        // A row that is there has stamps under every rule.
+        // A present row has stamps under every rule.
         let stamped = state.present || self.absence != Absence::Nothing;
         if stamped {
             logged = join(logged, state.write_lv);
@@ -205,7 +205,7 @@ impl Model for Absent {
         }
         if state.txns.len() < self.txns {
             let change = if state.present { Op::Delete } else { Op::Insert };
-            // The stream not used last comes first: traces are told best over two streams.
+            // The stream not used last comes first: traces over two streams are the clearest.
             let last = state.txns.last().map_or(1, |txn| txn.stream);
             for stream in [1 - last, last] {
                 actions.extend([change, Op::Count].map(|op| Action::Run(op, stream)));

@@ -1,8 +1,8 @@
 //! Compressed vectors: the item *compression* of docs/protocols.md.
 //!
-//! One stream's records depend on another stream. A lane that the anchor in effect covers is left
-//! out of a record; a reader puts the anchor that it met last in its place. A worker and whoever
-//! writes anchors interleave; the beginning of the stream may be truncated.
+//! One stream's records depend on another stream. A record leaves out a component that the anchor
+//! in effect covers; a reader replaces it by that of the last anchor that it read. A worker and the
+//! writer of anchors interleave; the beginning of the stream may be truncated.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -20,13 +20,13 @@ pub enum Loading {
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Anchors {
-    /// How many records, and how many anchors.
+    /// Number of records, and of anchors.
     pub frames: u8,
     /// When a worker loads the anchor.
     pub loading: Loading,
-    /// Whether an anchor is in effect for workers before it has its place.
+    /// Whether workers use an anchor before it has its place.
     pub published_first: bool,
-    /// Whether an anchor says what is appended, and not what is durable.
+    /// Whether an anchor states what is appended instead of what is durable.
     pub of_appended: bool,
     /// Whether a segment's header repeats the anchor in effect.
     pub headers: bool,
@@ -35,13 +35,13 @@ pub struct Anchors {
 /// A frame of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Frame {
-    /// An anchor that covers the other stream up to here.
+    /// An anchor that covers the other stream up to this position.
     Anchor(u8),
-    /// A record with a dependency, and what it says of it. `None`: not filled yet.
+    /// A record: the position that it needs, and the component that it stores; `None` until filled.
     Record { needs: u8, says: Option<Lane> },
 }
 
-/// A lane of a compressed vector.
+/// A stored component of a compressed vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lane {
     LeftOut,
@@ -51,25 +51,25 @@ enum Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Worker {
     Idle,
-    /// It has folded this dependency, and loaded this anchor if it does so first.
+    /// It has folded this dependency and loaded this anchor, which counts if it loads it first.
     Folded(u8, u8),
-    /// It has reserved the frame of this number.
+    /// It has reserved the frame with this number.
     Reserved(u8),
 }
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// How far the other stream is appended to, and durable.
+    /// How far the other stream is appended to, and how far it is durable.
     appended: u8,
     durable: u8,
     frames: Vec<Frame>,
-    /// The anchor that workers use.
+    /// The anchor in effect for workers.
     published: u8,
     worker: Worker,
-    /// An anchor between its two steps.
+    /// The anchor that is between its two steps.
     anchoring: Option<u8>,
-    /// Frames truncated, and what the header of what is left says.
+    /// Number of truncated frames, and the anchor in the header of the rest.
     truncated: usize,
     header: u8,
     left: (u8, u8),
@@ -78,19 +78,19 @@ pub struct State {
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The other stream grows, or becomes durable.
+    /// The other stream grows.
     Append,
     /// The other stream becomes durable.
     Harden,
     /// A worker folds a dependency on the end of the other stream.
     Fold,
-    /// It reserves its frame.
+    /// The worker reserves its frame.
     Reserve,
-    /// It fills it.
+    /// The worker fills its frame.
     Fill,
     /// An anchor gets its place, or is published, whichever is first.
     Anchor,
-    /// The other of the two.
+    /// The other of these two steps.
     AnchorEnds,
     /// The stream is truncated: it begins with this frame.
     Truncate(usize),
@@ -115,7 +115,8 @@ impl Anchors {
         Some(if lane <= anchor { Lane::LeftOut } else { Lane::At(lane) })
     }
 
-    /// What a reader makes of each filled record: what it needed, and what is read back.
+    /// For each filled record: its frame, the position that it needs, and the one that is read
+    /// back.
     fn read_back(state: &State) -> Vec<(usize, u8, u8)> {
         let mut anchor = state.header;
         let mut out = Vec::new();
@@ -304,7 +305,8 @@ impl Protocol for Anchors {
                 format!("the record at {at} needs stream 2 up to {needs}, and reads back as {read}")
             }
             Some((at, needs, read)) => format!(
-                "the record at {at} needs {needs}, and reads back as {read}, which may be lost: dead"
+                "the record at {at} needs {needs}, and reads back as {read}, \
+                 which may be lost: dead"
             ),
             None => "nothing is wrong".into(),
         }

@@ -1,26 +1,26 @@
-//! Cases: a model with certain rules, and what has to come of it.
+//! Cases: a model with certain rules, and the expected result.
 
 use crate::check::Outcome;
 
-/// Whose rules a case checks.
+/// The origin of the rules that a case checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// As a paper prints them.
+    /// As printed in a paper.
     Printed,
     /// As Hyades is built.
     Ours,
-    /// Of a scheme that Hyades does not run, mended.
+    /// The rules of a paper, corrected.
     Mended,
-    /// Ours, or the mended ones, with one mistake.
+    /// `Ours` or `Mended`, with one mistake.
     Mutation,
 }
 
-/// What has to come of a case.
+/// The expected result of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// The checker breaks this promise.
+    /// The checker finds that this promise is broken.
     Breaks(&'static str),
-    /// Every promise holds in all states, which are at least this many.
+    /// Every promise holds in all states, of which there are at least this many.
     Holds(usize),
 }
 
@@ -28,11 +28,11 @@ pub enum Expected {
 pub struct Case {
     /// The item of docs/protocols.md.
     pub item: &'static str,
-    /// Whose rules.
+    /// The origin of the rules.
     pub rules: Rules,
     /// The rule in a few words.
     pub rule: &'static str,
-    /// What has to come of it.
+    /// The expected result.
     pub expected: Expected,
     /// Runs the checker.
     pub explore: fn() -> Outcome,
@@ -49,7 +49,7 @@ impl Case {
         Case { item, rules, rule, expected: Expected::Breaks(promise), explore }
     }
 
-    /// A case of our rules, which have to hold in at least `states` states.
+    /// A case of our rules: all promises hold, in at least `states` states.
     pub fn holds(
         item: &'static str,
         rule: &'static str,
@@ -59,7 +59,7 @@ impl Case {
         Case::mended((item, Rules::Ours), rule, states, explore)
     }
 
-    /// A case of right rules, which have to hold in at least `states` states.
+    /// A case of correct rules: all promises hold, in at least `states` states.
     pub fn mended(
         (item, rules): (&'static str, Rules),
         rule: &'static str,
@@ -69,10 +69,10 @@ impl Case {
         Case { item, rules, rule, expected: Expected::Holds(states), explore }
     }
 
-    /// Runs the checker and compares with what has to come.
+    /// Runs the checker and compares its result with the expected one.
     ///
     /// # Errors
-    /// Something else came; the text says what, with the trace if there is one.
+    /// The result is another; the text describes it, with the trace if there is one.
     pub fn verify(&self) -> Result<Outcome, String> {
         let outcome = (self.explore)();
         let fault = match (self.expected, &outcome.violation) {
@@ -93,7 +93,7 @@ impl Case {
         }
     }
 
-    /// The case and what came of it, as docs/protocols.md shows it.
+    /// Formats the case and its result as docs/protocols.md shows them.
     pub fn report(&self, outcome: &Outcome) -> String {
         let whose = match self.rules {
             Rules::Printed => "as printed",
@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-/// The steps of a violation, numbered, and what it breaks.
+/// Formats the steps of a violation, numbered, and the promise that it breaks.
 pub fn trace(violation: &crate::check::Violation) -> String {
     let mut text = String::new();
     for (at, step) in violation.steps.iter().enumerate() {
@@ -128,7 +128,7 @@ pub fn trace(violation: &crate::check::Violation) -> String {
 /// Verifies all cases of an item, for tests.
 ///
 /// # Panics
-/// A case did not come out as it should, or the item has no case.
+/// If a case has an unexpected result, or the item has no case.
 pub fn verify_item(cases: Vec<Case>, item: &str) {
     let mut verified = 0;
     for case in cases.into_iter().filter(|case| case.item == item) {

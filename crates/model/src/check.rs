@@ -1,4 +1,4 @@
-//! Running the checker on a model, and what comes of it.
+//! Runs the checker on a model.
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 use std::fmt::Debug;
@@ -6,54 +6,55 @@ use std::hash::Hash;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A model that can tell its steps.
+/// A model that can describe its steps.
 pub trait Protocol: Model {
-    /// What the step did, in a few words.
+    /// Describes a step in a few words.
     fn tell(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
 
-    /// What is wrong in a state that breaks a promise.
+    /// Describes what is wrong in a state that breaks a promise.
     fn verdict(&self, state: &Self::State) -> String;
 }
 
-/// A way to a state that breaks a promise; no shorter one exists.
+/// A shortest path to a state that breaks a promise.
 #[derive(Debug, Clone)]
 pub struct Violation {
     /// The name of the promise.
     pub promise: &'static str,
     /// The steps, in words.
     pub steps: Vec<String>,
-    /// What is wrong after them.
+    /// What is wrong after the last step.
     pub verdict: String,
 }
 
-/// What the checker found.
+/// The result of a check.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// How many different states it visited: all that there are, if nothing was violated.
+    /// Number of distinct states visited: all reachable ones, if nothing was violated.
     pub states: usize,
-    /// The length of the longest way that it followed.
+    /// The length of the longest path that it followed.
     pub depth: usize,
     /// The first promise found broken.
     pub violation: Option<Violation>,
-    /// The states worth seeing that were not reached; all should be, if nothing was violated.
+    /// `Sometimes` properties that were not reached; there are none in a good model without
+    /// violation.
     pub unreached: Vec<&'static str>,
     /// The promises checked.
     pub promises: Vec<&'static str>,
 }
 
-/// A model of which the first broken promise is sought. All its properties become one: the checker
-/// remembers the last violation that it meets before it stops, and this one is only met once.
+/// Searches a model for the first broken promise. All properties become one: the checker keeps the
+/// last violation that it finds before it stops, and `kept` reports only the first one.
 struct Hunt<M: Model> {
     model: M,
     properties: Vec<Property<M>>,
-    /// Bit i: property i was seen to hold somewhere. Written and read by the one checking thread,
-    /// read by the caller after it has ended; Relaxed.
+    /// Bit i: property i held in some state. Relaxed: only the one checking thread accesses it, and
+    /// the caller reads it after that thread has ended.
     seen: AtomicU64,
     broken: OnceLock<&'static str>,
 }
 
 impl<M: Model> Hunt<M> {
-    /// Whether no promise is broken in this state.
+    /// False for the first state that breaks a promise, and true for all others.
     fn kept(&self, state: &M::State) -> bool {
         for (bit, property) in self.properties.iter().enumerate() {
             match property.expectation {
@@ -94,8 +95,8 @@ impl<M: Model> Model for Hunt<M> {
 
 /// Explores a model, breadth first, until a promise is broken or every state was visited.
 ///
-/// Properties that hold always are the promises; those that hold sometimes are states that must be
-/// reachable, lest promises hold only because nothing happens.
+/// `Always` properties are the promises. `Sometimes` properties are states that must be reachable,
+/// so that promises do not hold only because nothing happens.
 pub fn explore<M>(model: M) -> Outcome
 where
     M: Protocol + Send + Sync + 'static,
@@ -105,7 +106,7 @@ where
     let properties = model.properties();
     assert!(properties.len() <= 64, "one bit for each property");
     let (seen, broken) = (AtomicU64::new(0), OnceLock::new());
-    // One thread: what is found first is then nearest, and always the same.
+    // One thread, so that the violation found is the nearest one, and always the same.
     let checker = Hunt { model, properties, seen, broken }
         .checker()
         .threads(1)

@@ -1,10 +1,10 @@
 //! Checkpoints: an item of docs/protocols.md.
 //!
-//! Transactions, which hold their rows locked, run in three steps: they lock and read the epoch,
-//! reserve a frame, install. Meanwhile a checkpoint is made: a cut is published, the epoch
-//! advanced, rows are scanned one by one, the manifest is switched, the log truncated. In each
-//! state it is asked what recovery would make of a power cut, with every end that the streams may
-//! have.
+//! Transactions hold their rows locked and run in three steps: they lock and read the epoch,
+//! reserve a frame, install. A checkpoint runs concurrently: it publishes a cut, advances the
+//! epoch, scans the rows one by one, switches the manifest, truncates the log. Each state is
+//! checked for a power cut at this point: what recovery yields, for every possible end of the
+//! streams.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -18,22 +18,22 @@ const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Checkpointing {
-    /// How many transactions.
+    /// Number of transactions.
     pub txns: usize,
-    /// Whether records are commands, which find on replay what they found in the run, or row
+    /// Whether records are commands, which must find at replay what they found in the run, or row
     /// images.
     pub commands: bool,
-    /// Whether the scan begins only when all up to the cut is installed.
+    /// Whether the scan begins only when all transactions up to the cut are installed.
     pub waits_for_installs: bool,
-    /// Whether rows above the cut are passed over, because what they were is in the side buffer.
+    /// Whether the scan skips rows above the cut, because the side buffer has their before-images.
     pub cut: bool,
-    /// Whether writers above the cut put what a row was into the side buffer.
+    /// Whether writers above the cut save before-images in the side buffer.
     pub side_buffer: bool,
-    /// Whether the manifest waits until the log is durable up to the cut.
+    /// Whether the manifest is switched only once the log is durable up to the cut.
     pub waits_for_log: bool,
     /// Whether the log is truncated before the manifest is switched.
     pub truncates_first: bool,
-    /// Whether replay passes over records up to the cut that lie beyond the truncation.
+    /// Whether replay skips the records up to the cut that are still in the log.
     pub skips: bool,
 }
 
@@ -71,16 +71,16 @@ impl Txn {
     }
 }
 
-/// Who wrote each row last; a transaction's number is its version.
+/// The last writer of each row; a transaction's number is its version.
 type Rows = [Option<u8>; ROWS];
 
-/// How far the checkpoint is.
+/// The progress of the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
     Idle,
     Published,
     Advanced,
-    /// So many rows are scanned.
+    /// This many rows are scanned.
     Scanning(u8),
     Named,
     Truncated,
@@ -97,7 +97,7 @@ pub struct State {
     durable: Vector,
     epoch: u8,
     stage: Stage,
-    /// Where the streams were when the cut was published, and when all up to it was installed.
+    /// The ends of the streams when the cut was published, and when all up to it was installed.
     from: Vector,
     up_to: Vector,
     image: Rows,
@@ -113,7 +113,7 @@ pub enum Action {
     Begin(Op),
     /// A transaction's next step.
     Next(u8),
-    /// A stream is durable, as far as it goes.
+    /// All frames of a stream become durable.
     Flush(usize),
     /// The checkpoint's next step.
     Checkpoint,
@@ -138,7 +138,7 @@ impl Checkpointing {
         }
     }
 
-    /// What recovery makes of streams that end here, or what goes wrong.
+    /// Recovers from streams that end here. Fails if a command reads another value than in the run.
     fn recover(&self, state: &State, ends: Vector) -> Result<Rows, String> {
         let mut rows = if state.named { state.image } else { [None; ROWS] };
         for (number, txn) in state.txns.iter().enumerate() {
@@ -183,7 +183,7 @@ impl Checkpointing {
         rows
     }
 
-    /// A power cut from which recovery gives something wrong.
+    /// Describes a power cut from which recovery yields a wrong state, if there is one.
     fn wrong(&self, state: &State) -> Option<String> {
         let lanes = |lane: usize| state.durable[lane]..=state.appended[lane];
         let all = lanes(0).flat_map(|first| lanes(1).map(move |second| [first, second, 0]));
@@ -332,7 +332,7 @@ impl Model for Checkpointing {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let open = |txn: &&Txn| txn.at != At::Installed;
         if state.txns.len() < self.txns {
-            // The first transaction's stream is the first.
+            // By symmetry, the first transaction uses the first stream only.
             let streams = if state.txns.is_empty() { 1 } else { STREAMS as u8 };
             let free = |row: u8| !state.txns.iter().filter(open).any(|txn| txn.touches(row));
             for writes in (0..ROWS as u8).filter(|row| free(*row)) {

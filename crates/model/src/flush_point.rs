@@ -1,8 +1,8 @@
-//! Up to where a buffer may be flushed: the item *flush point* of docs/protocols.md.
+//! How far a buffer may be flushed: the item *flush point* of docs/protocols.md.
 //!
-//! Workers reserve places in one stream and fill them; a flusher looks what is filled. Each load,
-//! store and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with weak
-//! memory.
+//! Workers reserve frames in one stream and fill them; a flusher determines what is filled. Each
+//! load, store and addition is a step. `crates/wal/src/order.rs` runs the same under loom, with
+//! weak memory.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -13,9 +13,9 @@ const WORKERS: usize = 2;
 /// The model.
 #[derive(Debug, Clone)]
 pub struct FlushPoint {
-    /// How many frames each worker appends.
+    /// Number of frames that each worker appends.
     pub frames: u8,
-    /// How often the flusher looks.
+    /// Number of scans of the flusher.
     pub looks: u8,
     /// Whether the flusher loads logLSN before the workers' slots.
     pub log_lsn_first: bool,
@@ -27,7 +27,7 @@ pub struct FlushPoint {
     pub hasty: bool,
 }
 
-/// What a worker has to do next for its frame.
+/// The next step of a worker for its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Work {
     /// Load logLSN.
@@ -56,13 +56,13 @@ pub struct State {
     log_lsn: u8,
     bytes: Vec<bool>,
     workers: [Worker; WORKERS],
-    /// Loads that the flusher has done in this look.
+    /// Loads that the flusher has done in this scan.
     loads: u8,
     looks: u8,
     ready: u8,
     half: u8,
     flushed: u8,
-    /// A place that was flushed unfilled.
+    /// A position that was flushed unfilled.
     hole: Option<u8>,
 }
 
@@ -75,13 +75,13 @@ pub enum Action {
     Flusher,
 }
 
-/// `allocated` of a worker that has never announced anything.
+/// `allocated` of a worker that has not announced anything yet.
 const NEVER: u8 = u8::MAX;
 const FILLED: &str = "what is flushed is filled";
-/// Loads in a look: logLSN, and two for each worker.
+/// Loads per scan: logLSN, and two for each worker.
 const LOADS: u8 = 1 + 2 * WORKERS as u8;
 
-/// What the flusher loads next.
+/// The next load of the flusher.
 enum Load {
     LogLsn,
     Half(usize),

@@ -1,15 +1,15 @@
-//! A serial history of transactions over two rows, and the log that it leaves: what several models
-//! begin with. Serial, because that is what sound concurrency control gives; `occ` looks inside.
+//! A serial history of transactions over two rows, and its log: the first part of several models.
+//! Serial, because sound concurrency control gives a serial order; `occ` models the interleaving.
 
 use crate::vector::{BOTTOM, LANES, Vector, join, show};
 
-/// How many rows there are.
+/// Number of rows.
 pub const ROWS: usize = 2;
 
 const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 
-/// What a transaction does. It reads before it writes; a row written without being read is
-/// overwritten blindly.
+/// The operations of a transaction. It reads before it writes; a row written without being read is
+/// a blind write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Op {
     /// The row that it reads.
@@ -21,7 +21,7 @@ pub struct Op {
 }
 
 impl Op {
-    /// What it does, in words.
+    /// Describes it in words.
     pub fn tell(&self) -> String {
         let name = |row: u8| ROW_NAMES[row as usize];
         match (self.reads, self.writes) {
@@ -50,17 +50,17 @@ impl Op {
 pub struct Txn {
     /// What it did.
     pub op: Op,
-    /// Whose value it read.
+    /// The transaction whose value it read.
     pub read_from: Option<u8>,
-    /// Its vector without its own position: what its record says, and what a reader has.
+    /// Its vector without its own position: what its record stores, or what a reader needs.
     pub logged: Vector,
     /// Its vector with its own position.
     pub vector: Vector,
-    /// In which incarnation of the log it ran.
+    /// The incarnation of the log in which it ran.
     pub incarnation: u8,
 }
 
-/// What stands in a frame.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Frame {
     /// The record of this transaction.
@@ -74,17 +74,17 @@ pub enum Frame {
 pub struct History {
     /// In the order in which they pre-committed, which is a serial order.
     pub txns: Vec<Txn>,
-    /// Frames by stream; frame k takes the positions k to k + 1.
+    /// Frames by stream; frame k covers the positions k to k + 1.
     pub streams: [Vec<Frame>; LANES],
-    /// Who wrote a row last.
+    /// The last writer of each row.
     pub writer: [Option<u8>; ROWS],
-    /// The rows' stamps: writers.
+    /// Write stamps of the rows.
     pub write_lv: [Vector; ROWS],
-    /// The rows' stamps: readers.
+    /// Read stamps of the rows.
     pub read_lv: [Vector; ROWS],
     /// The anchor in effect, by stream.
     pub anchors: [Vector; LANES],
-    /// The incarnation that is being written.
+    /// The current incarnation.
     pub incarnation: u8,
 }
 
@@ -102,7 +102,7 @@ impl Default for History {
     }
 }
 
-/// When rows take the stamp of who wrote them.
+/// When rows get the stamp of their writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stamping {
     /// Before they are released.
@@ -112,8 +112,8 @@ pub enum Stamping {
 }
 
 impl History {
-    /// What the next transaction may do. Rows and streams that nothing has told apart yet are
-    /// offered once: the lowest stands for all.
+    /// The operations that the next transaction may do. Unused rows are interchangeable, and so are
+    /// unused streams: only the lowest is offered.
     pub fn ops(&self, streams: usize, readers: bool) -> Vec<Op> {
         let used = |stream: usize| !self.streams[stream].is_empty() || self.incarnation > 0;
         let fresh_stream = (0..streams).find(|&s| !used(s)).unwrap_or(streams);
@@ -145,8 +145,7 @@ impl History {
         ops
     }
 
-    /// Runs a transaction: it folds stamps, appends its record, stamps its rows. Returns its
-    /// number.
+    /// Runs a transaction: folds stamps, appends its record, stamps its rows. Returns its number.
     pub fn commit(&mut self, op: Op, stamping: Stamping) -> u8 {
         let number = self.txns.len() as u8;
         let mut logged = BOTTOM;
@@ -160,7 +159,7 @@ impl History {
         let mut vector = logged;
         if op.writes.is_some() {
             let stream = op.stream as usize;
-            // A lane that the anchor covers is left out, and read back as the anchor's.
+            // A component that the anchor covers is left out, and is read back as the anchor's.
             let anchor = self.anchors[stream];
             logged = std::array::from_fn(|lane| logged[lane].max(anchor[lane]));
             self.streams[stream].push(Frame::Record(number));
@@ -197,12 +196,12 @@ impl History {
         self.anchors[stream] = vector;
     }
 
-    /// How far the streams have been appended to.
+    /// The ends of the streams.
     pub fn appended(&self) -> Vector {
         std::array::from_fn(|lane| self.streams[lane].len() as u8)
     }
 
-    /// The last transaction, in words.
+    /// Describes the last transaction in words.
     pub fn tell_last(&self, streams: usize) -> String {
         let number = self.txns.len() - 1;
         let txn = &self.txns[number];

@@ -1,14 +1,15 @@
-//! The hot-row table: an item of docs/protocols.md.
+//! The table of rows that have LSN vectors of their own: the item *hot-row table* of
+//! docs/protocols.md.
 //!
-//! One row, whose two stamps are kept exactly beside the table for comparison. A row without an
-//! entry stands for the *cold vector*, which follows the durable position at a distance. One lane
-//! is enough: lanes do not touch each other.
+//! One row, whose exact stamps are kept beside the table for comparison. A row without an entry has
+//! the *eviction vector* (`cold` in the code), which follows the durable position at a distance.
+//! One component is enough: components are independent.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};
 
-/// How far the cold vector stays behind what is durable (delta).
+/// The distance of the eviction vector from the durable position (delta).
 const DISTANCE: u8 = 1;
 
 /// The model.
@@ -16,13 +17,13 @@ const DISTANCE: u8 = 1;
 pub struct HotRows {
     /// The highest position that is reserved.
     pub limit: u8,
-    /// Whether an entry goes only if its read stamp is cold, too.
+    /// Whether an entry is evicted only if the eviction vector covers its read stamp, too.
     pub both: bool,
-    /// Whether the cold vector is loaded before the entry is looked for.
+    /// Whether the eviction vector is loaded before the entry is looked up.
     pub cold_first: bool,
-    /// Whether a row that comes back into the table begins with empty stamps.
+    /// Whether a row that gets an entry again begins with empty stamps.
     pub begins_empty: bool,
-    /// Whether a reader's new entry forgets what the row stood for as written.
+    /// Whether the entry that a reader creates lacks the write stamp that the row had.
     pub forgets: bool,
 }
 
@@ -32,27 +33,28 @@ struct Stamps {
     read: u8,
 }
 
-/// What a transaction that folds the row's stamps has done.
+/// The progress of a transaction that folds the row's stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Folding {
     No,
-    /// It has loaded the cold vector and not looked for the entry; the row had these stamps.
+    /// It has loaded this eviction vector, and not looked up the entry. The exact stamps at that
+    /// time.
     HasCold(u8, Stamps),
-    /// It has found no entry and not loaded the cold vector.
+    /// It has found no entry, and not loaded the eviction vector. The exact stamps at that time.
     NoEntry(Stamps),
-    /// It has folded this, and the row had these stamps.
+    /// It has folded the first stamps; the exact ones were the second.
     Folded(Stamps, Stamps),
 }
 
 /// A state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The end of the last reservation, and what of it is durable.
+    /// The end of the last reservation, and the durable position.
     appended: u8,
     durable: u8,
     cold: u8,
     entry: Option<Stamps>,
-    /// What the row's stamps are.
+    /// The exact stamps of the row.
     truth: Stamps,
     folding: Folding,
 }
@@ -68,11 +70,11 @@ pub enum Action {
     Elsewhere,
     /// Everything becomes durable.
     Harden,
-    /// The cold vector is raised.
+    /// The eviction vector is raised.
     RaiseCold,
-    /// The row's entry goes.
+    /// The row's entry is evicted.
     Evict,
-    /// A transaction that folds the row's stamps takes its first, or second step.
+    /// A transaction that folds the row's stamps does its first or second step.
     Fold,
 }
 
@@ -91,7 +93,7 @@ impl HotRows {
         })
     }
 
-    /// The entry of the row, made if there is none.
+    /// Returns the entry of the row; creates it if there is none.
     fn entry<'a>(&self, state: &'a mut State, reader: bool) -> &'a mut Stamps {
         let cold = if self.begins_empty { 0 } else { state.cold };
         let write = if reader && self.forgets { 0 } else { cold };
@@ -143,7 +145,7 @@ impl Model for HotRows {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // Whoever folds holds the row, or will look whether it has changed.
+        // A transaction that folds has locked the row, or will validate it.
         let held = matches!(state.folding, Folding::HasCold(..) | Folding::NoEntry(_));
         if state.appended < self.limit && !held {
             actions.extend([Action::Write, Action::Read]);
@@ -193,7 +195,10 @@ impl Model for HotRows {
             Property::always(DURABLE, |_, s: &State| s.cold <= s.durable),
             Property::sometimes(
                 "a cold row stands for more than it had",
-                |_, s: &State| matches!(s.folding, Folding::Folded(f, truth) if f.write > truth.write),
+                |_, s: &State| matches!(
+                    s.folding,
+                    Folding::Folded(f, truth) if f.write > truth.write
+                ),
             ),
             Property::sometimes("a row has left the table and comes back", |_, s: &State| {
                 s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.cold)

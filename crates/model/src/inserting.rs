@@ -1,13 +1,14 @@
-//! When an inserted row can be seen: item E7 of docs/protocols.md.
+//! When an inserted row becomes visible: item E7 of docs/protocols.md.
 //!
 //! One transaction updates row a and inserts row b; another reads both, in either order. Both lock
-//! what they touch until they end, as two-phase locking does; whoever meets a lock aborts.
+//! what they touch until they end, as in two-phase locking. The reader aborts if it meets a lock;
+//! the writer waits.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
 use stateright::{Model, Property};
 
-/// When the key of an inserted row is put into the index.
+/// When the key of an inserted row is entered into the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// After the locks are released (Taurus, section 3.4).
@@ -19,11 +20,11 @@ pub enum Entry {
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Inserting {
-    /// When the key is put in.
+    /// When the key is entered.
     pub entry: Entry,
 }
 
-/// What the writer does next.
+/// The next step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Writer {
     LocksA,
@@ -34,7 +35,7 @@ enum Writer {
     Ended,
 }
 
-/// A row that may have been read.
+/// What the reader saw of a row; `None` until it has read it.
 type Seen = Option<bool>;
 
 /// A state of the model.
@@ -43,12 +44,12 @@ pub struct State {
     writer: Writer,
     /// Row a was updated.
     updated: bool,
-    /// Row b is in the index, and visible.
+    /// Row b is in the index; row b is visible.
     entered: bool,
     visible: bool,
-    /// Whether the writer's locks are held, on a and on b.
+    /// Whether the writer holds its locks on a and on b.
     locked: [bool; 2],
-    /// What the reader saw: a updated, b there.
+    /// What the reader saw: a updated, b present.
     seen: [Seen; 2],
     aborted: bool,
 }
@@ -93,7 +94,7 @@ impl Model for Inserting {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // The reader's lock on a is in the writer's way until the reader has ended.
+        // The writer waits for the reader's lock until the reader has ended.
         let reading = !state.aborted && state.seen.contains(&None);
         let held = |row: usize| state.seen[row].is_some() && reading;
         let waits =

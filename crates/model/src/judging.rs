@@ -1,9 +1,9 @@
-//! Who may be answered, and who belongs to the recovered state: items E1, E3, E10, *waiting* and
-//! *after recovery* of docs/protocols.md.
+//! Which transactions may be acknowledged, and which belong to the recovered state: items E1, E3,
+//! E10, *waiting* and *after recovery* of docs/protocols.md.
 //!
-//! Transactions run one after the other; streams are flushed frame by frame; power fails at any
-//! time, with any torn tail; what is recovered is judged; the log is opened again and goes on,
-//! until the next power cut. How replay proceeds is the business of `replaying`.
+//! Transactions run serially; streams are flushed frame by frame; power fails at any time, with any
+//! torn tail. Recovery judges the records; the log is opened again and continues, until the next
+//! power cut. `replaying` models how replay proceeds.
 
 mod cases;
 
@@ -18,21 +18,21 @@ use std::fmt::Write as _;
 /// When a client is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// All that is needed is durable, and all before it in its stream was answered (Taurus,
+    /// Everything needed is durable, and all before it in its stream was answered (Taurus,
     /// algorithm 1, line 18).
     InStreamOrder,
-    /// All that is needed is durable, the own frame included.
+    /// Everything needed is durable, its own frame included.
     Admitted,
-    /// All that the record names is durable; the own frame is forgotten.
+    /// Everything that the record names is durable; its own frame is ignored.
     WithoutOwnFrame,
-    /// As `Admitted`, but who writes nothing waits for nothing.
+    /// As `Admitted`, but a read-only transaction waits for nothing.
     ReadersAtOnce,
 }
 
 /// Where a stream ends at recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ends {
-    /// At the file's size, whatever the bytes say.
+    /// At the file's size, regardless of its content.
     FileSize,
     /// At the end of the valid prefix.
     ValidPrefix,
@@ -41,13 +41,13 @@ pub enum Ends {
 /// How records found at recovery are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Judging {
-    /// A stream is read no further than its first dead record (algorithm 3, line 1).
+    /// A stream is read up to its first dead record (algorithm 3, line 1).
     StopAtFirstDead,
-    /// Each by itself.
+    /// Each record by itself.
     EachAlone,
 }
 
-/// By what dead records of an earlier incarnation are judged, when the log is replayed again.
+/// How dead records of an earlier incarnation are judged when the log is replayed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OldDead {
     /// By the ends of their own incarnation.
@@ -61,11 +61,11 @@ pub enum OldDead {
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Judge {
-    /// How many streams.
+    /// Number of streams.
     pub streams: usize,
-    /// How many transactions, over all incarnations.
+    /// Number of transactions, over all incarnations.
     pub txns: usize,
-    /// How often power fails.
+    /// Number of power cuts.
     pub crashes: u8,
     /// When a client is answered.
     pub answer: Answer,
@@ -73,24 +73,24 @@ pub struct Judge {
     pub ends: Ends,
     /// How records are judged.
     pub judging: Judging,
-    /// By what old dead records are judged.
+    /// How old dead records are judged.
     pub old_dead: OldDead,
     /// When rows are stamped.
     pub stamping: Stamping,
-    /// Positions in vectors are stored modulo this: a small stand-in for 2^32.
+    /// Positions in vectors are stored modulo this, in place of 2^32.
     pub modulus: u8,
 }
 
-/// What has become of a transaction.
+/// The verdict on a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// Nobody has asked yet.
+    /// None yet, or it has no record.
     Open,
     /// It is in the recovered state.
     Recovered,
-    /// Its record is there and does not count.
+    /// Its record exists, but does not count.
     Dead,
-    /// Its record was not reached, or is not there.
+    /// Its record was not reached, or is lost.
     Gone,
 }
 
@@ -103,9 +103,9 @@ pub struct State {
     fate: Vec<Fate>,
     /// Ends of earlier incarnations.
     past_ends: Vec<Vector>,
-    /// A transaction that has released its rows without a stamp.
+    /// A transaction that has released its rows and not stamped them.
     unstamped: Option<u8>,
-    /// Someone was dead and came back, or was recovered and went.
+    /// A transaction that was not recovered and now is, or the other way round.
     changed: Option<u8>,
     running: bool,
 }
@@ -119,8 +119,8 @@ pub enum Action {
     Stamp,
     /// A stream becomes durable up to a position.
     Flush(usize, u8),
-    /// Power fails. On disk are streams valid up to here, in files that may be longer; recovery
-    /// judges.
+    /// Power fails. The streams are valid up to `valid`, in files that may be longer; recovery
+    /// judges the records.
     Crash {
         /// Where the valid prefixes end.
         valid: Vector,
@@ -156,7 +156,7 @@ impl Judge {
         vector.map(|lsn| lsn % self.modulus)
     }
 
-    /// Answers everyone who may be answered.
+    /// Answers all transactions that may be answered.
     fn answer(&self, state: &mut State) {
         let durable = self.stored(state.durable);
         for number in 0..state.answered.len() {
@@ -169,7 +169,7 @@ impl Judge {
                 Answer::ReadersAtOnce if txn.op.writes.is_none() => BOTTOM,
                 _ => txn.vector,
             };
-            // Numbers grow along a stream, so whoever is before was looked at before.
+            // Numbers grow along a stream, so earlier ones in the stream have been checked before.
             let first = self.answer != Answer::InStreamOrder
                 || txn.op.writes.is_none()
                 || state.history.txns[..number].iter().zip(&state.answered).all(|(other, done)| {
@@ -207,7 +207,7 @@ impl Judge {
             }
         }
         for (number, now) in fate.iter_mut().enumerate() {
-            // Readers leave no record.
+            // Read-only transactions have no record.
             let txn = &state.history.txns[number];
             if txn.op.writes.is_none() {
                 *now = Fate::Open;
@@ -248,7 +248,7 @@ impl Judge {
         state.running = true;
     }
 
-    /// Every way in which power may fail.
+    /// Adds every possible power cut.
     fn crashes(&self, state: &State, actions: &mut Vec<Action>) {
         let appended = state.history.appended();
         let mut ways = vec![(BOTTOM, BOTTOM)];
@@ -274,13 +274,13 @@ impl Judge {
         state.history.txns[number].read_from.map(|from| state.fate[from as usize])
     }
 
-    /// The first transaction that was answered and is not recovered, though it has a record.
+    /// The first transaction that was answered, has a record and is not recovered.
     fn lost(state: &State) -> Option<usize> {
         (0..state.fate.len())
             .find(|&n| state.answered[n] && matches!(state.fate[n], Fate::Dead | Fate::Gone))
     }
 
-    /// The first transaction of those wanted that read from one that is not recovered.
+    /// The first transaction among the `wanted` that read from one that is not recovered.
     fn deceived(state: &State, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let gone = |n| matches!(Self::read_from(state, n), Some(Fate::Dead | Fate::Gone));
         (0..state.fate.len()).find(|&n| wanted(n) && gone(n))
@@ -291,7 +291,7 @@ impl Judge {
     }
 }
 
-/// The number of the transaction whose record stands in a frame.
+/// The transaction whose record is in the frame.
 fn record(frame: &Frame) -> Option<usize> {
     match frame {
         Frame::Record(number) => Some(*number as usize),

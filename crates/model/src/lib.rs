@@ -5,7 +5,7 @@
 //! Each model takes its rules as a parameter. With the rules *as printed* in the papers the checker
 //! finds a shortest sequence of steps that breaks a promise; with the rules *as built* it visits
 //! every state and finds none. *Mutations* are rules as built with one mistake; the checker has to
-//! find each of them, or it would prove nothing. docs/protocols.md tells the story item by item,
+//! find each of them, or it would prove nothing. docs/protocols.md discusses the items one by one,
 //! with the traces that this crate prints:
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! cargo run -p hyades-model -- E4 E6   # some
 //! ```
 //!
-//! A model is no proof for the code: it checks the rules, in a world of one-byte frames and
-//! sequentially consistent memory. What a model leaves out stands at its head. The checker tells
-//! states apart by 64-bit fingerprints.
+//! A model does not prove the code: it checks the rules, with one-byte frames and sequentially
+//! consistent memory. The head of each model says what it leaves out. The checker identifies states
+//! by 64-bit fingerprints.
 #![forbid(unsafe_code)]
 
 pub mod case;

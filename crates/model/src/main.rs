@@ -1,5 +1,5 @@
-//! Prints what the checker finds for each item of docs/protocols.md: the trace that breaks a
-//! promise under the printed rules and under each mistake, and how many states hold under ours.
+//! Prints the result of the checker for each item of docs/protocols.md: the trace that breaks a
+//! promise under the printed rules and under each mistake, and the number of states under ours.
 
 use hyades_model::{case::Case, cases};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! Row images and commands in one log: an item of docs/protocols.md.
 //!
-//! Transactions run one after the other; each is logged as a command or as data. Then all of them
-//! are replayed, in every order that their vectors allow: commands find rows, data brings them.
-//! Losses are the business of `judging`.
+//! Transactions run serially; each is logged as a command or as data. Then all of them are
+//! replayed, in every order that their vectors allow: commands read rows, data records install
+//! them. Losses are modelled in `judging`.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -16,7 +16,7 @@ const ROW_NAMES: [&str; ROWS] = ["a", "b"];
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Mixed {
-    /// How many transactions.
+    /// Number of transactions.
     pub txns: usize,
     /// Whether data records wait for their order vector.
     pub data_waits: bool,
@@ -60,7 +60,7 @@ pub struct State {
     appended: Vector,
     replaying: bool,
     replayed: [Option<u8>; ROWS],
-    /// A command that found something else than in the run: its number, and whose value it found.
+    /// A command that read another value than in the run: its number, and the writer of that value.
     misled: Option<(u8, Option<u8>)>,
 }
 
@@ -123,7 +123,7 @@ impl Mixed {
         state.txns.push(Txn { op, end, waits, read_from, done: false });
     }
 
-    /// Up to where each stream is replayed without a gap.
+    /// The position up to which each stream is replayed without a gap.
     fn resolved(state: &State) -> Vector {
         std::array::from_fn(|lane| {
             let open = state.txns.iter().filter(|t| t.op.stream as usize == lane && !t.done);
@@ -140,7 +140,7 @@ impl Mixed {
         (0..state.txns.len() as u8).filter(ready).collect()
     }
 
-    /// Whatever a record writes goes in only if it is newer than what is there.
+    /// Replays a record. Its write is installed only if it is newer than the row.
     fn replay(state: &mut State, number: u8) {
         let txn = &mut state.txns[number as usize];
         txn.done = true;

@@ -1,9 +1,9 @@
 //! Optimistic concurrency control with command records: item E4 of docs/protocols.md.
 //!
-//! Transactions read one row, write one row, and commit in steps that interleave in every way. What
-//! is checked is what replay relies on: whoever comes after another in the order of conflicts has
-//! that one's position in its vector. Memory is sequentially consistent, but without a fence the
-//! loads of validation may be done before the raise of the read stamp.
+//! Transactions read one row, write one row, and commit in steps that interleave in every way. The
+//! property that replay relies on is checked: a transaction that follows another by a conflict has
+//! its position in its vector. Memory is sequentially consistent, but without a fence the loads of
+//! validation may be done before the raise of the read stamp.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -18,19 +18,19 @@ const ROW_NAMES: [char; ROWS] = ['a', 'b', 'c'];
 enum Step {
     /// Reads its row, with its version and write stamp.
     Read,
-    /// Reads its row, with its version alone.
+    /// Reads its row, with its version only.
     Look,
     /// Locks the row that it writes.
     Lock,
     /// Folds that row's stamps.
     Fold,
-    /// Folds the write stamp of the row that it has looked at.
+    /// Folds the write stamp of the row that it has read.
     Observe,
-    /// Gets its place in its stream.
+    /// Reserves its frame in its stream.
     Reserve,
     /// Raises the read stamp of the row that it has read.
     Raise,
-    /// Looks whether that row is unchanged and unlocked.
+    /// Checks whether that row is unchanged and unlocked.
     Validate,
     /// Installs its row, stamps it and unlocks it.
     Install,
@@ -46,12 +46,12 @@ const RAISED_LATE: &[Step] = &[Read, Lock, Fold, Reserve, Validate, Raise, Insta
 const OBSERVED_LATE: &[Step] = &[Look, Lock, Fold, Reserve, Raise, Validate, Observe, Install];
 const OURS: &[Step] = &[Look, Lock, Fold, Observe, Reserve, Raise, Validate, Install];
 
-/// Where a fence stands between the raise of read stamps and validation.
+/// When there is a fence between the raise of read stamps and validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fence {
     /// Always.
     Always,
-    /// Not when the stamp was high enough and nothing was raised.
+    /// Only if a stamp was raised, not if it was high enough already.
     IfRaised,
     /// Nowhere.
     Never,
@@ -73,7 +73,7 @@ pub struct Occ {
     fence: Fence,
 }
 
-/// How far a transaction is.
+/// The progress of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Txn {
     program: Program,
@@ -85,7 +85,7 @@ struct Txn {
     /// Its vector without its own position.
     logged: Vector,
     end: u8,
-    /// What an early validation has found.
+    /// The result of an early validation.
     early: Option<bool>,
     aborted: bool,
 }
@@ -106,12 +106,12 @@ pub struct State {
     appended: Vector,
 }
 
-/// The next step of a transaction, or its validation before its turn.
+/// The next step of a transaction, or an early validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// The next step.
     Next(u8),
-    /// The loads of validation, before the raise.
+    /// The loads of validation, done before the raise.
     Early(u8),
 }
 
@@ -152,7 +152,8 @@ impl Occ {
         raw || waw || war
     }
 
-    /// A pair of committed transactions whose conflict no vector shows.
+    /// Two committed transactions that conflict; the second one's vector lacks the first one's
+    /// position.
     fn missed(&self, state: &State) -> Option<(usize, usize)> {
         let numbers = 0..state.txns.len();
         let pairs = numbers.clone().flat_map(|b| numbers.clone().map(move |a| (b, a)));
@@ -230,7 +231,7 @@ impl Occ {
         if step == Raise && txn.early.is_some() && self.fence == Fence::IfRaised {
             let row = txn.program.reads.map_or(BOTTOM, |row| state.rows[row as usize].read_lv);
             if !covers(row, txn.vector) {
-                // It raises, hence it fences and loads again.
+                // The stamp is raised, so there is a fence, and the loads are done again.
                 state.txns[number as usize].early = None;
             }
         }
@@ -242,7 +243,7 @@ impl Model for Occ {
     type State = State;
     type Action = Action;
 
-    /// Every set of programs; transactions that only differ in their number are offered once.
+    /// Every multiset of programs: the numbering of transactions does not matter.
     fn init_states(&self) -> Vec<State> {
         let mut programs = Vec::new();
         for reads in [None, Some(0), Some(1)] {
@@ -276,7 +277,7 @@ impl Model for Occ {
             rows: Default::default(),
             appended: [0; LANES],
         };
-        // The checker begins with the last.
+        // The checker begins with the last set.
         sets.into_iter().rev().map(state).collect()
     }
 

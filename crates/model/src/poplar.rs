@@ -1,9 +1,9 @@
-//! Poplar, which numbers transactions instead of keeping vectors: an item of docs/protocols.md.
+//! Poplar, which has transaction numbers instead of vectors: an item of docs/protocols.md.
 //!
-//! A transaction's number (SSN) is above those of the rows it touches and of its stream. It is
-//! answered once every stream is durable up to its number, or, if it has read nothing, once its own
-//! record is durable. Recovery keeps the records up to the lowest end of all streams, and beyond it
-//! those that have read nothing; the highest number of a row wins.
+//! A transaction's number (SSN) is above those of the rows that it touches and of its stream. The
+//! transaction is acknowledged once every stream is durable up to its number or, if it has read
+//! nothing, once its own record is durable. Recovery keeps the records up to the lowest end of all
+//! streams, and beyond it those that have read nothing; the highest number of a row wins.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -12,27 +12,27 @@ use stateright::{Model, Property};
 
 const STREAMS: usize = 2;
 
-/// What an idle stream does for those that wait for it.
+/// What an idle stream does for the transactions that wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Idle {
     /// Nothing.
     Nothing,
     /// It takes the highest number as its own, in memory.
     InMemory,
-    /// It writes a record that says nothing but its number.
+    /// It writes a record that contains only its number.
     Durably,
 }
 
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Poplar {
-    /// How many transactions.
+    /// Number of transactions.
     pub txns: usize,
     /// What an idle stream does.
     pub idle: Idle,
-    /// Whether a record of one column holds the whole row, and still counts as having read nothing.
+    /// Whether a one-column write logs the whole row, and still counts as having read nothing.
     pub whole_rows: bool,
-    /// Whether a deleted row's number goes with it.
+    /// Whether a deleted row's number is deleted with it.
     pub forgets: bool,
 }
 
@@ -55,10 +55,10 @@ pub enum Op {
 struct Txn {
     op: Op,
     stream: u8,
-    /// Its place among the entries of its stream, from 1.
+    /// Its position among the entries of its stream, from 1.
     place: u8,
     number: u8,
-    /// Whose value it read, or carries in its record.
+    /// The transaction whose value it read, or copies into its record.
     source: Option<u8>,
     answered: bool,
 }
@@ -73,14 +73,14 @@ impl Txn {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     txns: Vec<Txn>,
-    /// The row's number, and who wrote it last; whether it is there.
+    /// The row's number, its last writer, and whether it exists.
     number: u8,
     writer: Option<u8>,
     present: bool,
     /// Numbers of the entries of each stream, and how many are durable.
     streams: [Vec<u8>; STREAMS],
     durable: [u8; STREAMS],
-    /// What streams have taken as their number in memory.
+    /// Numbers that idle streams have taken in memory.
     marks: [u8; STREAMS],
 }
 
@@ -89,7 +89,7 @@ pub struct State {
 pub enum Action {
     /// A transaction runs.
     Run(Op, u8),
-    /// A stream is durable, as far as it goes.
+    /// All entries of a stream become durable.
     Flush(usize),
     /// An idle stream takes the highest number.
     Heartbeat(usize),
@@ -101,7 +101,7 @@ const LAST: &str = "the last recovered writer of a row wins";
 const ENDS: &str = "when everything is durable, everyone is answered";
 
 impl Poplar {
-    /// The rules mended.
+    /// The corrected rules.
     pub fn mended(txns: usize) -> Poplar {
         Poplar { txns, idle: Idle::Durably, whole_rows: false, forgets: false }
     }
@@ -110,7 +110,8 @@ impl Poplar {
         durable.checked_sub(1).map_or(0, |last| entries[last as usize])
     }
 
-    /// The lowest number up to which all streams are durable, by what they say in memory, too.
+    /// The lowest number up to which all streams are durable, or state it in memory if `memory` is
+    /// set.
     fn common(state: &State, memory: bool) -> u8 {
         let end = |lane: usize| {
             let last = Self::last(&state.streams[lane], state.durable[lane]);
@@ -158,7 +159,7 @@ impl Poplar {
         of.find(|(_, source)| !Self::live(state, *source))
     }
 
-    /// The row's recovered writer, and who should be.
+    /// The recovered writer of the row, and the one that should be, if they differ.
     fn wrong_writer(state: &State) -> Option<(u8, u8)> {
         let live = |n: &u8| state.txns[*n as usize].op != Op::Read && Self::live(state, *n);
         let last = Self::numbers(state).filter(live).max()?;

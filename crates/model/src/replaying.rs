@@ -1,10 +1,10 @@
-//! In which order records are replayed, and whether replay ends: items E2, E5 and E6 of
+//! The order in which records are replayed, and whether replay ends: items E2, E5 and E6 of
 //! docs/protocols.md.
 //!
-//! First a log is written, with some anchors; then it is replayed from some ends. One log manager
-//! for each stream decodes frames into a pool, workers take records out and run them. Records are
-//! commands: whatever conflicts with them has to be replayed first, in the order of the run. Who is
-//! dead is judged rightly here; `judging` is about that.
+//! First a log is written, with some anchors; then it is replayed up to some ends. One log manager
+//! per stream decodes frames into a pool; workers take records out and run them. Records are
+//! commands: everything that conflicts with a command has to be replayed before it, in the order of
+//! the run. Dead records are judged correctly here; `judging` is about that.
 
 mod cases;
 
@@ -15,7 +15,7 @@ use crate::history::{Frame, History, Op, Stamping};
 use crate::vector::{BOTTOM, LANES, Vector, covers, show};
 use stateright::{Model, Property};
 
-/// What a stream's lane of the resolved vector counts.
+/// What a stream's component of the resolved vector (RLV) counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Transactions that were enqueued (Taurus, algorithms 3 and 4).
@@ -27,7 +27,7 @@ pub enum Counted {
 /// How a worker learns what its pool has resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Looking {
-    /// In one atomic step with everything else.
+    /// In one atomic step with the rest.
     Atomically,
     /// It sees that the pool is empty, and then reads maxLSN.
     PoolThenMax,
@@ -38,42 +38,42 @@ pub enum Looking {
 /// The model.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// How many streams.
+    /// Number of streams.
     pub streams: usize,
-    /// How many transactions.
+    /// Number of transactions.
     pub txns: usize,
-    /// How many anchors.
+    /// Number of anchors.
     pub anchors: usize,
-    /// How many workers each pool has.
+    /// Number of workers of each pool.
     pub workers: usize,
     /// What the resolved vector counts.
     pub counted: Counted,
-    /// Whether records in workers' hands hold it back.
+    /// Whether records that workers are running hold it back.
     pub in_flight: bool,
     /// How a worker learns what is resolved.
     pub looking: Looking,
     /// Whether maxLSN is raised before the record is in the pool.
     pub raised_first: bool,
-    /// Whether workers look what is resolved while they find nothing to run, too.
+    /// Whether idle workers update the resolved vector, too.
     pub looks_idle: bool,
-    /// Whether the ends of streams may have been lost.
+    /// Whether the tails of streams may be lost.
     pub losses: bool,
-    /// Whether replay has to come to its end, too.
+    /// Whether it is checked that replay ends.
     pub ends: bool,
 }
 
-/// What a worker is about to do.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum At {
-    /// It takes a record.
+    /// It may take a record.
     Idle,
-    /// It runs this one.
+    /// It is running this record.
     Running(u8),
-    /// It has run one, and looks what is resolved now.
+    /// It has run a record, and updates the resolved vector next.
     Ran,
-    /// It has read this maxLSN and has not looked at the pool.
+    /// It has read this maxLSN, and not yet read the pool.
     HasMax(u8),
-    /// It has seen an empty pool and has not read maxLSN.
+    /// It has seen an empty pool, and not yet read maxLSN.
     SawEmpty,
 }
 
@@ -82,7 +82,7 @@ enum At {
 pub struct State {
     history: History,
     durable: Vector,
-    /// Where the streams end; none while the log is being written.
+    /// The ends of the streams; `None` while the log is being written.
     ends: Option<Vector>,
     decoded: Vector,
     /// The log manager has done the first of its two steps for the last decoded frame.
@@ -93,7 +93,7 @@ pub struct State {
     /// Workers, those of the first pool first.
     workers: Vec<At>,
     done: Vec<bool>,
-    /// A record that was taken before one that it follows.
+    /// A record that was taken too early, and one that it depends on.
     early: Option<(u8, u8)>,
 }
 
@@ -104,19 +104,19 @@ pub enum Action {
     Run(Op),
     /// Everything becomes durable, and a stream gets an anchor that says so.
     Anchor(usize),
-    /// Power fails; replay begins, of streams that end here.
+    /// Power fails; replay begins, with streams that end here.
     Crash(Vector),
     /// The log manager of a stream decodes a frame.
     Decode(usize),
-    /// It does the second step: enqueues the record, or raises maxLSN.
+    /// It does its second step: enqueues the record, or raises maxLSN.
     Complete(usize),
     /// A worker takes a record.
     Take(usize, u8),
     /// A worker has run its record.
     Finish(usize),
-    /// A worker looks, in its first step.
+    /// A worker updates the resolved vector: the first step.
     Look(usize),
-    /// A worker looks, in its second step.
+    /// A worker updates the resolved vector: the second step.
     LookAgain(usize),
 }
 
@@ -124,7 +124,7 @@ const ORDERED: &str = "a command runs after all that it conflicts with";
 const ENDS: &str = "replay comes to its end";
 
 impl Replay {
-    /// The rules of `recovery/pools.rs`, with this many workers to a pool.
+    /// The rules of `recovery/pools.rs`, with this many workers per pool.
     pub fn ours(workers: usize) -> Replay {
         Replay {
             streams: 2,
@@ -157,21 +157,21 @@ impl Replay {
         }
     }
 
-    /// Whether the last decoded frame of a stream is one that maxLSN is raised over.
+    /// Whether maxLSN is raised over the last decoded frame of a stream.
     fn counts(&self, state: &State, lane: usize) -> bool {
         let frame = state.history.streams[lane][state.decoded[lane] as usize - 1];
         let live = matches!(frame, Frame::Record(number) if Self::live(state, number));
         live || self.counted == Counted::EveryFrame
     }
 
-    /// Raises maxLSN over the last decoded frame, if that counts.
+    /// Raises maxLSN over the last decoded frame, if it counts.
     fn raise(&self, state: &mut State, lane: usize) {
         if self.counts(state, lane) {
             state.max_lsn[lane] = state.decoded[lane];
         }
     }
 
-    /// The lowest start of what holds a lane back.
+    /// The lowest start of the records that hold a stream's component back.
     fn head(&self, state: &State, lane: usize) -> Option<u8> {
         let start = |number: u8| state.history.txns[number as usize].vector[lane] - 1;
         let hands = state.workers.iter().enumerate().filter_map(|(worker, at)| match at {
@@ -186,7 +186,7 @@ impl Replay {
         state.resolved[lane] = state.resolved[lane].max(to);
     }
 
-    /// A worker's first step after it has run a record, or while it is idle.
+    /// The first step of a worker that has run a record or is idle.
     fn look(&self, state: &mut State, worker: usize) {
         let lane = worker / self.workers;
         state.workers[worker] = match self.looking {
@@ -252,7 +252,7 @@ impl Replay {
         }
     }
 
-    /// A live record is left, and no step brings replay any nearer to it.
+    /// A live record that is never replayed: no step is left that could make it ready.
     fn hangs(&self, state: &State) -> Option<u8> {
         let ends = state.ends?;
         let left = (0..state.done.len() as u8)
@@ -326,7 +326,7 @@ impl Model for Replay {
             Action::Crash(ends) => state.ends = Some(ends),
             Action::Decode(lane) => {
                 state.decoded[lane] += 1;
-                // What is neither enqueued nor counted takes no second step.
+                // A frame that is neither enqueued nor counted has no second step.
                 state.between[lane] = self.counts(&state, lane);
                 if self.raised_first {
                     self.raise(&mut state, lane);

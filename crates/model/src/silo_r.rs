@@ -1,9 +1,9 @@
-//! Silo-R, whose transactions are answered by epochs: an item of docs/protocols.md.
+//! Silo-R, which acknowledges transactions by epoch: an item of docs/protocols.md.
 //!
-//! A transaction belongs to an epoch and is answered once the durable epoch has reached it. The
-//! durable epoch is the lowest of what the streams say. After a power cut, records up to the
-//! durable epoch found on disk count; then the log goes on, with later epochs, until the next power
-//! cut.
+//! A transaction belongs to an epoch and is acknowledged once the durable epoch has reached it. The
+//! durable epoch is the lowest of the epochs that the streams have closed. After a power cut, the
+//! records up to the durable epoch found on disk count; then the log continues, with later epochs,
+//! until the next power cut.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -15,15 +15,15 @@ const STREAMS: usize = 2;
 /// The model.
 #[derive(Debug, Clone)]
 pub struct SiloR {
-    /// How many transactions, over both incarnations.
+    /// Number of transactions, over both incarnations.
     pub txns: usize,
     /// Whether a stream without records takes part in the minimum.
     pub idle_counts: bool,
-    /// Whether a stream's epoch is on disk before it is counted.
+    /// Whether a stream's closed epoch must be on disk before it counts.
     pub figure_durable: bool,
-    /// Whether the log goes on above every epoch found on disk, and not only above the durable one.
+    /// Whether the log continues above every epoch found on disk, not only above the durable one.
     pub above_all: bool,
-    /// Whether the epochs in between, whose records do not count, are remembered as such.
+    /// Whether the epochs in between, whose records do not count, are recorded.
     pub remembered: bool,
 }
 
@@ -33,7 +33,7 @@ struct Txn {
     epoch: u8,
     durable: bool,
     answered: bool,
-    /// The power cut after which it was found not to count.
+    /// Found not to count after the power cut.
     dead: bool,
 }
 
@@ -42,24 +42,24 @@ struct Txn {
 pub struct State {
     txns: Vec<Txn>,
     epoch: u8,
-    /// The last epoch that each stream has closed: as it is counted, and on disk.
+    /// The last epoch that each stream has closed: in memory, and on disk.
     counted: [u8; STREAMS],
     on_disk: [u8; STREAMS],
     crashed: bool,
-    /// Epochs above the first and below the second number do not count.
+    /// Epochs above the first number and below the second do not count.
     gap: (u8, u8),
 }
 
 /// A step of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A transaction runs, in the epoch of now.
+    /// A transaction runs in the current epoch, on this stream.
     Run(u8),
     /// The epoch ends.
     Advance,
-    /// A stream's records are durable; it closes all epochs before the one of now.
+    /// A stream's records become durable; it closes all epochs before the current one.
     Flush(usize),
-    /// What a stream has closed is written down.
+    /// The last epoch that a stream has closed is written to disk.
     WriteDown(usize),
     /// Power fails, and the log is opened again.
     Crash,
@@ -68,11 +68,11 @@ pub enum Action {
 const ANSWERED: &str = "what was acknowledged is recovered";
 const DEAD: &str = "who was dead stays dead";
 const ENDS: &str = "when everything is durable and closed, everyone is answered";
-/// The last epoch that a model goes to.
+/// The last epoch of the model.
 const LAST: u8 = 4;
 
 impl SiloR {
-    /// The rules mended.
+    /// The corrected rules.
     pub fn mended(txns: usize) -> SiloR {
         SiloR { txns, idle_counts: true, figure_durable: true, above_all: true, remembered: true }
     }
@@ -81,7 +81,7 @@ impl SiloR {
         state.txns.iter().any(|txn| txn.stream as usize == lane)
     }
 
-    /// The lowest of what the streams say.
+    /// The lowest epoch of those that the streams state.
     fn durable_epoch(&self, state: &State, says: [u8; STREAMS]) -> u8 {
         let takes_part = |lane: &usize| self.idle_counts || Self::used(state, *lane);
         (0..STREAMS).filter(takes_part).map(|lane| says[lane]).min().unwrap_or(0)

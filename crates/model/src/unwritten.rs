@@ -1,10 +1,10 @@
-//! Readers of a table that nobody writes leave no mark on its rows: "Tables that nobody writes" in
+//! Readers of an unwritten table leave no read stamps on its rows: the item *unwritten tables* of
 //! docs/protocols.md.
 //!
-//! Transactions read one row of the table or overwrite one, and commit in steps that interleave in every
-//! way, with each other and with housekeeping. What is checked is what replay relies on: whoever overwrites
-//! a row has the position of whoever read it in its vector. What writers follow of each other is left to
-//! the model of E4.
+//! Transactions read one row of the table or overwrite one, and commit in steps that interleave in
+//! every way, with each other and with housekeeping. The property that replay relies on is checked:
+//! a writer of a row has the positions of its readers in its vector. Dependencies between writers
+//! are left to the model of E4.
 
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, Protocol, explore};
@@ -14,7 +14,7 @@ use stateright::{Model, Property};
 const ROWS: usize = 2;
 const ROW_NAMES: [char; ROWS] = ['a', 'b'];
 const STREAMS: u8 = 2;
-/// How often the table may be found quiet.
+/// How often the table may become unwritten again.
 const QUIET: u8 = 2;
 
 /// A step of a transaction.
@@ -22,19 +22,19 @@ const QUIET: u8 = 2;
 enum Step {
     /// Reads its row.
     Read,
-    /// Gets its place in its stream.
+    /// Reserves its frame in its stream.
     Reserve,
-    /// Says that readers of its stream leave no marks.
+    /// Sets the bit that says that readers of its stream leave no read stamps.
     SetBit,
-    /// A reader looks at the table, and marks its row unless nobody writes there.
+    /// A reader checks the table's phase, and stamps its row unless the table is unwritten.
     Look,
-    /// Looks whether the row is unchanged and unlocked.
+    /// Checks whether the row is unchanged and unlocked.
     Validate,
     /// Locks the row that it overwrites.
     Lock,
-    /// A writer looks at the table until it knows what to follow.
+    /// A writer checks the table's phase until it knows what it depends on.
     Follow,
-    /// Folds the marks of the row.
+    /// Folds the read stamps of the row.
     Fold,
     /// Installs the row and unlocks it.
     Install,
@@ -42,12 +42,12 @@ enum Step {
 
 use Step::{Fold, Follow, Install, Lock, Look, Read, Reserve, SetBit, Validate};
 
-/// The rules: the steps of readers and writers, and how the floor is taken.
+/// The rules: the steps of readers and writers, and when the floor is taken.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     reader: &'static [Step],
     writer: &'static [Step],
-    /// The floor is taken after the table was marked as changing.
+    /// Whether the floor is taken after the table was marked as changing.
     marks_first: bool,
 }
 
@@ -57,7 +57,7 @@ const OURS: Order = Order {
     marks_first: true,
 };
 
-/// What the table is, see `logging/unwritten.rs` in the engine.
+/// The phase of the table, see `logging/unwritten.rs` in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Unwritten,
@@ -81,7 +81,7 @@ pub struct Unwritten {
     order: Order,
 }
 
-/// How far a transaction is.
+/// The progress of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Txn {
     program: Program,
@@ -90,9 +90,9 @@ struct Txn {
     version: u8,
     vector: Vector,
     end: u8,
-    /// It left no mark.
+    /// It left no read stamp.
     spared: bool,
-    /// It is the one who changes the table, and has seen these positions.
+    /// Set while it changes the table's phase: the positions that it has read for the floor.
     floor: Option<Vector>,
     aborted: bool,
 }
@@ -122,7 +122,7 @@ pub struct State {
 pub enum Action {
     /// The next step of a transaction.
     Next(u8),
-    /// The floor is cold.
+    /// The eviction vector (`cold` in the code) covers the floor.
     Cool,
     /// The table was not written for a while.
     Quiet,
@@ -140,7 +140,7 @@ impl Unwritten {
         !txn.aborted && self.step(txn).is_none()
     }
 
-    /// A reader and who overwrote what it read, and does not have its position.
+    /// A reader, and a writer that overwrote what it read without having its position.
     fn missed(&self, state: &State) -> Option<(usize, usize)> {
         let of = |writes: bool| {
             let all = state.txns.iter().enumerate();
@@ -156,7 +156,8 @@ impl Unwritten {
             .map(|((reader, _), (writer, _))| (reader, writer))
     }
 
-    /// Whether a row was overwritten whose reader left a mark, or was spared it.
+    /// Whether a row was overwritten whose reader left a read stamp, or left none if `spared` is
+    /// set.
     fn is_overwritten(&self, state: &State, spared: bool) -> bool {
         let readers = state.txns.iter().filter(|txn| !txn.program.writes && self.committed(txn));
         readers
@@ -164,7 +165,7 @@ impl Unwritten {
             .any(|reader| reader.version < state.rows[reader.program.row as usize].version)
     }
 
-    /// A writer looks at the table. True when it knows what to follow.
+    /// A writer checks the table's phase. Returns true when it knows what it depends on.
     fn follow(&self, state: &mut State, at: usize) -> bool {
         let spared = |appended: Vector, bits: [bool; LANES]| {
             std::array::from_fn(|lane| if bits[lane] { appended[lane] } else { 0 })
@@ -239,7 +240,7 @@ impl Model for Unwritten {
     type State = State;
     type Action = Action;
 
-    /// Every set of programs; transactions that only differ in their number are offered once.
+    /// Every multiset of programs: the numbering of transactions does not matter.
     fn init_states(&self) -> Vec<State> {
         let mut programs = Vec::new();
         for (writes, row) in [(false, 0), (true, 0), (true, 1)] {

@@ -1,11 +1,11 @@
-//! docs/protocols.md shows what the checker finds, word for word.
+//! Checks that docs/protocols.md shows the results of the checker word for word.
 #![allow(missing_docs)]
 
 use hyades_model::case::{Case, Expected, Rules, trace};
 use hyades_model::{ITEMS, cases};
 use std::path::Path;
 
-/// Whitespace on the page is its own business.
+/// Normalizes white space, in which the page may differ.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! In which epochs threads are committing: a slot for each of them, as in Silo (Tu, Zheng, Kohler,
+//! The epochs in which threads are committing: one slot per thread, as in Silo (Tu, Zheng, Kohler,
 //! Liskov, Madden, SOSP 2013, section 4.1).
 
 use crate::epoch::Epoch;
@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a slot holds while its thread commits nothing: a number above all epochs.
+/// The value of a slot whose thread is not committing: above all epochs.
 const IDLE: u64 = u64::MAX;
 
 /// The epoch in which a thread began to commit, if it is committing. Written by that thread
@@ -16,13 +16,13 @@ const IDLE: u64 = u64::MAX;
 pub struct EpochSlot(Padded<AtomicU64>);
 
 impl EpochSlot {
-    /// The thread begins a commit; call it before you read the epoch of the transaction.
+    /// Marks the thread as committing. Call it before reading the epoch of the transaction.
     #[inline]
     pub fn enter(&self, epoch: &Epoch) {
         self.0.store(epoch.current(), Ordering::SeqCst);
     }
 
-    /// The commit is installed.
+    /// Marks the slot as idle. Call it when the commit is installed.
     #[inline]
     pub fn leave(&self) {
         // Release: a thread that finds the slot idle sees what was installed.
@@ -35,29 +35,29 @@ impl EpochSlot {
 pub struct ActiveEpochs(Mutex<Vec<Arc<EpochSlot>>>);
 
 impl ActiveEpochs {
-    /// Adds a slot, which is idle.
+    /// Adds an idle slot.
     pub fn add(&self) -> Arc<EpochSlot> {
         let slot = Arc::new(EpochSlot(Padded(AtomicU64::new(IDLE))));
         self.0.lock().expect("no holder panics").push(slot.clone());
         slot
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub fn remove(&self, slot: &Arc<EpochSlot>) {
         self.0.lock().expect("no holder panics").retain(|s| !Arc::ptr_eq(s, slot));
     }
 
-    /// An epoch below which no thread will reserve a frame any more: the current one, or a lower
-    /// one in which a thread is still committing. A thread that enters its slot after this has
-    /// looked at it reads its epoch after that, so it is not below the one that this reads first.
+    /// Returns an epoch below which no thread will reserve another frame: the current one, or a
+    /// lower one in which a thread is still committing. A thread that enters its slot after this
+    /// has read the slot reads its epoch later still, so that epoch is not below `now`.
     pub fn lowest(&self, epoch: &Epoch) -> u64 {
         let now = epoch.current();
         let slots = self.0.lock().expect("no holder panics");
         slots.iter().fold(now, |lowest, slot| lowest.min(slot.0.load(Ordering::SeqCst)))
     }
 
-    /// Waits until every commit that began in this epoch, or in an earlier one, is installed. The
-    /// epoch is over: a thread that gets a slot from now on reads a later one.
+    /// Waits until every commit that began in this epoch or an earlier one is installed. The epoch
+    /// must have ended, so that a thread that enters its slot from now on reads a later one.
     pub fn wait_for_all_of(&self, epoch: u64) {
         let slots = self.0.lock().expect("no holder panics").clone();
         for slot in slots {

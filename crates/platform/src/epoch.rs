@@ -1,28 +1,28 @@
-//! The epoch: a coarse global clock that is advanced by whoever is active.
-//!
-//! Nobody is woken to advance it: in an idle process it stands still.
+//! The epoch: a coarse global clock, advanced by active threads. No thread is woken to advance it,
+//! so it stands still in an idle process.
 
 use crate::clock;
 use crate::sync::{AtomicU64, Ordering, checker_fence};
 use std::time::Duration;
 
-/// An epoch is a number of 34 bits, which is what a version word has room for beside a sequence
-/// number and its flags: at one in 10 milliseconds, five years of *busy* time.
+/// The highest epoch. A version word has 34 bits for the epoch beside a sequence number and flags:
+/// at one epoch per 10 milliseconds, five years of *busy* time.
 pub const MAX_EPOCH: u64 = (1 << 34) - 1;
 
 /// The global epoch counter of one database.
 #[derive(Debug)]
 pub struct Epoch {
-    /// Raised by whoever finds it too old; read by every transaction.
+    /// Advanced by any thread that finds it too old; read by every transaction.
     current: AtomicU64,
     /// [`clock::monotonic_ns`] of the last advance.
     advanced_at_ns: AtomicU64,
-    /// When the latest epochs began, by the wall clock: epoch e at e % [`REMEMBERED`]. Raised by who advances,
-    /// before the epoch is current (SeqCst); never lowered, so that a later epoch never began earlier.
+    /// Wall-clock start of the latest epochs: epoch e at index e % [`REMEMBERED`]. Raised before
+    /// the epoch becomes current (SeqCst) and never lowered, so that a later epoch never began
+    /// earlier.
     began_us: [AtomicU64; REMEMBERED],
 }
 
-/// The beginnings of so many epochs are known. The schedule checker keeps a history of every atomic.
+/// How many epochs' starts are kept. Fewer under loom, which keeps a history of every atomic.
 const REMEMBERED: usize = if cfg!(loom) { 4 } else { 64 };
 
 impl Epoch {
@@ -38,8 +38,8 @@ impl Epoch {
         }
     }
 
-    /// The current epoch. SeqCst: the protocols argue about when it is read relative to locks and
-    /// to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
+    /// The current epoch. SeqCst: the protocols rely on the order of this load relative to locks
+    /// and to other threads' publications, and a SeqCst load costs no more than a plain one on x86.
     #[inline]
     pub fn current(&self) -> u64 {
         checker_fence();
@@ -67,20 +67,21 @@ impl Epoch {
         }
     }
 
-    /// When the epoch began, in microseconds since 1970 by the machine's clock; None if that was too many
-    /// epochs ago, or if it has not begun. Possibly a little late, if another thread was held up while it advanced.
+    /// When the epoch began, in microseconds since 1970 by the wall clock; `None` if too many
+    /// epochs have begun since, or if it has not begun. May be a little late, if a thread was
+    /// delayed while it advanced.
     pub fn began_us(&self, epoch: u64) -> Option<u64> {
         let began = self.began_us[epoch as usize % REMEMBERED].load(Ordering::Relaxed);
-        // Looked at afterwards: then the time is not that of an epoch which came later in its place.
+        // Read afterwards: the age shows if a later epoch has reused the entry.
         let age = self.current().checked_sub(epoch)?;
         (age + 1 < REMEMBERED as u64 && began > 0).then_some(began)
     }
 
-    /// Advances if the current epoch is older than `interval`; one of several callers wins. Returns
-    /// the epoch that is then current.
+    /// Advances if the current epoch is older than `interval`; one of several callers does so.
+    /// Returns the epoch that is then current.
     pub fn advance_if_older_than(&self, interval: Duration) -> u64 {
         let now = clock::monotonic_ns();
-        // Relaxed: the time decides only how often, never whether something is right.
+        // Relaxed: the time decides how often epochs advance, not whether anything is correct.
         let then = self.advanced_at_ns.load(Ordering::Relaxed);
         if now.saturating_sub(then) >= interval.as_nanos() as u64
             && self
@@ -93,7 +94,7 @@ impl Epoch {
         self.current()
     }
 
-    /// How long it takes until the current epoch is as old as `interval`.
+    /// Returns how long it takes until the current epoch is as old as `interval`.
     pub fn rest(&self, interval: Duration) -> Duration {
         let age = clock::monotonic_ns().saturating_sub(self.advanced_at_ns.load(Ordering::Relaxed));
         interval.saturating_sub(Duration::from_nanos(age))

@@ -1,7 +1,7 @@
 //! An event count: sleeping until a condition on other variables may have changed, without a lock.
 //!
-//! The pattern is Dekker's. The sleeper announces itself, *then* looks at the condition. The other
-//! side changes the condition, *then* looks for sleepers. Each does a write followed by a read of
+//! The pattern is Dekker's. The sleeper announces itself, *then* checks the condition. The other
+//! side changes the condition, *then* checks for sleepers. Each does a write followed by a read of
 //! what the other wrote; if both pairs are sequentially consistent, at least one sees the other's
 //! write, so a sleeper never misses its event.
 
@@ -9,11 +9,11 @@ use crate::mutation::{self, Mutation};
 use crate::sync::{AtomicU32, Ordering, checker_fence, fence};
 use std::time::Duration;
 
-/// A place to sleep until somebody says that a condition may hold.
+/// A place to sleep until a notification that a condition may hold.
 #[derive(Debug)]
 pub struct Event {
-    /// 1 if somebody may be asleep. Set by sleepers; taken by the notifier that wakes them all, so that
-    /// those who come after it until a sleeper is back need no system call.
+    /// 1 if a thread may be asleep. Set by sleepers; cleared by the notifier that wakes them all,
+    /// so that later notifications need no system call until another thread announces itself.
     sleepers: AtomicU32,
     /// Changes at every notification that found sleepers; the word that the kernel compares.
     sequence: AtomicU32,
@@ -21,9 +21,9 @@ pub struct Event {
     parked: (std::sync::Mutex<()>, std::sync::Condvar),
 }
 
-/// An announced sleeper. Look at the condition *after* you have this, and only then
-/// [`wait`](Listener::wait); drop it if the condition holds. The announcement of one that is dropped costs
-/// the next notifier a needless wake.
+/// An announced sleeper. Check the condition *after* creating this, and only then
+/// [`wait`](Listener::wait); drop it if the condition holds. A dropped announcement costs the next
+/// notifier a needless wake-up.
 #[derive(Debug)]
 pub struct Listener<'a> {
     event: &'a Event,
@@ -37,7 +37,7 @@ impl Default for Event {
 }
 
 impl Event {
-    /// An event with nobody asleep.
+    /// An event without sleepers.
     pub fn new() -> Self {
         Self {
             sleepers: AtomicU32::new(0),
@@ -50,10 +50,10 @@ impl Event {
     /// Announces the calling thread. SeqCst, so that every later SeqCst load of the condition
     /// comes after the announcement in the one total order (the sleeper's half of Dekker).
     pub fn listen(&self) -> Listener<'_> {
-        // Read before the announcement is made: a notifier that takes the announcement changes the
-        // sequence after that, so that the kernel refuses to put us to sleep. Read behind it, the
-        // change might lie before our look at the sequence, our look at the condition before the
-        // next notification, and that one would find nobody announced.
+        // Read before the announcement: a notifier that clears the announcement changes the
+        // sequence after that, so that the kernel refuses the sleep. Read after the announcement,
+        // the sequence might include that change, while the condition is checked before the next
+        // notification, which would then find no announced sleeper.
         let seen = self.sequence.load(Ordering::SeqCst);
         self.sleepers.store(1, Ordering::SeqCst);
         checker_fence();
@@ -75,7 +75,7 @@ impl Event {
     }
 
     /// Wakes the sleepers, where the condition was changed by a SeqCst operation and is read by the
-    /// sleepers with SeqCst: then no fence is needed, and this is one load if nobody sleeps.
+    /// sleepers with SeqCst. This needs no fence and is one load if no thread sleeps.
     #[inline]
     pub fn notify_ordered(&self) {
         checker_fence();
@@ -84,15 +84,15 @@ impl Event {
         }
     }
 
-    /// Whether somebody is announced; only a hint, and for tests.
+    /// Whether a sleeper is announced; only a hint, and for tests.
     pub fn has_sleepers(&self) -> bool {
         self.sleepers.load(Ordering::SeqCst) != 0
     }
 
     #[cold]
     fn wake(&self) {
-        // Another notifier that takes the announcement wakes the same sleepers; who announces itself
-        // later looks at the condition later.
+        // If another notifier clears the announcement, it wakes the same sleepers; a thread that
+        // announces itself later also checks the condition later.
         if self.sleepers.swap(0, Ordering::SeqCst) == 0 {
             return;
         }
@@ -105,7 +105,7 @@ impl Event {
         }
         #[cfg(not(any(loom, target_os = "linux")))]
         {
-            // Taking the lock orders this after a sleeper's test of the sequence, or before it.
+            // Taking the lock orders this before or after a sleeper's test of the sequence.
             drop(self.parked.0.lock().unwrap_or_else(|e| e.into_inner()));
             self.parked.1.notify_all();
         }
@@ -113,7 +113,7 @@ impl Event {
 }
 
 impl Listener<'_> {
-    /// Sleeps until notified, or until `timeout` has passed; may also return for no reason.
+    /// Sleeps until notified, or until `timeout` has passed; may wake spuriously.
     pub fn wait(self, timeout: Option<Duration>) {
         #[cfg(all(not(loom), target_os = "linux"))]
         {
@@ -122,7 +122,7 @@ impl Listener<'_> {
                 tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
                 tv_nsec: i64::from(t.subsec_nanos()),
             });
-            // Interrupted, timed out, or the word had changed: all mean "look again".
+            // Interrupted, timed out, or the word had changed: the caller checks again.
             let word = &self.event.sequence;
             let _ = futex::wait(word, futex::Flags::PRIVATE, self.seen, timespec.as_ref());
         }
@@ -139,7 +139,7 @@ impl Listener<'_> {
         }
         #[cfg(loom)]
         {
-            // Under the checker a sleeper spins through it; a lost event shows as a livelock.
+            // Under the checker a sleeper spins; a lost event shows as a livelock.
             let _ = timeout;
             while self.event.sequence.load(Ordering::SeqCst) == self.seen {
                 loom::thread::yield_now();

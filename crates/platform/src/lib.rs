@@ -1,7 +1,7 @@
-//! The operating system, behind one door: files, clock, threads, randomness, synchronisation.
+//! The operating system: files, clock, threads, randomness, synchronisation.
 //!
 //! No other crate of the workspace calls the operating system or names an atomic that a schedule
-//! checker should see: they take both from here.
+//! checker should see: they use those of this crate.
 #![forbid(unsafe_code)]
 
 pub mod active_epochs;

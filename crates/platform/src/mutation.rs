@@ -1,9 +1,8 @@
-//! Rules that can be broken on purpose, to show that the tests miss them.
+//! Rules that can be broken on purpose, to show that the tests notice.
 //!
-//! Only with the feature `mutations`; without it [`is`] is a constant, and nothing of this is left in
-//! a build.
+//! Only with the feature `mutations`; without it [`is`] is a constant and compiles to nothing.
 
-/// Declares the rules once: each with what is broken, and its name on a command line.
+/// Declares the rules: for each, what is broken, and its name on a command line.
 macro_rules! mutations {
     ($($(#[$doc:meta])+ $rule:ident $name:literal,)+) => {
         /// A rule to break.
@@ -36,82 +35,83 @@ mutations! {
     StampAfterRelease "stamp-after-release",
     /// Records of all incarnations are judged by where the newest ends.
     DeadByNewestEnd "dead-by-newest-end",
-    /// A writer does not follow those who read what it overwrites.
+    /// A writer does not depend on the readers of the rows that it overwrites.
     SkipReadFold "skip-read-fold",
-    /// A reader is acknowledged without what it read.
+    /// A reader is acknowledged before what it read is durable.
     AckReadersAtOnce "ack-readers-at-once",
-    /// What was lost half-way is not undone.
+    /// Changes of transactions whose record is lost are not undone.
     SkipUndo "skip-undo",
-    /// Files are given up before the manifest says so.
+    /// Files are removed before the manifest says so.
     TruncateBeforeManifest "truncate-before-manifest",
     /// A checkpoint counts although the log is not yet durable up to its cut.
     ValidBeforeFrontier "valid-before-frontier",
-    /// Rows that are overwritten while a checkpoint is being written are not saved for it.
+    /// Rows that are overwritten during a checkpoint are not saved for it.
     NoCopyOnWrite "no-copy-on-write",
     /// A checkpoint does not wait for transactions of its epochs that are still installing.
     NoWaitForCommits "no-wait-for-commits",
-    /// A record that is in the checkpoint is replayed all the same.
+    /// A record that is in the checkpoint is replayed as well.
     ReplayBelowCut "replay-below-cut",
-    /// A block of a checkpoint takes whatever a stretch of the table holds, and nobody looks whether it can be read.
+    /// Checkpoint blocks have no maximum length, and the checkpoint is not read back.
     LongBlocks "long-blocks",
     /// The manifest names a checkpoint that was not read back.
     AdoptedUnread "adopted-unread",
     /// The frontier is raised before a batch is written and synced.
     AckBeforeSync "ack-before-sync",
-    /// A sync that failed is tried again, and believed when it succeeds.
+    /// A failed sync is retried, and trusted if it then succeeds.
     RetryFailedSync "retry-failed-sync",
-    /// An optimistic transaction does not look whether what it read has changed.
+    /// An optimistic transaction does not validate the rows that it read.
     SkipValidation "skip-validation",
-    /// An optimistic transaction does not look whether the gaps that it scanned are as they were.
+    /// An optimistic transaction does not validate the gaps that it scanned.
     SkipGaps "skip-gaps",
     /// Replay installs an image although the row has a later version.
     ApplyOlder "apply-older",
-    /// A watermark of replay passes a record that waits.
+    /// A watermark of replay passes a record that is parked.
     PassParked "pass-parked",
-    /// A row is taken for cold, and its slot is given out again, though who used it is not yet durable.
+    /// A row's LSN vectors are evicted and their slot is reused before its transactions are
+    /// durable.
     EvictWarm "evict-warm",
     /// What recovery read beyond the proven end of a stream is not made durable again.
     BelieveTail "believe-tail",
-    /// Names that are seen are relied on without a sync of their directory.
+    /// Directory entries that are seen are relied on without a sync of their directory.
     BelieveNames "believe-names",
-    /// A sleeper reads the sequence of an event after it has announced itself.
+    /// A sleeper reads the sequence of an event after announcing itself.
     LateSequence "late-sequence",
-    /// The mark of a stream counts before the frame that states it is durable.
+    /// The watermark of a stream counts before the frame that states it is durable.
     MarkInMemory "mark-in-memory",
-    /// A transaction with a number waits for the mark of its own stream alone.
+    /// A transaction with a number waits only for the watermark of its own stream.
     OwnMarkOnly "own-mark-only",
     /// An epoch is closed although transactions of it are still committing.
     CloseOpenEpochs "close-open-epochs",
     /// The number of a transaction is not above those of what it read.
     ForgetReadNumbers "forget-read-numbers",
-    /// Epochs begin anew in each incarnation.
+    /// Epochs start anew in each incarnation.
     RestartEpochs "restart-epochs",
-    /// Who first writes to a table does not follow those who read it and left no mark.
+    /// The first writer to a table does not depend on its readers that left no read stamp.
     ForgetUnmarkedReaders "forget-unmarked-readers",
-    /// A panic of a transaction's body is passed on without a look whether what the body saw was valid.
+    /// A panic of a transaction's body is passed on without validating what the body read.
     RethrowUnvalidated "rethrow-unvalidated",
-    /// A transaction that starves is run again beside all others, for ever.
+    /// A starving transaction is retried concurrently with others, forever, never run alone.
     NeverAlone "never-alone",
-    /// What a replayed command writes is not compared with what it wrote when it ran.
+    /// What a replayed command writes is not compared with what it wrote when it first ran.
     ForgetOutcomes "forget-outcomes",
-    /// However much there is to clear away, a few items are looked at, and one that is locked ends that for a while.
+    /// Each sweep examines a few garbage items, however many there are, and pauses at a locked one.
     SweepHeldUp "sweep-held-up",
-    /// What a session that ends has still to clear away is forgotten.
+    /// The garbage that a session leaves when it ends is forgotten.
     ForgetLeftBehind "forget-left-behind",
-    /// A row for whose vectors there is no slot stands for what is cold.
+    /// The vectors of a row for which there is no free slot are not kept in the common slot.
     ForgetCommon "forget-common",
-    /// Who waits for one of several streams is woken by the first of them alone.
+    /// A waiter for any of several streams is woken only by the first of them.
     WaitForOneLane "wait-for-one-lane",
-    /// Streams are compared by the bytes that wait for their devices, however long these take.
+    /// Streams are compared by their backlog in bytes, regardless of the speed of their devices.
     BacklogInBytes "backlog-in-bytes",
-    /// A session waits for room in its stream although another one has some.
+    /// A session waits for room in its stream although another stream has room.
     WaitInFullStream "wait-in-full-stream",
-    /// A flusher waits for whoever draws a number, to state the mark, before it flushes.
+    /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
 }
 
 impl Mutation {
-    /// Whether it is a rule of checkpoints, which have tests of their own that break it.
+    /// Whether it is a rule of checkpoints, which have their own tests that break it.
     pub fn is_of_checkpoints(self) -> bool {
         let of_checkpoints = Mutation::TruncateBeforeManifest as u8..=Mutation::AdoptedUnread as u8;
         of_checkpoints.contains(&(self as u8))
@@ -123,7 +123,8 @@ mod active {
     use super::Mutation;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// The broken rule of this process, counted from 1; 0 for none. Set before any database is opened.
+    /// The broken rule of this process, counted from 1; 0 for none. Set before any database is
+    /// opened.
     static BROKEN: AtomicU8 = AtomicU8::new(0);
 
     /// Whether the rule is broken.

@@ -1,4 +1,4 @@
-//! Small, fast, seedable randomness; not for secrets.
+//! Fast, seedable random numbers; not for secrets.
 
 /// A generator. The same seed gives the same numbers.
 #[derive(Clone, Debug)]
@@ -36,12 +36,12 @@ impl Random {
     }
 }
 
-/// A fresh 16-byte identifier. Its uniqueness tells databases apart; it protects nothing.
+/// A fresh 16-byte identifier, which tells databases apart; not a secret.
 pub fn fresh_uuid() -> [u8; 16] {
     let mut rng = fastrand::Rng::new();
     let mut bytes = [0; 16];
     rng.fill(&mut bytes);
-    // Mixed with the clock, so that two processes that begin with the same seed still differ.
+    // Mixed with the clock, so that two processes with the same seed still differ.
     let now = crate::clock::wall_ms().to_le_bytes();
     for (byte, mix) in bytes.iter_mut().zip(now) {
         *byte ^= mix;

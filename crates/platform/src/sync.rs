@@ -1,5 +1,5 @@
-//! Atomics and threads as the lock-free parts see them: the standard library's, or loom's when the
-//! crate is built with `--cfg loom`, so that the same code runs under the schedule checker.
+//! Atomics and threads for the lock-free parts: the standard library's, or loom's when the crate is
+//! built with `--cfg loom`, so that the same code runs under the schedule checker.
 
 #[cfg(not(loom))]
 pub use std::sync::atomic::{
@@ -37,8 +37,8 @@ pub fn yield_now() {
     loom::thread::yield_now();
 }
 
-/// Nothing, but under the schedule checker a SeqCst fence: it takes SeqCst operations for mere
-/// AcqRel ones, and knows the one total order of fences alone. It stands between the two halves of
+/// A SeqCst fence under the schedule checker, otherwise nothing. The checker treats SeqCst
+/// operations as AcqRel and has the one total order only for fences. Used between the two halves of
 /// Dekker's pattern where these are SeqCst operations.
 #[inline(always)]
 pub fn checker_fence() {

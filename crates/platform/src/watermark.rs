@@ -3,12 +3,12 @@
 use crate::event::Event;
 use crate::sync::{AtomicU64, Ordering, spin_hint};
 
-/// How often a waiter looks again before it sleeps. A system call costs about as much as these.
+/// How often a waiter polls before it sleeps; about the cost of a system call.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A monotone u64 with waiting.
 ///
-/// Raising costs one read-modify-write and one load while nobody waits.
+/// Raising costs one read-modify-write and one load while no thread waits.
 #[derive(Debug)]
 pub struct Watermark {
     value: AtomicU64,
@@ -27,8 +27,8 @@ impl Watermark {
         self.value.load(Ordering::Acquire)
     }
 
-    /// The current value, ordered in the total order of SeqCst operations; for callers that
-    /// announce themselves elsewhere before they look (Dekker).
+    /// The current value, in the total order of SeqCst operations; for callers that announce
+    /// themselves elsewhere before they read it (Dekker).
     #[inline]
     pub fn get_ordered(&self) -> u64 {
         self.value.load(Ordering::SeqCst)
@@ -44,13 +44,13 @@ impl Watermark {
         self.event.notify_ordered();
     }
 
-    /// Wakes all waiters so that they look at their reason to stop. Make that reason true first.
+    /// Wakes all waiters so that they check their reason to stop, which must already be true.
     pub fn poke(&self) {
         self.event.notify();
     }
 
-    /// Sleeps until the value is at least `value`: true; or until `stop` says so: false. `stop`
-    /// must read with SeqCst what the one who [pokes](Self::poke) wrote.
+    /// Sleeps until the value is at least `value` (returns true) or `stop` holds (returns false).
+    /// `stop` must read with SeqCst what was written before the [`poke`](Self::poke).
     pub fn wait_at_least(&self, value: u64, stop: impl Fn() -> bool) -> bool {
         for _ in 0..SPINS {
             if self.get() >= value {
@@ -98,8 +98,7 @@ mod tests {
 
     #[test]
     fn a_raise_on_the_way_takes_no_announcement_with_it() {
-        // As above, but the raise that a waiter waits for comes right behind others, which wake it
-        // for nothing.
+        // As above, but several raises in quick succession; only the last is the awaited one.
         let marks = Arc::new([Watermark::new(0), Watermark::new(0)]);
         let other = Arc::clone(&marks);
         let thread = std::thread::spawn(move || {
@@ -141,7 +140,7 @@ mod loom_tests {
     use super::*;
     use crate::sync::{Arc, AtomicBool};
 
-    /// A sleeper whose event were lost would spin for ever, which the checker reports.
+    /// A sleeper that lost its event would spin forever, which the checker reports.
     #[test]
     fn no_raise_is_missed_and_what_came_before_it_is_seen() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! What steps cost, as measured.
+//! Measured costs of the model's steps.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ pub struct SchemeCosts {
     pub worker_ns: f64,
     /// Log bytes for each acknowledged transaction.
     pub bytes: f64,
-    /// Time to replay a record in nanoseconds on one thread; none if it was not measured.
+    /// Time to replay a record in nanoseconds on one thread; `None` if it was not measured.
     pub replay_ns: Option<f64>,
 }
 
@@ -19,16 +19,16 @@ pub struct SchemeCosts {
 pub struct Costs {
     /// Worker time of a transaction without a log, in nanoseconds.
     pub none_ns: f64,
-    /// How much longer everything takes when the second core works too.
+    /// The factor by which all work slows down when the second core is busy too.
     pub slowdown: f64,
-    /// To move a cache line from one core to another, in nanoseconds.
+    /// Time to move a cache line from one core to another, in nanoseconds.
     pub line_ns: f64,
-    /// By scheme, as in "taurus command".
+    /// Costs by scheme, as in "taurus command".
     pub schemes: BTreeMap<String, SchemeCosts>,
 }
 
 impl Costs {
-    /// The costs of a scheme; without a log if the protocol is `none`.
+    /// The costs of a scheme; those of running without a log if the protocol is `none`.
     pub fn scheme(&self, protocol: &str, record: &str) -> Option<SchemeCosts> {
         if protocol == "none" {
             let worker_ns = self.none_ns;

@@ -1,4 +1,4 @@
-//! The run: workers execute, streams flush, transactions are answered.
+//! The forward run: workers execute, streams flush, transactions are acknowledged.
 
 use crate::costs::{Costs, SchemeCosts};
 use crate::machine::{MAX_STREAMS, Machine};
@@ -10,20 +10,20 @@ use std::collections::BinaryHeap;
 /// Nanoseconds of simulated time.
 type Time = u64;
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// Answered within the measured time.
+    /// Transactions acknowledged within the measured time.
     pub acknowledged: u64,
     /// The measured time in seconds.
     pub seconds: f64,
-    /// Their latencies in nanoseconds.
+    /// Latencies of these transactions in nanoseconds.
     pub latencies: Vec<u64>,
-    /// Bytes written to devices within it.
+    /// Bytes written to devices within the measured time.
     pub bytes: f64,
     /// The share of worker time spent waiting for shared cache lines.
     pub line_share: f64,
-    /// The log, for replay: records in the order in which they were made.
+    /// The log, for replay: records in the order of their creation.
     pub log: Vec<Logged>,
 }
 
@@ -32,13 +32,13 @@ pub struct Ran {
 pub struct Logged {
     /// Its stream.
     pub stream: usize,
-    /// Where it ends.
+    /// Its end in the stream.
     pub end: u64,
-    /// What it depends on; empty unless the protocol has vectors.
+    /// Its LSN vector; `None` unless the protocol has vectors.
     pub vector: Option<Box<Vector>>,
 }
 
-/// Most records that are kept for replay.
+/// Maximum number of records that are kept for replay.
 const KEPT: usize = 200_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ enum Event {
     Worker(usize),
 }
 
-/// A cache line that only one core can have.
+/// A cache line that one core owns at a time.
 #[derive(Clone, Copy, Default)]
 struct Line {
     free: Time,
@@ -62,11 +62,11 @@ struct Stream {
     end: f64,
     /// The number of the last append.
     number: u64,
-    /// What is on its way to the device, and the mark that it will confirm.
+    /// The end of the write in progress, and the watermark that it will confirm.
     flying: Option<(f64, u64)>,
-    /// Waits for its interval to end.
+    /// A flush is scheduled.
     armed: bool,
-    /// Workers that wait for room.
+    /// Workers that wait for buffer space.
     blocked: Vec<usize>,
 }
 
@@ -78,7 +78,7 @@ struct Waiting {
     worker: usize,
 }
 
-/// By what they wait for, the least first.
+/// Reversed, so that a heap yields the least `until` first.
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.until, other.started, other.worker).cmp(&(self.until, self.started, self.worker))
@@ -116,7 +116,7 @@ struct Model<'a> {
     epoch: u64,
     waiting: Vec<BinaryHeap<Waiting>>,
     in_flight: Vec<usize>,
-    /// Workers that have too many in flight.
+    /// Whether a worker has too many transactions in flight.
     full: Vec<bool>,
     begin: Time,
     line_wait: f64,
@@ -124,7 +124,7 @@ struct Model<'a> {
     ran: Ran,
 }
 
-/// Runs the model; none if the costs do not hold this scheme.
+/// Runs the model; `None` if the costs lack this scheme.
 pub fn run(
     costs: &Costs,
     protocol: Protocol,
@@ -136,7 +136,7 @@ pub fn run(
         Protocol::None | Protocol::Serial => 1,
         _ => machine.streams.clamp(1, MAX_STREAMS),
     };
-    // One worker has its core to itself; more share memory and caches with others.
+    // A single worker has its core to itself; several share memory and caches.
     let slowdown = if machine.workers > 1 { costs.slowdown } else { 1.0 };
     let measured = (machine.seconds * 1e9) as Time;
     let mut model = Model {
@@ -170,7 +170,7 @@ pub fn run(
 impl Model<'_> {
     fn simulate(&mut self, end: Time) {
         for worker in 0..self.machine.workers {
-            // Not all in step.
+            // Random starts, so that workers are not in step.
             let at = self.rng.u64(0..=self.work_ns as u64);
             self.events.push(Reverse((at, Event::Worker(worker))));
         }
@@ -189,14 +189,14 @@ impl Model<'_> {
                     self.epoch += 1;
                     let next = now + (self.machine.epoch * 1e9) as Time;
                     self.events.push(Reverse((next, Event::Epoch)));
-                    // Idle streams say so durably.
+                    // Idle streams flush too, to state their watermark.
                     (0..self.streams.len()).for_each(|stream| self.arm(stream, now));
                 }
             }
         }
     }
 
-    /// Takes a cache line over at `now`; returns when the worker goes on.
+    /// Transfers a cache line to a worker at `now`; returns when the worker goes on.
     fn take(&mut self, line: usize, worker: usize, now: Time) -> Time {
         let line = &mut self.lines[line];
         let own = line.owner == Some(worker);
@@ -236,7 +236,8 @@ impl Model<'_> {
         self.events.push(Reverse((at, Event::Worker(worker))));
     }
 
-    /// The shared lines of the step that orders the transaction.
+    /// Transfers the shared cache lines of the step that orders the transaction; returns when the
+    /// worker goes on.
     fn number_lines(
         &mut self,
         stream: usize,
@@ -246,7 +247,7 @@ impl Model<'_> {
         now: Time,
     ) -> Time {
         if self.protocol == Protocol::Plover {
-            // All touched partitions' counters at once, in order.
+            // The counters of all touched partitions, in order.
             let mut touched = rows.map(|row| row as usize % self.streams.len());
             touched.sort_unstable();
             let first = self.take(touched[0], worker, now);
@@ -256,11 +257,12 @@ impl Model<'_> {
                 self.take(touched[1], worker, first)
             };
         }
-        // Who only reads appends nothing.
+        // A read-only transaction appends nothing.
         if writes == [false; 2] { now } else { self.take(stream, worker, now) }
     }
 
-    /// The protocol's stamps and the record; returns what the transaction waits for.
+    /// Applies the protocol's stamps and appends the record; returns what the transaction waits
+    /// for.
     fn log(&mut self, stream: usize, rows: [u32; 2], writes: [bool; 2]) -> Need {
         let written = writes.iter().filter(|w| **w).count() as f64;
         // Images are logged for each row written (one on average), commands for each transaction
@@ -284,7 +286,7 @@ impl Model<'_> {
                 if updates {
                     vector[stream] = vector[stream].max(end(self, stream, bytes));
                     for (row, write) in rows.iter().zip(writes) {
-                        // Only those who log commands mark what they read.
+                        // Only command logging leaves read stamps.
                         if write || self.commands {
                             self.rows.publish(*row, &vector);
                         }
@@ -322,7 +324,7 @@ impl Model<'_> {
                     }
                 }
                 if writes == [true; 2] && !reads_count {
-                    // Nothing read: its own stream is enough.
+                    // A blind write: its own stream is enough.
                     Need::Marks(1 << stream, number)
                 } else {
                     Need::AllMarks(number)
@@ -344,7 +346,8 @@ impl Model<'_> {
         }
     }
 
-    /// Answers, or waits under a stream that lacks something, which is then flushed.
+    /// Acknowledges the transaction, or queues it at a stream that lacks something and has that
+    /// stream flushed.
     fn park(&mut self, mut waiting: Waiting, now: Time) {
         match self.frontier.lacking(&waiting.need) {
             None => self.answer(&waiting, now),
@@ -367,7 +370,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether a flush would tell anything new.
+    /// Whether a flush would advance the frontier.
     fn has_news(&self, stream: usize) -> bool {
         let own = &self.streams[stream];
         let mark = match self.protocol {
@@ -378,12 +381,13 @@ impl Model<'_> {
         own.end > self.frontier.positions[stream] as f64 || mark > self.frontier.marks[stream]
     }
 
-    /// The highest number that any stream has given out.
+    /// The highest number that any stream has assigned.
     fn highest(&self) -> u64 {
         self.streams.iter().map(|stream| stream.number).max().unwrap_or(0)
     }
 
-    /// Has a stream flushed: now, or when its interval is over.
+    /// Schedules a flush of a stream after the flush interval, if there is anything new to flush
+    /// and no flush is scheduled or in progress.
     fn arm(&mut self, stream: usize, now: Time) {
         if !self.has_news(stream) {
             return;
@@ -404,7 +408,7 @@ impl Model<'_> {
         let own = &mut self.streams[stream];
         own.armed = false;
         if numbered {
-            // A heartbeat: what comes later on this stream is above what others have given out.
+            // A heartbeat: later records of this stream have numbers above all assigned so far.
             own.number = own.number.max(highest);
         }
         let mark = if self.protocol == Protocol::SiloR { epoch - 1 } else { own.number };
@@ -412,7 +416,7 @@ impl Model<'_> {
         let bytes = (own.end - durable).max(0.0);
         let device = stream % self.devices.len();
         let free = &mut self.devices[device];
-        // The bytes pass one after another; the latency of one write hides behind another's bytes.
+        // Transfers are sequential; the latency of one write overlaps with other transfers.
         let passed = (*free).max(now) + (bytes / self.machine.bandwidth * 1e9) as Time;
         *free = passed;
         let done = passed + (self.machine.latency * 1e9) as Time;

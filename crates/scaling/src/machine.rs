@@ -1,36 +1,36 @@
-//! The machine that is modelled.
+//! The modelled machine.
 
 use serde::{Deserialize, Serialize};
 
-/// Most log streams.
+/// Maximum number of log streams.
 pub const MAX_STREAMS: usize = 16;
 
-/// A machine and how it is driven.
+/// A machine and its load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Worker threads, each on a core of its own.
     pub workers: usize,
     /// Log streams, up to [`MAX_STREAMS`].
     pub streams: usize,
-    /// Devices; streams are dealt to them in turn.
+    /// Devices; streams are assigned to them round-robin.
     pub devices: usize,
     /// Bytes per second of a device.
     pub bandwidth: f64,
-    /// Seconds of a write besides its bytes.
+    /// Seconds from the last byte of a write to its completion.
     pub latency: f64,
-    /// A flusher collects for so many seconds; 0 to flush as soon as the device is free.
+    /// Seconds for which a flusher collects a batch; 0 to flush as soon as the device is free.
     pub flush_interval: f64,
-    /// Seconds of an epoch.
+    /// Length of an epoch in seconds.
     pub epoch: f64,
-    /// The buffer of a stream in bytes.
+    /// The log buffer of a stream in bytes.
     pub buffer: f64,
     /// Transactions of a worker that may await acknowledgement.
     pub in_flight: usize,
     /// Rows.
     pub rows: u32,
-    /// Simulated seconds that are measured; a half of them go before.
+    /// Simulated seconds that are measured, after a warm-up of half as long.
     pub seconds: f64,
-    /// The seed.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 

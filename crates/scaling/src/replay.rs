@@ -1,4 +1,4 @@
-//! Recovery: streams are read from their devices, records replayed by the protocol's order.
+//! Recovery: streams are read from their devices, records are replayed in the protocol's order.
 
 use crate::costs::Costs;
 use crate::forward::{Logged, Ran};
@@ -7,10 +7,10 @@ use crate::rules::Protocol;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Records per second, with as many threads as workers; none if replay was not measured.
+/// Returns records per second, with as many threads as workers; `None` if replay was not measured.
 ///
-/// A serial log is replayed by one thread. Row images go in in any order. Commands of Taurus wait
-/// until the resolved prefix of every stream covers their vector.
+/// A serial log is replayed by one thread. Row images are applied in any order. Commands of Taurus
+/// wait until the resolved prefix of every stream covers their vector.
 pub fn rate(
     costs: &Costs,
     protocol: Protocol,
@@ -21,14 +21,14 @@ pub fn rate(
     let own = costs.scheme(words.0, words.1)?;
     let threads = if protocol == Protocol::Serial { 1 } else { machine.workers };
     let slowdown = if threads > 1 { costs.slowdown } else { 1.0 };
-    // A record's resolution is published to the others on a line that they share.
+    // Resolving a record is published to the other threads on a shared cache line.
     let each = own.replay_ns? * slowdown + if threads > 1 { costs.line_ns } else { 0.0 };
     let log = &ran.log;
     let streams = log.iter().map(|record| record.stream + 1).max()?;
     let seconds = match (protocol, words.1) {
         (Protocol::Taurus, "command") => wavefront(log, streams, threads, each, machine) / 1e9,
         _ => {
-            // Bytes of all streams over all of their devices, or the threads' work.
+            // Bounded by reading all streams from their devices, or by the threads' work.
             let devices = machine.devices.min(streams) as f64;
             let last = (0..streams)
                 .filter_map(|s| log.iter().rev().find(|r| r.stream == s))
@@ -41,25 +41,26 @@ pub fn rate(
     Some(log.len() as f64 / seconds.max(1e-9))
 }
 
-/// Positions that wait for a stream's resolved prefix, with the record that does.
+/// Pairs of a position that a stream's resolved prefix has to reach and the record that waits for
+/// it.
 type Waiters = BinaryHeap<Reverse<(u64, usize)>>;
 
 struct Front {
     /// Records of each stream, in order.
     streams: Vec<Vec<usize>>,
-    /// How many of them are resolved without a gap.
+    /// The number of resolved records at the head of each stream, without a gap.
     prefix: Vec<usize>,
     waiters: Vec<Waiters>,
     resolved: Vec<bool>,
-    /// Dimensions that a record still waits for.
+    /// Vector components that a record still waits for.
     unmet: Vec<usize>,
 }
 
-/// The makespan in nanoseconds.
+/// Replays commands in vector order; returns the time in nanoseconds.
 fn wavefront(log: &[Logged], streams: usize, threads: usize, each: f64, machine: &Machine) -> f64 {
     let mut front = Front::new(log, streams);
     let per_device = streams.div_ceil(machine.devices.min(streams)) as f64;
-    // When a record has been read, streams of one device taking turns.
+    // When a record has been read; the streams of a device take turns.
     let read = |at: usize| log[at].end as f64 * per_device / machine.bandwidth * 1e9;
     let mut ready: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     for at in 0..log.len() {
@@ -71,7 +72,7 @@ fn wavefront(log: &[Logged], streams: usize, threads: usize, each: f64, machine:
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut last = 0;
     loop {
-        // The next to happen: a record ends, or a free thread takes one.
+        // The next event: a record ends, or a free thread starts one.
         let start = match (ready.peek(), free.peek()) {
             (Some(Reverse((read, _))), Some(Reverse(free))) => Some((*read).max(*free)),
             _ => None,
@@ -112,8 +113,8 @@ impl Front {
         for (at, record) in log.iter().enumerate() {
             let Some(vector) = &record.vector else { continue };
             for (stream, position) in vector.iter().enumerate().take(streams.min(MAX_STREAMS)) {
-                // Its own place is not waited for; what is before it on its stream is, if it
-                // depends on it, but a maximum cannot tell: only other streams bind.
+                // A record does not wait for its own position. It may depend on what precedes it in
+                // its stream, but a maximum cannot tell, so only other streams' components count.
                 let beyond = || {
                     let last = front.streams[stream].last().map_or(0, |last| log[*last].end);
                     *position > last
@@ -127,7 +128,7 @@ impl Front {
         front
     }
 
-    /// A record is resolved; returns those that wait for nothing more.
+    /// Marks a record as resolved; returns the records that now wait for nothing more.
     fn resolve(&mut self, log: &[Logged], at: usize) -> Vec<usize> {
         self.resolved[at] = true;
         let stream = log[at].stream;

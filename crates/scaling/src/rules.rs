@@ -1,5 +1,5 @@
-//! The protocols' stamps, and when a transaction may be answered: the engine's rules, with a stamp
-//! for every row that the model has.
+//! The protocols' stamps, and when a transaction may be acknowledged: the engine's rules, with a
+//! stamp for every row of the model.
 
 use crate::machine::MAX_STREAMS;
 
@@ -19,14 +19,14 @@ pub enum Protocol {
     SiloR,
     /// A number above those of all partitions touched.
     Plover,
-    /// Numbers that order what has to be ordered.
+    /// Numbers that reads do not raise; a blind write waits for its own stream only.
     Poplar,
-    /// Numbers that reads raise too.
+    /// Numbers that reads raise as well.
     Gsn,
 }
 
 impl Protocol {
-    /// From its word on the command line.
+    /// Parses the protocol's name on the command line.
     pub fn from_word(word: &str) -> Option<Protocol> {
         Some(match word {
             "none" => Protocol::None,
@@ -51,30 +51,31 @@ impl Protocol {
 pub enum Need {
     /// Nothing.
     Nothing,
-    /// These positions.
+    /// These durable positions.
     Positions(Box<Vector>),
-    /// This number on every stream.
+    /// This number, stated by the watermarks of all streams.
     AllMarks(u64),
-    /// This number on the streams of a set of bits.
+    /// This number, stated by the watermarks of the streams in a bit set.
     Marks(u32, u64),
-    /// This position of one stream.
+    /// This durable position of one stream.
     Position(usize, u64),
 }
 
-/// What the devices have confirmed.
+/// The durable positions and watermarks.
 #[derive(Clone, Debug)]
 pub struct Frontier {
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
     /// Durable positions.
     pub positions: Vector,
-    /// Durable numbers, or epochs.
+    /// Durable watermarks: numbers or epochs.
     pub marks: Vector,
 }
 
 impl Frontier {
-    /// A stream that still lacks something, and what it has to reach; none if the transaction may be
-    /// answered. The rule is monotone: what is admitted once stays so as the frontier grows.
+    /// Returns a stream that still lacks something, and what it has to reach; `None` if the
+    /// transaction may be acknowledged. The rule is monotone: as the frontier grows, what is
+    /// admitted stays admitted.
     pub fn lacking(&self, need: &Need) -> Option<(usize, u64)> {
         let short = |have: &Vector, i: usize, want: u64| (want > have[i]).then_some((i, want));
         let (positions, marks) = (&self.positions, &self.marks);
@@ -91,23 +92,22 @@ impl Frontier {
     }
 }
 
-/// What all rows remember.
+/// The stamps of all rows.
 pub struct Rows {
-    /// Positions, where the protocol has vectors; the writer's and, folded in for commands, the
-    /// readers'.
+    /// LSN vectors, where the protocol has them: of the writers and, with commands, of the readers.
     vectors: Vec<Vector>,
-    /// Numbers, or single positions.
+    /// Transaction numbers.
     numbers: Vec<u64>,
 }
 
 impl Rows {
-    /// For so many rows.
+    /// Empty stamps for `rows` rows.
     pub fn new(protocol: Protocol, rows: u32) -> Rows {
         let vectors = if protocol.has_vectors() { rows as usize } else { 0 };
         Rows { vectors: vec![[0; MAX_STREAMS]; vectors], numbers: vec![0; rows as usize] }
     }
 
-    /// Folds a row's vector into a transaction's.
+    /// Joins a row's vector into a transaction's.
     pub fn fold(&self, row: u32, into: &mut Vector) {
         for (into, from) in into.iter_mut().zip(&self.vectors[row as usize]) {
             *into = (*into).max(*from);

@@ -1,4 +1,4 @@
-//! The model keeps what no machine can break.
+//! Bounds that hold on any machine.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_scaling::costs::{Costs, SchemeCosts};
@@ -56,7 +56,8 @@ fn a_device_passes_no_more_than_its_bandwidth() {
         [("serial", 1.0), ("taurus", 8.0), ("silo-r", 8.0), ("plover", 8.0), ("poplar", 8.0)]
     {
         let rate = per_second(&of(protocol, "data", 0.0, &slow));
-        // A thousand bytes each; buffers that are full at the beginning drain within.
+        // 1,000 bytes per row image. Buffers that are full at the start of the measurement drain
+        // within it.
         let most = devices * slow.bandwidth / 1_000.0;
         assert!(rate < 1.6 * most && rate > 0.5 * most, "{protocol}: {rate} of {most}");
     }
@@ -65,7 +66,7 @@ fn a_device_passes_no_more_than_its_bandwidth() {
 #[test]
 fn a_shared_counter_binds_and_streams_do_not() {
     let serial = per_second(&of("serial", "command", 100.0, &machine(64)));
-    // A line that takes 100 ns to move passes ten million times a second, to three in four.
+    // A line that takes 100 ns to move serves ten million writers a second; three in four write.
     assert!(serial < 1.4e7, "{serial}");
     let taurus = per_second(&of("taurus", "command", 100.0, &machine(64)));
     assert!(taurus > 1.8 * serial, "{taurus} and {serial}");
@@ -96,10 +97,10 @@ fn replay_of_commands_scales_until_vectors_bind() {
         let ran = of("taurus", "command", 0.0, &machine);
         rate(&costs(0.0), Protocol::Taurus, ("taurus", "command"), &machine, &ran).unwrap()
     };
-    // A microsecond each.
+    // One microsecond per record.
     assert!((rate_of(1, 20_000) / 1e6 - 1.0).abs() < 0.05);
     assert!(rate_of(8, 1_000_000) > 4e6);
-    // Everyone writes the same few rows: a chain.
+    // All transactions write the same few rows: a dependency chain.
     assert!(rate_of(8, 4) < 3e6);
     let machine = machine(8);
     let ran = of("serial", "command", 0.0, &machine);

@@ -1,5 +1,5 @@
-//! How long a database of many rows, or of large ones, takes to load, to write as a checkpoint, and to open again
-//! after a crash; and how fast it is beside that.
+//! Measures how long a database of many rows, or of large rows, takes to load, to checkpoint and to
+//! reopen after a crash, and its update rate with and without a running checkpoint.
 //!
 //! `cargo run --release -p hyades-simulator --example sizes -- DIR ROWS BYTES hash|ordered`
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 const ROWS: Table = Table::nth(0);
 const VALUE: Column<[u8]> = Column::at(1);
-/// A transaction that loads rows has about so many bytes.
+/// Approximate number of bytes that a loading transaction inserts.
 const BATCH_BYTES: usize = 1 << 20;
 const THREADS: i64 = 2;
-/// How long updates run beside nothing, and beside a checkpoint.
+/// How long updates run without a checkpoint. Beside a checkpoint they run until it is complete.
 const UPDATES: Duration = Duration::from_secs(5);
 
 fn open(dir: &Path, hash: bool) -> Database {
@@ -27,7 +27,7 @@ fn open(dir: &Path, hash: bool) -> Database {
     })
 }
 
-/// Inserts all rows, on two threads.
+/// Inserts all rows with two threads.
 fn load(db: &Database, rows: i64, bytes: usize) {
     let batch = (BATCH_BYTES / (bytes + 64)).max(1);
     std::thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn load(db: &Database, rows: i64, bytes: usize) {
     db.log().unwrap().flush().unwrap();
 }
 
-/// How many random rows a second two threads update meanwhile.
+/// Updates random rows on two threads until `until` returns true. Returns the updates per second.
 fn updates(db: &Database, rows: i64, bytes: usize, until: impl Fn() -> bool + Sync) -> f64 {
     let began = Instant::now();
     let until = &until;

@@ -1,6 +1,7 @@
-//! A soak: a process on real files works, is killed, and is started again, for as long as is wanted. Each life draws
-//! how the database works and what its data and clients look like. After each kill the whole state is compared
-//! with what was acknowledged, and memory with what the rows need.
+//! Soak test: a process works on real files, is killed and restarted, for a given time. Each run
+//! draws the engine settings, the data and the client behaviour at random. Each restart compares
+//! the whole state with what was acknowledged. Resident memory is checked against a bound derived
+//! from the rows.
 //!
 //! `cargo run --release -p hyades-simulator --example soak -- --seconds 600`
 
@@ -23,26 +24,26 @@ const COUNT: Column<u64> = Column::at(1);
 const GROUP: Column<u64> = Column::at(2);
 const VALUE: Column<[u8]> = Column::at(3);
 
-/// Each worker writes to so many rows of its own, in turn.
+/// Number of rows that each worker writes, in turn.
 const SLOTS: u64 = 40;
-/// Every so many transactions of a worker add to a row that all share.
+/// One in this many transactions of a worker also increments the row that all workers share.
 const SHARES: u64 = 8;
-/// Every so many transactions of a worker delete their row.
+/// One in this many transactions of a worker deletes its row.
 const DELETES: u64 = 5;
 
-/// What stays the same in a database's lives.
+/// Parameters that stay the same over all runs of a database.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Data {
     /// The longest value in bytes.
     longest_value: usize,
-    /// What the longest key has beside its sixteen bytes.
+    /// Bytes of the longest key beyond its first sixteen.
     longest_key: usize,
-    /// Whether rows are in a hash index.
+    /// Whether the table of rows has a hash index.
     hashed: bool,
     workers: u64,
 }
 
-/// One life of the process.
+/// Parameters of one run of the process, from start to kill.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Life {
     combination: Combination,
@@ -65,7 +66,7 @@ impl Data {
         key
     }
 
-    /// What transaction `n` of a worker leaves in its row; None if it deletes it.
+    /// The value that transaction `n` of a worker writes to its row; `None` if it deletes the row.
     fn value(&self, worker: u64, n: u64) -> Option<Vec<u8>> {
         let random = mix(worker << 40 | n);
         let most = if random.is_multiple_of(4) { self.longest_value } else { 200 };
@@ -73,20 +74,21 @@ impl Data {
         (!n.is_multiple_of(DELETES)).then(|| vec![random as u8; length])
     }
 
-    /// The rows of a worker after its first `count` transactions: by slot, the transaction and its value.
+    /// The rows of a worker after its first `count` transactions: slot to (transaction, value).
     fn rows(&self, worker: u64, count: u64) -> BTreeMap<u64, (u64, Vec<u8>)> {
         let recent = (count.saturating_sub(SLOTS) + 1..=count).map(|n| (n % SLOTS, n));
         recent.filter_map(|(slot, n)| Some((slot, (n, self.value(worker, n)?)))).collect()
     }
 
-    /// What the process may have in memory: rows and what replaces them, buffers, and what any process has.
+    /// Bound for the resident memory in bytes: rows, their replacements, buffers, and 256 MiB for
+    /// all else.
     fn memory_limit(&self) -> u64 {
         let rows = self.workers * SLOTS * (self.longest_value / 4 + self.longest_key + 500) as u64;
         (256 << 20) + 6 * rows + 40 * self.workers * self.longest_value as u64
     }
 }
 
-/// The next transaction of a worker.
+/// Body of the next transaction of a worker. Returns the number of the transaction.
 fn step(tx: &Transaction<'_>, data: &Data, worker: u64) -> Result<u64, Abort> {
     let n = tx.get(COUNTS, worker)?.map_or(0, |row| row.get(COUNT)) + 1;
     tx.upsert(COUNTS, &[worker.into(), n.into(), (n % 7).into()])?;
@@ -135,7 +137,7 @@ fn open(dir: &Path, life: &Life) -> Result<(Database, ProcedureId), Error> {
     Ok((builder.open(dir)?, id))
 }
 
-/// How many transactions of each worker are there, or what is wrong with the state.
+/// Returns the number of transactions of each worker that are in the database, or what is wrong.
 fn look(db: &Database, data: &Data) -> Result<Vec<u64>, String> {
     let looked = db.transact(|tx| look_in(tx, data)).map_err(|error| error.to_string())?;
     looked.map_err(|abort: Abort| abort.to_string())?
@@ -153,8 +155,8 @@ fn look_in(tx: &Transaction<'_>, data: &Data) -> Result<Result<Vec<u64>, String>
             if found != wanted {
                 let short = |row: Option<(u64, u64, &[u8])>| row.map(|(n, g, v)| (n, g, v.len()));
                 return Ok(Err(format!(
-                    "worker {worker} has run {count} transactions; its row {slot} is {:?}, not {:?} \
-                     (transaction, group, bytes)",
+                    "worker {worker} has run {count} transactions; its row {slot} is {:?}, not \
+                     {:?} (transaction, group, bytes)",
                     short(found),
                     short(wanted)
                 )));
@@ -182,11 +184,11 @@ fn look_in(tx: &Transaction<'_>, data: &Data) -> Result<Result<Vec<u64>, String>
 
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Without the parent there is nothing to say; this process is killed soon.
+    // Write errors are ignored: if the parent is gone, this process is about to be killed as well.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The process that is killed: says what it found, then what is acknowledged.
+/// The process that is killed. Prints the recovered state, then acknowledgements and memory use.
 fn child(dir: &Path, life: &Life) -> Result<(), String> {
     let opened = open(dir, life).map_err(|error| format!("it cannot be opened: {error}"));
     let (db, id) = opened?;
@@ -207,7 +209,7 @@ fn child(dir: &Path, life: &Life) -> Result<(), String> {
     })
 }
 
-/// What the process has in memory.
+/// Resident memory of this process in bytes.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -264,17 +266,17 @@ fn draw_life(rng: &mut fastrand::Rng, data: Data) -> Life {
     }
 }
 
-/// What the parent knows of a database.
+/// What the parent knows about a database.
 #[derive(Debug, Default)]
 struct Known {
-    /// By worker, the last transaction that was acknowledged.
+    /// For each worker, the last acknowledged transaction.
     acknowledged: BTreeMap<u64, u64>,
     answers: u64,
     most_memory: u64,
 }
 
 impl Known {
-    /// Takes a line of the child's; says what is wrong if something is.
+    /// Processes a line of the child's output. Returns what is wrong if the line shows an error.
     fn take(&mut self, line: &str, data: &Data) -> Option<String> {
         let (kind, rest) = line.split_once(' ')?;
         match kind {
@@ -307,7 +309,7 @@ impl Known {
         None
     }
 
-    /// Starts a process and kills it after some time.
+    /// Starts a process and kills it after `time`.
     fn live(&mut self, dir: &Path, life: &Life, time: Duration) -> Result<(), String> {
         let failed = |error: &dyn std::error::Error| format!("no process: {error}");
         let plan = serde_json::to_string(life).map_err(|error| failed(&error))?;
@@ -321,7 +323,7 @@ impl Known {
         let pid = rustix::process::Pid::from_child(&child);
         let killer = std::thread::spawn(move || {
             std::thread::sleep(time);
-            // It may have ended by itself, which is wrong, and was said.
+            // Fails if the child has ended by itself. It has then printed what went wrong.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         });
         let mut wrong = None;
@@ -351,16 +353,16 @@ fn soak(seconds: f64, seed: u64, below: &Path) -> Result<(), String> {
             known.live(&dir, &draw_life(&mut rng, data), time)?;
             kills += 1;
         }
-        // What the last kill left is looked at as well.
+        // One more run checks the state that the last kill left.
         known.live(&dir, &draw_life(&mut rng, data), Duration::from_secs(4))?;
-        // It is not wanted any more.
+        // Best effort: the directory is no longer needed.
         let _ = std::fs::remove_dir_all(&dir);
         databases += 1;
         answers += known.answers;
         most_memory = most_memory.max(known.most_memory);
         println!(
-            "{:.0} s: {databases} databases, {kills} kills, {answers} answers, at most {} MB in memory, \
-             nothing wrong",
+            "{:.0} s: {databases} databases, {kills} kills, {answers} answers, at most {} MB in \
+             memory, nothing wrong",
             began.elapsed().as_secs_f64(),
             most_memory / 1_000_000
         );

@@ -1,4 +1,5 @@
-//! One history: a database that lives several times, and what is checked between its lives.
+//! One history: a database that is opened several times, each time until a crash or a close, and
+//! the checks in between. One such run is called a *life*.
 
 use crate::checkpoints::Taken;
 use crate::history::{History, Verdict};
@@ -15,39 +16,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// What came out of a history.
+/// The result of a history.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Ends of lives, and ends of attempts to open.
+    /// Ended lives, clean shutdowns included, and failed attempts to open.
     pub crashes: u64,
-    /// Transactions that were answered.
+    /// Acknowledged transactions.
     pub acknowledged: u64,
-    /// What was injected, and how often.
+    /// Injected faults and exercised features, with their counts.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What is wrong.
+    /// Violations found in recovered states.
     pub verdict: Verdict,
-    /// Openings that were refused though nothing was damaged.
+    /// Openings, checkpoints and shutdowns that failed although nothing was damaged.
     pub refused_wrongly: Vec<String>,
     /// Transactions that did not end, or were not answered, in time.
     pub late: Vec<String>,
-    /// The history did not end, and how it stood then.
+    /// Set if the history did not end: the state of its threads.
     pub hung: Option<String>,
     /// The disk as it was before the opening that showed the failure, or before the last.
     pub image: Option<SimulatedDisk>,
-    /// The life that came before, for people.
+    /// The life before the failure, in readable form.
     pub story: String,
-    /// The same, for a second look at the image.
+    /// The same in binary form, so that the image can be checked again.
     pub kept: Option<Kept>,
 }
 
 impl Outcome {
-    /// Whether nothing is wrong.
+    /// Whether no violation was found.
     pub fn is_sound(&self) -> bool {
         let in_time = self.late.is_empty() && self.hung.is_none();
         self.verdict.is_sound() && self.refused_wrongly.is_empty() && in_time
     }
 
-    /// Everything that is wrong.
+    /// All violations, one sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let refused = self.refused_wrongly.iter().map(|s| format!("refused wrongly: {s}"));
         let late = self.late.iter().map(|s| format!("late: {s}"));
@@ -59,17 +60,17 @@ impl Outcome {
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All is answered, and the database is closed.
+    /// All transactions are answered, and the database is closed.
     Close,
-    /// All is answered, and the process dies while the database is being closed.
+    /// All transactions are answered, and the process is killed while it closes the database.
     StopsClosing,
-    /// All is durable, then the power goes.
+    /// All transactions are durable, then the power is cut.
     Quiet,
-    /// The power goes.
+    /// The power is cut.
     PowerCut,
-    /// The process dies.
+    /// The process is killed.
     Kill,
-    /// The process dies at some change of the disk.
+    /// The process is killed at some change of the disk.
     Stop,
     /// A sync fails; the database is opened again.
     SyncFails,
@@ -92,7 +93,7 @@ const ENDINGS: [(Ending, &str); 9] = [
 ];
 
 impl Ending {
-    /// Whether nothing goes wrong before all has run.
+    /// Whether all transactions run before the life ends.
     pub(crate) fn is_quiet(self) -> bool {
         matches!(self, Ending::Close | Ending::StopsClosing | Ending::Quiet)
     }
@@ -102,10 +103,10 @@ pub(crate) struct Case {
     pub(crate) plan: Plan,
     pub(crate) rng: Rng,
     pub(crate) disk: SimulatedDisk,
-    /// Log directories given so far.
+    /// Number of log directories used so far.
     pub(crate) dirs: usize,
     pub(crate) history: History,
-    /// How the database was opened last.
+    /// Combination with which the database was last opened.
     pub(crate) now: Combination,
     pub(crate) counters: Counters,
     pub(crate) outcome: Outcome,
@@ -116,7 +117,7 @@ pub(crate) struct Opened {
     pub(crate) device: SimulatedDevice,
     pub(crate) procedure: ProcedureId,
     pub(crate) combination: Combination,
-    /// A fault was armed while it was opened, and may have struck a thread that began there.
+    /// Whether a fault was armed while it was opened. It may have hit a thread started there.
     pub(crate) faulty: bool,
 }
 
@@ -138,7 +139,8 @@ impl Opened {
 
 /// Runs a history.
 pub fn run(plan: &Plan) -> Outcome {
-    // The engine is asked what it can do before a history's own chance and time begin.
+    // Computes the list before the history starts: it opens databases, which would consume the
+    // history's random numbers and simulated time.
     Combination::all();
     if plan.isolation {
         return run_for_isolation(plan);
@@ -186,7 +188,7 @@ fn run_lives(plan: &Plan) -> Outcome {
         }
         case.live(opened);
     }
-    // What the last life left is looked at as well.
+    // The state that the last life left is checked as well.
     if case.outcome.is_sound() {
         let story = case.story();
         let image = case.disk.fork();
@@ -199,11 +201,11 @@ fn run_lives(plan: &Plan) -> Outcome {
     case.outcome
 }
 
-/// No transaction is to take longer than this where nothing but a stream that stands still can hold it up: it needs
-/// far less, and a machine may do much else.
+/// Time after which a transaction that does not depend on the stalled stream counts as stuck. It
+/// needs far less; the machine may be busy.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
-/// Waits until no session is in the transaction that it is in now. Says so if one does not come out of it.
+/// Waits until each session has left its current transaction. Returns a message if one is stuck.
 fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
     let before: Vec<u64> = steps.iter().map(|step| step.load(Ordering::Relaxed)).collect();
     let began = std::time::Instant::now();
@@ -214,7 +216,8 @@ fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
     while let Some(at) = (0..steps.len()).find(is_stuck) {
         if began.elapsed() >= STUCK_AFTER {
             return Some(format!(
-                "session {at} is in a transaction for {} s: one stream stands still, and another is idle",
+                "session {at} is in a transaction for {} s: one stream stands still, and another \
+                 is idle",
                 STUCK_AFTER.as_secs()
             ));
         }
@@ -223,7 +226,7 @@ fn wait_for_steps(steps: &[AtomicU64]) -> Option<String> {
     None
 }
 
-/// A thread's panic is the history's.
+/// Joins a thread and propagates its panic.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -233,7 +236,7 @@ impl Case {
         *self.outcome.faults.entry(fault).or_default() += 1;
     }
 
-    /// Opens the database, through crashes and faults of the opening itself, and judges what it holds.
+    /// Opens the database, retries after crashes and faults during opening, and checks the state.
     fn open(&mut self, life: usize) -> Option<Opened> {
         let varies = self.plan.varies && life > 0;
         let combination =
@@ -308,7 +311,7 @@ impl Case {
         device.arm(fault);
     }
 
-    /// The process is gone; perhaps the power goes with it.
+    /// Ends the process, and in half of the cases cuts the power.
     fn crash(&mut self) {
         if self.rng.bool() {
             self.disk.power_cut(self.rng.u64(..));
@@ -318,7 +321,7 @@ impl Case {
         }
     }
 
-    /// Lets the database work until its life ends.
+    /// Runs transactions until the life ends.
     fn live(&mut self, opened: Opened) {
         let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
         self.note(name);
@@ -379,8 +382,9 @@ impl Case {
         self.outcome.acknowledged += acknowledged as u64;
     }
 
-    /// Whether one stream stands still in this life, so that no transaction may wait for it to begin or end. (Where
-    /// changes go to the stream of their rows all are needed. A fault may end the life before.)
+    /// Whether one stream is stalled in this life, so that no transaction may wait for it to begin
+    /// or end. Excluded are Plover, where a change goes to the stream of its row and all streams
+    /// are needed, and endings that inject another fault, which may end the life earlier.
     fn stalls(&self, ending: Ending) -> bool {
         let Combination { streams, protocol, .. } = self.now;
         let kills = matches!(ending, Ending::PowerCut | Ending::Kill);
@@ -391,21 +395,22 @@ impl Case {
     fn slow_a_stream(&mut self, device: &SimulatedDevice, ending: Ending) {
         let dir = format!("stream-{:04}", self.rng.u32(0..4));
         let stopped = !ending.is_quiet() && self.rng.bool();
-        // Each write takes so long: what takes hundreds of megabytes in small buffers is not to take minutes.
+        // Upper bound for the delay of each write. Heavy plans write hundreds of megabytes through
+        // small buffers and must not take minutes.
         let longest_us = if self.plan.is_heavy() { 200 } else { 3000 };
         let pace = (!stopped).then(|| Duration::from_micros(self.rng.u64(100..longest_us)));
         self.note(if stopped { "a stream stopped" } else { "a stream far slower" });
         device.slow(&dir, pace);
     }
 
-    /// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
-    /// failed.
+    /// Runs the sessions, then kills the process or cuts the power. Returns false if the flush of a
+    /// quiet ending fails.
     fn work(&mut self, opened: &Opened, ending: Ending) -> bool {
         let work = opened.work(&self.plan, &self.counters);
         let seeds: Vec<u64> = (0..self.plan.sessions).map(|_| self.rng.u64(..)).collect();
         let mut time = Duration::from_micros(self.rng.u64(200..12_000));
         if self.plan.shape.reader {
-            // Until it is through, or starves.
+            // Time for the reader to finish or to starve.
             time = Duration::from_secs(6);
         }
         if self.stalls(ending) {
@@ -461,7 +466,7 @@ impl Case {
             if opened.db.log().is_some_and(|log| log.flush().is_err()) {
                 return false;
             }
-            // All of it is durable: all of it must be there.
+            // After the flush all transactions are durable, so all must be recovered.
             self.history.life.iter_mut().for_each(|ran| ran.acknowledged = true);
         }
         true

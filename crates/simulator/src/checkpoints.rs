@@ -9,8 +9,8 @@ use hyades_platform::device::{SimulatedDisk, SimulatedFault};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How an opened database takes its checkpoints: mostly in small blocks, so that much happens between
-/// the cut and the last row, and with little room for what is overwritten meanwhile.
+/// Draws checkpoint settings: mostly small blocks, so that much happens between the cut and the
+/// last row, and little buffer space for rows that are overwritten meanwhile.
 pub(crate) fn settings(plan: &Plan, rng: &mut Rng, settings: &mut CheckpointSettings) {
     if !plan.checkpoints {
         return;
@@ -23,20 +23,20 @@ pub(crate) fn settings(plan: &Plan, rng: &mut Rng, settings: &mut CheckpointSett
     }
 }
 
-/// What became of the checkpoints of a life.
+/// The checkpoints taken in a life.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub number: u64,
-    /// Why one failed; there were no more after it.
+    /// The first failure. No checkpoint is attempted after it.
     pub failed: Option<String>,
 }
 
-/// Takes checkpoints until the life is `over`, or one fails.
+/// Takes checkpoints until `over` is set or one fails.
 pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> Taken {
     let mut rng = Rng::with_seed(seed);
     let pause = rng.u64(0..3000);
     let mut taken = Taken::default();
-    // Acquire: nothing hangs on it but when to stop.
+    // Acquire: the flag only says when to stop; it protects no data.
     while !over.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_micros(rng.u64(0..pause + 1)));
         match db.checkpoint() {
@@ -51,9 +51,9 @@ pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> Taken {
 }
 
 impl Taken {
-    /// Takes one between two transactions of a stepped life, unless one has failed.
+    /// Takes a checkpoint between two transactions of a stepped life, unless one has failed.
     pub fn take_stepped(&mut self, db: &Database) {
-        // A stepped log has no threads that would bring it up to the cut.
+        // A stepped log has no flusher threads, so it is flushed up to the cut here.
         let flushed = db.log().is_some_and(|log| log.flush().is_ok());
         if self.failed.is_some() || !flushed {
             return;
@@ -66,13 +66,13 @@ impl Taken {
 }
 
 impl Case {
-    /// Whether a stepped life may take checkpoints: with one directory there is one part, which is
-    /// written on the calling thread.
+    /// Whether this life may take checkpoints. A stepped life needs a single directory: then the
+    /// checkpoint has one part, written by the calling thread.
     pub(crate) fn takes_checkpoints(&self) -> bool {
         self.plan.checkpoints && (!self.plan.stepped || self.dirs == 1)
     }
 
-    /// Counts what was taken. If nothing was wrong with the disk, none may have failed.
+    /// Counts the checkpoints. On a healthy disk none may have failed.
     pub(crate) fn note_checkpoints(&mut self, taken: Taken, healthy: bool) {
         const NAME: &str = "checkpoints taken while transactions ran";
         *self.outcome.faults.entry(NAME).or_default() += taken.number;
@@ -88,9 +88,9 @@ impl Case {
         }
     }
 
-    /// Opens copies of the disk and takes a checkpoint that stops at its first change, at its second, and
-    /// so on, up to the last file of the log that it gives up; what is recovered after each has to be
-    /// sound.
+    /// Opens copies of the disk and takes a checkpoint that stops at its first change of the disk,
+    /// at its second, and so on, up to the removal of the last log file that it truncates. The
+    /// state recovered after each must be sound.
     pub(crate) fn checkpoint_stopped_at_each_step(
         &mut self,
         opened: &Opened,
@@ -140,7 +140,7 @@ impl Case {
         }
     }
 
-    /// Recovers a copy of the disk, of which `before` is kept if that shows something wrong.
+    /// Recovers a copy of the disk and checks the state. Keeps `before` if that shows a violation.
     pub(crate) fn is_still_sound(
         &mut self,
         opened: &Opened,

@@ -1,4 +1,4 @@
-//! How the databases of a history are opened.
+//! Settings and tables with which the databases of a history are opened.
 
 use crate::plan::{Combination, Plan};
 use crate::program::{self, Program};

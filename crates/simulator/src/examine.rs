@@ -1,4 +1,4 @@
-//! What is looked at after each crash, and how else the same disk might have been recovered.
+//! Checks after each crash, and other ways to recover the same disk.
 
 use crate::case::{Case, Opened, Outcome};
 use crate::history::Ran;
@@ -37,7 +37,8 @@ impl Case {
         format!("before this life: {:#?}\nin this life:\n{lines}", self.history.base)
     }
 
-    /// Judges what was recovered, compares other ways to recover it, and goes on from it.
+    /// Checks the recovered state, compares other ways to recover it, and makes it the base of the
+    /// next life.
     pub(crate) fn examine(&mut self, opened: &Opened, image: SimulatedDisk) {
         let state = match schema::dump(&opened.db, self.plan.tables, self.counters.programs()) {
             Ok(state) => state,
@@ -54,7 +55,7 @@ impl Case {
         let digest = opened.db.digest();
         if self.rng.u32(0..3) == 0 {
             let ways = [(1, Replay::Serial), (2, Replay::Wavefront), (3, Replay::Pools)];
-            // One thread alone is what can be repeated.
+            // Only a recovery by one thread can be repeated exactly.
             let ways = if self.plan.stepped { &ways[..1] } else { &ways[..] };
             for &(threads, replay) in ways {
                 self.recover_otherwise(opened, &image, threads, replay, digest);
@@ -65,7 +66,7 @@ impl Case {
                 self.rot(opened, &image);
             }
         }
-        // Dozens of recoveries each: not of tens of megabytes.
+        // These do dozens of recoveries each, which takes too long with tens of megabytes.
         let light = !self.plan.is_heavy();
         if self.rng.u32(0..16) == 0 && light {
             self.crash_at_each_step(opened, &image);
@@ -117,8 +118,8 @@ impl Case {
         }
     }
 
-    /// Opens copies of the disk that stop at the first change, at the second, and so on; what is
-    /// recovered after each of these has to be sound.
+    /// Opens copies of the disk, stopped at the first change of the disk, at the second, and so on.
+    /// The state recovered after each must be sound.
     fn crash_at_each_step(&mut self, opened: &Opened, image: &SimulatedDisk) {
         for step in 0.. {
             let copy = image.fork();
@@ -146,11 +147,12 @@ impl Case {
         }
     }
 
-    /// Flips bits of a copy: it is refused, or it is sound; only what nothing durable vouches for may be
-    /// missing.
+    /// Flips bits of a copy. Opening must refuse it or recover a sound state. Acknowledged
+    /// transactions may be missing only if the damage is in the last write, which looks like a torn
+    /// tail.
     fn rot(&mut self, opened: &Opened, image: &SimulatedDisk) {
         let copy = image.fork();
-        // Page cache and medium are one after the machine was off.
+        // `rot` damages page cache and medium alike, as after a reboot.
         let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
         self.note("bit rot");
         let damaged = copy.fork();

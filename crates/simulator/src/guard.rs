@@ -1,12 +1,12 @@
-//! A history under guard: a panic or a hang is an outcome, and is not waited for.
+//! Runs a history so that a panic or a hang becomes an outcome, without waiting for the hang.
 
 use crate::case::{self, Outcome};
 use crate::plan::Plan;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A history that takes longer than this hangs, unless somebody says otherwise: the longest take a few
-/// seconds on a machine that does much else.
+/// Default time after which a history counts as hung. The longest take a few seconds on a busy
+/// machine.
 pub const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Runs a history on a thread of its own.
@@ -21,7 +21,7 @@ fn run_guarded(
 ) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let spawned = std::thread::Builder::new().name("history".into()).spawn(move || {
-        // Nobody listens after a hang.
+        // After a hang the receiver is gone.
         let _ = sender.send(history());
     });
     match receiver.recv_timeout(hangs_after) {
@@ -43,13 +43,14 @@ fn run_guarded(
     }
 }
 
-/// The threads of this process: name, state and where in the system they wait, as far as the system tells.
+/// The threads of this process: name, state and the kernel function they wait in, as far as the
+/// system reports them.
 fn threads() -> Vec<String> {
     let read = |place: std::path::PathBuf| std::fs::read_to_string(place).unwrap_or_default();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let describe = |task: std::fs::DirEntry| {
         let stat = read(task.path().join("stat"));
-        // The state follows the name, which stands in parentheses.
+        // The state follows the name, which is in parentheses.
         let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
         let (name, waits) = (read(task.path().join("comm")), read(task.path().join("wchan")));
         format!("{} {state} {}", name.trim(), waits.trim())
@@ -66,7 +67,7 @@ mod tests {
     fn a_history_that_does_not_end_is_reported_and_not_waited_for() {
         let (hold, held) = mpsc::channel::<()>();
         let outcome = run_guarded(Duration::from_millis(50), move || {
-            // Ends when the test does.
+            // Blocks until the test ends.
             let _ = held.recv();
             Outcome::default()
         });

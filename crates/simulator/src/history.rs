@@ -1,8 +1,10 @@
-//! What ran, what was seen, what was answered; and the judgement over what came back.
+//! What ran, what was read and what was acknowledged, and the check of the recovered state against
+//! it.
 //!
-//! Every row names the program that wrote it, so a recovered state names its transactions. Who came
-//! before whom on a row is known from what they saw there and from real time: one that had returned
-//! before another began came first. Where neither says, nothing is concluded.
+//! Every row names the program that wrote it, so a recovered state names its transactions. The
+//! order of the writers of a row is known from what they read there and from real time: a
+//! transaction that returned before another began precedes it. Where neither decides, nothing is
+//! concluded.
 
 use crate::program::{Saw, Trace, Wrote};
 use crate::schema::{At, Content, State};
@@ -14,57 +16,57 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Ran {
     /// The program's number.
     pub id: u64,
-    /// Moments on the history's own clock: before it began, after it returned.
+    /// Logical time before it began.
     pub began: u64,
-    /// See `began`.
+    /// Logical time after it returned.
     pub returned: u64,
-    /// What it saw and did. One that gave up or only read has no writes.
+    /// What it read and wrote. Aborted and read-only transactions have no writes.
     pub trace: Trace,
-    /// Whether it was answered.
+    /// Whether it was acknowledged.
     pub acknowledged: bool,
-    /// For people: how it ran and ended.
+    /// How it ran and ended, in readable form.
     pub how: String,
 }
 
-/// What is known at the beginning of a life, and what ran in it.
+/// The state at the beginning of a life, and the transactions of that life.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
     /// The state that the life began with.
     pub base: State,
-    /// Programs that a crash took: they may never come back.
+    /// Programs that were lost in a crash and must never reappear.
     pub dead: HashSet<u64>,
-    /// What ran since.
+    /// The transactions of this life.
     pub life: Vec<Ran>,
 }
 
-/// What a crash did to a transaction.
+/// Whether a transaction survived a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     There,
     Gone,
 }
 
-/// What is wrong with a recovered state, in sentences.
+/// Violations found in a recovered state, one sentence each.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What was acknowledged and is not there.
+    /// Acknowledged transactions that are missing.
     pub lost: Vec<String>,
-    /// What is half there.
+    /// Transactions that survived in part.
     pub partial: Vec<String>,
-    /// What was dead and is back.
+    /// Transactions that were lost in an earlier crash and reappeared.
     pub resurrected: Vec<String>,
-    /// What no replay of a closed set of the history gives.
+    /// States that no replay of a dependency-closed set of the history yields.
     pub diverged: Vec<String>,
     fates: HashMap<u64, Fate>,
 }
 
 impl Verdict {
-    /// Whether all is well.
+    /// Whether there are no violations.
     pub fn is_sound(&self) -> bool {
         self.sentences().next().is_none()
     }
 
-    /// Everything that is wrong.
+    /// All violations.
     pub fn sentences(&self) -> impl Iterator<Item = String> + '_ {
         let kinds = [
             ("lost", &self.lost),
@@ -76,10 +78,10 @@ impl Verdict {
     }
 }
 
-/// The writers of one row, and who is known to come before whom.
+/// The writers of one row, and their order as far as it is known.
 struct Chain<'h> {
     writers: Vec<(&'h Ran, &'h Wrote)>,
-    /// By writer, the set of those that come after it, as bits.
+    /// For each writer, the set of writers that come after it, as bits.
     after: Vec<Vec<u64>>,
 }
 
@@ -96,7 +98,7 @@ impl<'h> Chain<'h> {
                 }
             }
         }
-        // The closure.
+        // Transitive closure.
         for via in 0..n {
             let reached = after[via].clone();
             for row in &mut after {
@@ -121,13 +123,13 @@ struct Judge<'h> {
     history: &'h History,
     chains: BTreeMap<At, Chain<'h>>,
     verdict: Verdict,
-    /// Why a transaction is believed to be there, or gone.
+    /// Evidence that a transaction survived (`there`) or was lost (`gone`).
     there: HashMap<u64, String>,
     gone: HashMap<u64, String>,
 }
 
 impl History {
-    /// Judges a recovered state.
+    /// Checks a recovered state.
     pub fn judge(&self, state: &State) -> Verdict {
         let mut writers: BTreeMap<At, Vec<(&Ran, &Wrote)>> = BTreeMap::new();
         for ran in &self.life {
@@ -153,7 +155,7 @@ impl History {
         verdict
     }
 
-    /// Goes on from a recovered state: what is not there is dead.
+    /// Makes a recovered state the base of the next life. Missing transactions count as dead.
     pub fn advance(&mut self, state: State, verdict: &Verdict) {
         let gone = verdict.fates.iter().filter(|(_, fate)| **fate == Fate::Gone);
         self.dead.extend(gone.map(|(id, _)| *id));
@@ -171,7 +173,7 @@ impl Judge<'_> {
         self.gone.entry(id).or_insert_with(why);
     }
 
-    /// What the rows that are there say.
+    /// Derives from each row which of its writers survived and which were lost.
     fn judge_rows(&mut self, state: &State) {
         let chains = std::mem::take(&mut self.chains);
         let base = &self.history.base;
@@ -220,14 +222,14 @@ impl Judge<'_> {
         } else {
             let before = self.history.base.get(&at);
             self.verdict.diverged.push(format!(
-                "row {at:?} is {row:?}, which nobody left there in this life; before it: {before:?}"
+                "row {at:?} is {row:?}, which no transaction of this life left; before: {before:?}"
             ));
         }
     }
 
     fn judge_missing_row(&mut self, at: At, chain: &Chain<'_>) {
         if self.history.base.contains_key(&at) && chain.deleters().next().is_none() {
-            self.verdict.lost.push(format!("row {at:?} was there and nobody deleted it"));
+            self.verdict.lost.push(format!("row {at:?} was there and no transaction deleted it"));
         }
         for (writer, (ran, wrote)) in chain.writers.iter().enumerate() {
             let may_be_deleted =
@@ -238,7 +240,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What the rows that are not there say, once it is known who is there.
+    /// Checks that each missing row was deleted by a surviving writer, once the survivors are
+    /// known.
     fn judge_absences(&mut self, state: &State) {
         for (at, chain) in self.chains.iter().filter(|(at, _)| !state.contains_key(at)) {
             let there = |&w: &usize| self.there.contains_key(&chain.writers[w].0.id);
@@ -288,7 +291,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What a transaction saw and that is not there.
+    /// Returns something that a transaction read and that is missing.
     fn missing_read(&self, ran: &Ran) -> Option<String> {
         for (at, saw) in &ran.trace.reads {
             match saw {
@@ -308,10 +311,11 @@ impl Judge<'_> {
         None
     }
 
-    /// Whoever saw no row needs a deletion, if there was a row before.
+    /// Returns a message if a reader of a missing row needs a deletion that cannot have survived.
     fn missing_deletion(&self, reader: &Ran, at: At) -> Option<String> {
         let chain = self.chains.get(&at)?;
-        // The row was there before the life, or somebody had put it there for certain.
+        // The row existed before this life, or a writer had certainly finished before the reader
+        // began.
         let earlier = chain.writers.iter().position(|(w, wrote)| {
             wrote.after.is_some() && w.returned < reader.began && w.id != reader.id
         });

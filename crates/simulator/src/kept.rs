@@ -1,5 +1,5 @@
-//! A failing history that is kept: what ran and what was answered, beside the disk that it left. Threads do
-//! not run the same way twice, but a disk can be judged again as often as one likes.
+//! A failing history that is kept: what ran and what was acknowledged, with the disk that it left.
+//! Threads do not run the same way twice, but a kept disk can be checked any number of times.
 
 use crate::database;
 use crate::history::History;
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-/// See the module.
+/// A kept history. The disk is stored beside it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// What was run.
+    /// The plan of the history.
     pub plan: Plan,
-    /// How the database was opened that showed the failure.
+    /// Combination with which the opening that showed the failure was done.
     pub combination: Combination,
-    /// Log directories given by then.
+    /// Number of log directories used by then.
     pub dirs: usize,
-    /// Programs numbered by then.
+    /// Number of programs created by then.
     pub programs: u64,
-    /// The life before the crash, and what it began with.
+    /// The life before the crash, and the state that it began with.
     pub history: History,
 }
 
 impl Kept {
-    /// Recovers copies of the disk in several ways, and judges each. Returns what is wrong.
+    /// Recovers copies of the disk in several ways and checks each. Returns the violations.
     pub fn judge(&self, disk: &SimulatedDisk) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut digests = Vec::new();
@@ -64,10 +64,10 @@ impl Kept {
         wrong
     }
 
-    /// Writes it to a file of the directory.
+    /// Writes it to `history.bin` in a directory.
     ///
     /// # Errors
-    /// The file system's.
+    /// I/O errors.
     pub fn save(&self, place: &Path) -> io::Result<()> {
         let bytes = postcard::to_stdvec(self).map_err(io::Error::other)?;
         std::fs::write(place.join("history.bin"), bytes)
@@ -76,7 +76,7 @@ impl Kept {
     /// Reads what [`save`](Self::save) wrote, and the disk beside it.
     ///
     /// # Errors
-    /// The file system's; or it was kept by another version.
+    /// I/O errors; or it was written by another version.
     pub fn load(place: &Path) -> io::Result<(Kept, SimulatedDisk)> {
         let bytes = std::fs::read(place.join("history.bin"))?;
         let kept = postcard::from_bytes(&bytes).map_err(io::Error::other)?;

@@ -1,13 +1,13 @@
-//! A world that fails, and proof that the database does not.
+//! Torture tests: random transactions on a simulated disk that fails and crashes.
 //!
-//! [`torture`](torture::torture) runs random histories: a database on a simulated disk
-//! ([`SimulatedDisk`](hyades_platform::device::SimulatedDisk)) lives several times, under random
-//! transactions on several threads, and each life ends in some kind of crash. After each, what was
-//! recovered is judged against what ran and what was answered ([`history`]): nothing acknowledged is
-//! lost, nothing is half there, nothing dead comes back, and the state is the replay of a
-//! dependency-closed set of transactions. Half of the histories run on real threads; the other half on
-//! one thread that does everything, in an order and in a time that follow from the seed, so that they
-//! repeat exactly.
+//! [`torture`](torture::torture) runs random histories. A history opens a database on a simulated
+//! disk ([`SimulatedDisk`](hyades_platform::device::SimulatedDisk)) several times. Each run is
+//! called a life: several threads execute random transactions until some kind of crash. After each
+//! crash the recovered state is checked against what ran and what was acknowledged ([`history`]):
+//! nothing acknowledged is lost, no transaction survives in part, no dead transaction reappears,
+//! and the state is the replay of a dependency-closed set of transactions. Half of the histories
+//! run on real threads. The other half run on one thread, in an order and in a simulated time that
+//! follow from the seed, so that they repeat exactly.
 #![forbid(unsafe_code)]
 
 pub mod case;

@@ -9,8 +9,8 @@ use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Sessi
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The history's clock and its numbers; shared by all sessions. SeqCst: what one thread did before it
-/// took a moment has to be over for another that takes a later one.
+/// Logical clock and program numbers of a history, shared by all sessions. SeqCst: what a thread
+/// did before it drew a time must precede what another thread does after a later time.
 #[derive(Debug, Default)]
 pub struct Counters {
     moment: AtomicU64,
@@ -18,7 +18,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The next moment.
+    /// Draws the next logical time.
     pub fn moment(&self) -> u64 {
         self.moment.fetch_add(1, Ordering::SeqCst)
     }
@@ -27,13 +27,13 @@ impl Counters {
         self.program.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// How many programs have been numbered.
+    /// Number of programs created so far.
     pub fn programs(&self) -> u64 {
         self.program.load(Ordering::SeqCst)
     }
 }
 
-/// What a session works with.
+/// Input of the sessions of a life.
 pub struct Work<'d> {
     /// The database.
     pub db: &'d Database,
@@ -41,60 +41,62 @@ pub struct Work<'d> {
     pub procedure: ProcedureId,
     /// Its tables.
     pub tables: Tables,
-    /// The clock.
+    /// Clock and program numbers.
     pub counters: &'d Counters,
     /// Whether the log holds data records only.
     pub data_only: bool,
-    /// At most so many transactions.
+    /// Maximum number of transactions of each session.
     pub transactions: usize,
-    /// What is not plain.
+    /// Unusual features of the history.
     pub shape: Shape,
-    /// Sessions that read everything and are not done: writers go on beside them.
+    /// Reader sessions that are not done. Writers go on as long as there are any.
     pub readers: AtomicUsize,
-    /// How often each session has begun a transaction, or has been through with one: odd while it is in one.
+    /// For each session, the number of transactions begun plus the number ended: odd while one
+    /// runs.
     pub steps: Vec<AtomicU64>,
 }
 
 impl Work<'_> {
-    /// The transactions of each writer beside readers.
+    /// Maximum number of transactions of each writer beside readers.
     fn beside_readers(&self) -> usize {
         let writers = self.steps.len().saturating_sub(1).max(1);
         (self.shape.programs(&self.tables) / writers).clamp(1, MOST_BESIDE_READERS)
     }
 }
 
-/// What a session has done when it is over.
+/// The result of a session.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// What ran.
+    /// The transactions that ran.
     pub ran: Vec<Ran>,
-    /// A transaction did not get through beside others.
+    /// Set if a transaction starved: the error.
     pub starved: Option<String>,
 }
 
-/// A session that reads everything does so this often.
+/// How many times a reader session reads everything.
 const READS: usize = 4;
 
-/// Writers go on beside it for about so long.
+/// Writers go on beside a reader for about this long.
 const BESIDE_READERS: Duration = Duration::from_secs(4);
 
-/// And for so many transactions at most, fewer and with longer pauses where rows are large.
+/// Maximum number of transactions of a writer beside a reader. Fewer, with longer pauses, where
+/// rows are large.
 const MOST_BESIDE_READERS: usize = 4000;
 
 fn starved(error: &Error) -> Option<String> {
     matches!(error, Error::Starved { .. }).then(|| error.to_string())
 }
 
-/// A session at work.
+/// A running session.
 pub struct Runner<'d> {
     work: &'d Work<'d>,
     rng: Rng,
     session: Session,
     queue: CommitQueue<usize>,
     ran: Vec<Ran>,
-    /// It does nothing but read everything.
+    /// Whether it only reads everything.
     reads: bool,
-    /// Its place among the sessions.
+    /// Its index among the sessions.
     at: usize,
 }
 
@@ -102,7 +104,7 @@ impl<'d> Runner<'d> {
     /// A session whose transactions follow from the seed.
     ///
     /// # Errors
-    /// The database's.
+    /// Errors of the database.
     pub fn new(work: &'d Work<'d>, seed: u64, at: usize) -> Result<Self, Error> {
         Ok(Runner {
             work,
@@ -115,8 +117,8 @@ impl<'d> Runner<'d> {
         })
     }
 
-    /// Runs transactions until there were enough or the database fails, and waits for what can be
-    /// answered. Returns what ran.
+    /// Runs transactions until the limit is reached or the database fails, then waits for the
+    /// outstanding acknowledgements.
     pub fn run(mut self) -> Ended {
         let starved = if self.reads { self.read() } else { self.write() };
         while !self.queue.is_empty() {
@@ -128,12 +130,12 @@ impl<'d> Runner<'d> {
         Ended { ran: self.ran, starved }
     }
 
-    /// Runs transactions. Says so if one starved.
+    /// Runs random transactions. Returns the error if one starved.
     fn write(&mut self) -> Option<String> {
         let beside = self.work.beside_readers();
         for n in 0.. {
             if n >= self.work.transactions {
-                // A few more, as long as a reader has to get through beside them.
+                // Goes on while a reader has to finish beside writers.
                 if self.work.readers.load(Ordering::Relaxed) == 0 || n >= beside {
                     break;
                 }
@@ -146,7 +148,7 @@ impl<'d> Runner<'d> {
         None
     }
 
-    /// Reads everything a few times, slowly enough that writers always come in between.
+    /// Reads everything a few times, slowly enough that writers always interleave.
     fn read(&mut self) -> Option<String> {
         let mut failed = None;
         for _ in 0..self.work.transactions.min(READS) {
@@ -160,22 +162,22 @@ impl<'d> Runner<'d> {
         failed
     }
 
-    /// Looks for answers.
+    /// Collects the acknowledgements that have arrived.
     ///
     /// # Errors
-    /// The log has failed; what could be answered was.
+    /// The log has failed. Acknowledgements that arrived before are collected.
     pub fn drain(&mut self) -> Result<(), Error> {
         let ran = &mut self.ran;
         self.queue.drain(|at| ran[at].acknowledged = true).map(drop)
     }
 
-    /// What ran so far.
+    /// The transactions that have run.
     pub fn into_ran(self) -> Vec<Ran> {
         self.ran
     }
 
-    /// Runs one transaction; may wait for its answer if `may_wait`. `between` is called between the steps
-    /// of a closure, and may run other sessions' transactions.
+    /// Runs one transaction, and may wait for acknowledgements if `may_wait`. `between` is called
+    /// between the steps of a closure and may run transactions of other sessions.
     ///
     /// # Errors
     /// The database has failed.
@@ -197,7 +199,7 @@ impl<'d> Runner<'d> {
         let trace = program::take_trace();
         self.ran.push(Ran { id, began, returned, trace, acknowledged: false, how });
         match self.rng.u32(0..16) {
-            // Nobody looks at the answer; it counts for nothing.
+            // The ticket is dropped, so the transaction counts as not acknowledged.
             0 => drop(ticket),
             1 if may_wait => {
                 if ticket.wait().is_ok() {
@@ -221,7 +223,7 @@ impl<'d> Runner<'d> {
     ) -> Result<(String, Ticket), Error> {
         let tables = self.work.tables;
         let kinds = [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive];
-        // Only closures stop between their steps.
+        // Only closures can be interrupted between their steps.
         let kind = if self.reads { 0 } else { self.rng.u32(0..8) };
         let (how, result, ticket) = match kind {
             0 | 1 => {

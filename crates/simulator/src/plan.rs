@@ -1,4 +1,5 @@
-//! What a history is made of, by seed; small changes of it make a failing history smaller.
+//! The parameters of a history, derived from a seed, and reductions that make a failing history
+//! smaller.
 
 use crate::schema::Tables;
 use crate::shape::{Drawn, Shape};
@@ -17,18 +18,18 @@ pub struct Combination {
     pub concurrency: Concurrency,
     /// How procedures are logged.
     pub record: RecordKind,
-    /// Log streams.
+    /// Number of log streams.
     pub streams: usize,
 }
 
-/// The most streams of a combination.
+/// Maximum number of streams of a combination.
 const STREAMS: usize = 4;
 
 impl Combination {
-    /// Every combination that the engine opens with a log: its own table of sound pairs decides, and what
-    /// it refuses as misuse is left out.
+    /// Every combination that the engine opens with a log. The engine decides which are sound:
+    /// those that it refuses as misuse are left out.
     pub fn all() -> &'static [Combination] {
-        // Written once, by whoever asks first.
+        // Computed once, on first use.
         static ALL: OnceLock<Vec<Combination>> = OnceLock::new();
         ALL.get_or_init(|| {
             let mut all = Vec::new();
@@ -47,7 +48,7 @@ impl Combination {
         })
     }
 
-    /// Asks the engine.
+    /// Whether the engine opens a database with it.
     fn is_sound(&self) -> bool {
         let builder = Database::builder()
             .protocol(self.protocol)
@@ -67,7 +68,7 @@ impl Combination {
         }
     }
 
-    /// Any of them.
+    /// A random combination.
     pub fn random(rng: &mut Rng) -> Combination {
         let all = Self::all();
         all[rng.usize(0..all.len())]
@@ -77,13 +78,13 @@ impl Combination {
 /// A history to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Decides everything that is not said here.
+    /// Seed of everything that the other fields leave open.
     pub seed: u64,
-    /// How the first life of the database works.
+    /// The combination of the first life.
     pub combination: Combination,
-    /// Whether later lives work otherwise.
+    /// Whether later lives draw other combinations.
     pub varies: bool,
-    /// How often the database is opened.
+    /// Number of openings of the database.
     pub lives: usize,
     /// Threads that run transactions.
     pub sessions: usize,
@@ -93,14 +94,15 @@ pub struct Plan {
     pub tables: Tables,
     /// Whether checkpoints are taken while transactions run.
     pub checkpoints: bool,
-    /// Whether syncs lie: a mutation of the world.
+    /// Whether fsync lies, a fault that the checks must find.
     pub lying_sync: bool,
-    /// One thread does everything, in an order that follows from the seed.
+    /// Whether one thread does everything, in an order that follows from the seed.
     pub stepped: bool,
-    /// What is not plain.
+    /// Unusual features.
     #[serde(default)]
     pub shape: Shape,
-    /// List appends and registers, checked as a history of clients; with threads and power cuts only.
+    /// Whether to run list appends and registers, checked as a client history, with threads and
+    /// power cuts only.
     pub isolation: bool,
 }
 
@@ -137,13 +139,13 @@ impl Plan {
         plan
     }
 
-    /// Whether a recovery of the database takes much longer than usual.
+    /// Whether recovering the database takes much longer than usual.
     pub(crate) fn is_heavy(&self) -> bool {
         let Tables { longest_text, longest_key, keys, .. } = self.tables;
         longest_text > 0 || longest_key > 1000 || keys > 1000
     }
 
-    /// Smaller plans, the smallest first.
+    /// Reductions of this plan, in the order in which they are tried.
     pub fn smaller(&self) -> Vec<Plan> {
         let mut all = Vec::new();
         let mut push = |change: &dyn Fn(&mut Plan)| {
@@ -202,7 +204,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// About how many bytes the transactions of a life write.
+    /// Approximate number of bytes that the transactions of a life write.
     fn written(plan: &Plan) -> usize {
         let rows = if plan.shape.bulk { 2 + plan.tables.keys as usize / 12 } else { 2 };
         plan.sessions * plan.transactions * rows * plan.tables.row_bytes()

@@ -1,7 +1,7 @@
-//! Random transactions, and what each of them saw.
+//! Random transactions, and what each of them read.
 //!
-//! Whatever a program writes holds a digest of everything that it has read so far. A command that is
-//! replayed on other rows than it ran on therefore leaves other content, which the judge finds.
+//! Every write holds a digest of all that the program has read so far. A command that is replayed
+//! on other rows than it ran on therefore leaves other content, which the check finds.
 
 use crate::schema::{self, At, Content, Keys, Tables};
 use crate::shape::Shape;
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A transaction as data: the argument of the one procedure there is, and the body of closures.
+/// A transaction as data: the argument of the only procedure, and the body of closures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
-    /// Unique in a history; written to every row as its version.
+    /// Unique in a history. Written to every row as its version.
     pub id: u64,
-    /// What it does, in order.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
-    /// Whether it inserts a row of its own beside all else.
+    /// Whether it also inserts a marker row of its own.
     pub mark: bool,
-    /// Whether it aborts in the end.
+    /// Whether it aborts at the end.
     pub give_up: bool,
-    /// Whether it passes a duplicate key on to its caller, where others go on.
+    /// Whether it returns a duplicate key as an error, where other programs go on.
     pub strict: bool,
 }
 
-/// One step.
+/// One step of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
     /// Reads a row.
@@ -35,9 +35,9 @@ pub enum Step {
     Put(At),
     /// Writes all of a row without reading it.
     Blind(At),
-    /// Puts a row down and is not told whether there was one.
+    /// Writes a row without learning whether it existed (a blind write).
     Store(At),
-    /// Changes columns of a row without reading them, if it is there.
+    /// Changes columns of a row without reading them, if it exists.
     Change(At),
     /// Inserts a row.
     Insert(At),
@@ -51,9 +51,9 @@ pub enum Step {
         from: i64,
         /// The last key.
         to: i64,
-        /// From the end downwards.
+        /// Whether to scan downwards from the end.
         descending: bool,
-        /// At most so many rows.
+        /// Maximum number of rows.
         limit: usize,
     },
     /// Reads a group through the secondary index.
@@ -69,7 +69,7 @@ pub enum Step {
         table: u32,
         /// The first key.
         from: i64,
-        /// How many.
+        /// Number of keys.
         count: i64,
     },
     /// Reads every row of a table.
@@ -77,60 +77,62 @@ pub enum Step {
         /// The table.
         table: u32,
     },
-    /// Reads the two rows that are written together, panics unless they are as one transaction left them, and
-    /// may write both.
+    /// Reads the two rows that are always written together, panics unless one transaction wrote
+    /// both, and may write both.
     Pair {
         /// The table.
         table: u32,
         /// Whether it writes them.
         write: bool,
     },
-    /// Steps under a savepoint, taken back in the end or not.
+    /// Steps under a savepoint, which may be rolled back at the end.
     Attempt {
-        /// The steps; none of them an attempt.
+        /// The steps; none of them an `Attempt`.
         steps: Vec<Step>,
-        /// Whether they stay.
+        /// Whether their effects are kept.
         keep: bool,
     },
 }
 
-/// What was seen of a row.
+/// What was read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Saw {
-    /// The row as this program left it.
+    /// The row as written by this program.
     Version(u64),
     /// No row.
     Absent,
-    /// Some row.
+    /// Some row, its writer unknown.
     Present,
 }
 
 /// What a program did to a row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Wrote {
-    /// What it saw of the row before.
+    /// What it knew of the row before.
     pub before: Saw,
-    /// What it left.
+    /// What it left; `None` if it deleted the row.
     pub after: Option<Content>,
 }
 
-/// What a transaction saw and did, in its last attempt.
+/// What a transaction read and wrote in its last attempt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
-    /// Rows that others wrote, or that were not there.
+    /// Rows that it read and had not written itself.
     pub reads: Vec<(At, Saw)>,
-    /// Rows as it left them.
+    /// Rows that it wrote.
     pub writes: BTreeMap<At, Wrote>,
-    /// It put rows down and did nothing else: it may be there although those are not whose rows it replaced.
+    /// Whether it did only blind writes. It may then survive although the writers that it overwrote
+    /// are lost.
     pub blind: bool,
 }
 
 thread_local! {
-    /// What the last program of this thread did: a procedure's abort has no other way out.
+    /// What the last program on this thread did. A procedure that aborts has no other way to return
+    /// it.
     static LAST: RefCell<Trace> = RefCell::default();
 }
 
-/// Takes what the last program on this thread saw and did.
+/// Takes what the last program on this thread read and wrote.
 pub fn take_trace() -> Trace {
     LAST.take()
 }
@@ -149,12 +151,12 @@ struct Running<'t, 'p> {
     trace: Trace,
 }
 
-/// Runs a program; what it saw is then to be had from [`take_trace`].
+/// Runs a program. [`take_trace`] then returns what it read and wrote.
 pub fn run(tx: &Transaction<'_>, tables: Tables, program: &Program) -> Result<(), Abort> {
     run_with(tx, tables, program, &mut || {})
 }
 
-/// As [`run`]; `between` is called before each step, and may run other transactions.
+/// As [`run`]. `between` is called before each step and may run other transactions.
 pub fn run_with(
     tx: &Transaction<'_>,
     tables: Tables,
@@ -172,13 +174,13 @@ pub fn run_with(
     }
     let mut trace = running.trace;
     if result.is_err() {
-        // What it overwrote it read all the same; what it wrote is gone.
+        // The writes of an aborted program are gone. What they overwrote counts as read.
         for (at, wrote) in std::mem::take(&mut trace.writes) {
             trace.reads.push((at, wrote.before));
         }
     }
     trace.blind = result.is_ok() && !program.mark && !tables.indexed && are_stores(&program.steps);
-    // What was put in place and taken away again was only looked at.
+    // A row that was inserted and removed again only counts as a read of a missing row.
     trace.writes.retain(|at, wrote| {
         let nothing = wrote.before == Saw::Absent && wrote.after.is_none();
         if nothing {
@@ -196,8 +198,8 @@ impl Running<'_, '_> {
         steps.iter().try_for_each(|step| self.step(step))
     }
 
-    /// Says where about half of the steps will be in ordered indexes, from below or from above, which must make no
-    /// difference; some tables have none.
+    /// Prefetches the index positions of about half of the steps, ascending or descending. This
+    /// must not change any result. Tables without an ordered index ignore it.
     fn announce(&self, step: &Step) {
         match *step {
             Step::Blind(at) | Step::Store(at) | Step::Insert(at) if at.1 % 4 < 2 => {
@@ -242,7 +244,7 @@ impl Running<'_, '_> {
         self.absorb(at, content);
     }
 
-    /// What the next write leaves: it holds all that was read so far.
+    /// The content of the next write. Its digest covers all reads so far.
     fn next(&mut self, at: At) -> Content {
         self.sum = mix(self.sum, at.1 as u64 + 1);
         let group = (self.sum >> 7) % schema::GROUPS as u64;
@@ -364,8 +366,8 @@ impl Running<'_, '_> {
             (self.between)();
         }
         if writers[0] != writers[1] {
-            // As a body that asserts what always holds, but without a message for each.
-            std::panic::resume_unwind(Box::new("a body saw a view that never was"));
+            // As a body that asserts an invariant, but without a printed message for each panic.
+            std::panic::resume_unwind(Box::new("a body saw an inconsistent snapshot"));
         }
         if write {
             pair.into_iter().try_for_each(|at| self.upsert(at))?;
@@ -451,7 +453,7 @@ fn random_step(rng: &mut Rng, tables: Tables, nested: bool) -> Step {
     }
 }
 
-/// A random program. Some only read, some give up.
+/// A random program. Some only read, some abort.
 pub fn random(rng: &mut Rng, tables: Tables, shape: Shape, id: u64) -> Program {
     let plain = Program { id, steps: Vec::new(), mark: false, give_up: false, strict: false };
     let table = rng.u32(0..tables.count);

@@ -1,26 +1,28 @@
-//! What torture found.
+//! The result of a torture run.
 
 use serde::{Deserialize, Serialize};
 
-/// The sum over all histories. Every column from `lost` to `refused_wrongly` is to be 0.
+/// Sums over all histories. Every column from `lost` to `hung` must be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The first history's seed; the next ones follow it.
+    /// Seed of the first history. The others follow it.
     pub seed: u64,
-    /// Databases that were begun, lived several times, and were checked after each life.
+    /// Databases that were opened several times and checked after each life.
     pub histories: u64,
-    /// Ends of lives: power cuts, kills, failed devices, and ends of attempts to open.
+    /// Ended lives (power cuts, kills, device failures, clean shutdowns) and failed attempts to
+    /// open.
     pub crashes: u64,
-    /// Transactions that were answered, read-only ones and aborts included.
+    /// Transactions that were acknowledged, read-only ones and aborts included.
     pub acknowledged: u64,
-    /// Answered, and not there after a crash; or what an answered reader saw is not.
+    /// Acknowledged transactions that are missing after a crash, and missing rows that acknowledged
+    /// transactions read.
     pub lost: u64,
-    /// There in part.
+    /// Transactions that survived in part.
     pub partial: u64,
-    /// Dead after one crash, and there after a later one.
+    /// Transactions that were lost in one crash and reappeared after a later one.
     pub resurrected: u64,
-    /// States that no replay of a dependency-closed set of the history gives; two recoveries of the same
-    /// disk that differ; damage that was not noticed; panics.
+    /// States that no replay of a dependency-closed set of the history yields, recoveries of the
+    /// same disk that differ, damage that was not noticed, and panics.
     pub diverged: u64,
     /// Openings of undamaged databases that were refused.
     pub refused_wrongly: u64,
@@ -30,7 +32,7 @@ pub struct Report {
     /// Histories that did not end in time.
     #[serde(default)]
     pub hung: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 

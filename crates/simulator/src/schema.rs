@@ -1,4 +1,4 @@
-//! The tables of a history: small, so that transactions meet.
+//! The tables of a history: small, so that transactions conflict.
 
 use hyades::{
     Abort, Builder, Column, Database, Error, Index, Row, Schema, Set, Table, Transaction, Type,
@@ -6,16 +6,16 @@ use hyades::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A row's place: its table's number, and its key.
+/// The place of a row: table number and key.
 pub type At = (u32, i64);
 
 /// The number of the table with a hash index.
 pub const HASHED: u32 = 0;
 /// The number of the table with an ordered index.
 pub const ORDERED: u32 = 1;
-/// The number of the table in which transactions mark that they were there.
+/// The number of the first table for marker rows, of which a transaction inserts one.
 pub const MARKS: u32 = 2;
-/// Rows belong to so many groups.
+/// Number of groups that rows belong to.
 pub const GROUPS: i64 = 4;
 
 const VERSION: Column<u64> = Column::at(1);
@@ -24,36 +24,36 @@ const GROUP: Column<i64> = Column::at(3);
 const FILL: Column<str> = Column::at(4);
 const BY_GROUP: Index = Index(0);
 
-/// Which tables there are.
+/// Parameters of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tables {
     /// 1 for the hashed table alone, 2 for both.
     pub count: u32,
-    /// Keys of these tables lie below this.
+    /// Keys of these tables are below this number.
     pub keys: i64,
     /// Whether they have a secondary index.
     pub indexed: bool,
-    /// Whether the marks are in a hash index.
+    /// Whether the tables of marker rows have a hash index.
     pub hashed_marks: bool,
-    /// The longest text of a row in bytes, where it may be longer than usual; else 0.
+    /// Longest text of a row in bytes, where it may be longer than usual; otherwise 0.
     #[serde(default)]
     pub longest_text: u32,
-    /// The longest key in bytes, before it is encoded, where keys are bytes; 0 where they are numbers.
+    /// Longest key in bytes, before it is encoded, where keys are bytes; 0 where they are numbers.
     #[serde(default)]
     pub longest_key: u32,
-    /// So many further tables take marks.
+    /// Number of additional tables for marker rows.
     #[serde(default)]
     pub spare: u32,
-    /// Two rows behind the other keys, which are always written together.
+    /// Whether there are two rows after the other keys that are always written together.
     #[serde(default)]
     pub pairs: bool,
 }
 
-/// The rows that are written together stand so far behind the other keys.
+/// Distance of the rows that are written together from the end of the other keys.
 const PAIR: [i64; 2] = [0, 1];
 
 impl Tables {
-    /// Where a program marks that it was there.
+    /// The place of a program's marker row.
     pub fn mark(self, id: u64) -> At {
         (MARKS + (id % (1 + u64::from(self.spare))) as u32, id as i64)
     }
@@ -63,8 +63,8 @@ impl Tables {
         PAIR.map(|n| (table, self.keys + n))
     }
 
-    /// About how many bytes a row takes at most. A key's are twice as many in an index, and are encoded anew by each
-    /// who looks for the row.
+    /// Approximate bound for the bytes of a row. A key takes twice its bytes in an index, and each
+    /// lookup encodes it anew.
     pub(crate) fn row_bytes(self) -> usize {
         (self.longest_text as usize + 4 * self.longest_key as usize).max(64)
     }
@@ -74,17 +74,18 @@ impl Tables {
         self.keys + if self.pairs { PAIR.len() as i64 } else { 0 }
     }
 
-    /// How many bytes of a key tell one row from another, and put them in order.
+    /// Number of leading key bytes that distinguish rows and put them in order.
     fn telling(self) -> usize {
         if self.longest_key < 8 && self.end() <= 1 << 8 { 1 } else { 8 }
     }
 
-    /// The bytes that stand for a key, where keys are bytes: its number, and what makes keys differ in length.
+    /// The bytes of a key, where keys are bytes: its number, and a filler that makes keys differ in
+    /// length.
     fn key_bytes(self, key: i64) -> Vec<u8> {
         let telling = self.telling();
         let mut bytes = key.to_be_bytes()[8 - telling..].to_vec();
         let room = (self.longest_key as usize).saturating_sub(telling);
-        // Zeros are what takes two bytes each in an index; the longest comes up soon.
+        // A zero takes two bytes in an index. The longest keys are among the first.
         let more = if key % 3 == 0 { room } else { key as usize * 7919 % (room + 1) };
         bytes.resize(telling + more, if key % 2 == 0 { 0 } else { 0xFF });
         bytes
@@ -104,12 +105,12 @@ impl Tables {
     }
 }
 
-/// What a row holds beside its key.
+/// The content of a row without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Content {
     /// The program that wrote it.
     pub version: u64,
-    /// A digest of what that had read.
+    /// Digest of what that program had read.
     pub digest: u64,
     /// The indexed column.
     pub group: i64,
@@ -144,7 +145,7 @@ pub fn declare(builder: &mut Builder, tables: Tables) {
     }
 }
 
-/// Text that makes rows differ in length; now and then longer than a frame, or as long as a row may be.
+/// Text that makes rows differ in length. Some are longer than a frame, or as long as a row may be.
 fn fill(tables: Tables, table: u32, digest: u64) -> String {
     let most = if table < MARKS { tables.longest_text as usize } else { 0 };
     let length = match digest % 97 {
@@ -196,7 +197,7 @@ pub fn insert(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) ->
     with_row(tables, at, content, |row| tx.insert(Table::nth(at.0), row).map(drop))
 }
 
-/// Inserts or replaces a row; whether it replaced one.
+/// Inserts or replaces a row. Returns whether it replaced one.
 pub fn upsert(
     tx: &Transaction<'_>,
     tables: Tables,
@@ -206,12 +207,12 @@ pub fn upsert(
     with_row(tables, at, content, |row| tx.upsert(Table::nth(at.0), row))
 }
 
-/// Inserts or replaces a row.
+/// Inserts or replaces a row without learning which (a blind write).
 pub fn put(tx: &Transaction<'_>, tables: Tables, at: At, content: Content) -> Result<(), Abort> {
     with_row(tables, at, content, |row| tx.put(Table::nth(at.0), row))
 }
 
-/// Changes a row, if it is there.
+/// Changes a row. Returns whether it exists.
 pub fn update(
     tx: &Transaction<'_>,
     tables: Tables,
@@ -225,17 +226,17 @@ pub fn update(
         GROUP.set(content.group),
         FILL.set(&fill[..]),
     ];
-    // The last column stays as it is most of the time: a delta.
+    // Three of four updates leave the last column as it is, so that they are logged as a delta.
     let sets = if content.digest.is_multiple_of(4) { &sets[..] } else { &sets[..3] };
     tables.with_key(at, |key| tx.update(Table::nth(at.0), (key,), sets))
 }
 
-/// Deletes a row; whether it was there.
+/// Deletes a row. Returns whether it existed.
 pub fn delete(tx: &Transaction<'_>, tables: Tables, at: At) -> Result<bool, Abort> {
     tables.with_key(at, |key| tx.delete(Table::nth(at.0), (key,)))
 }
 
-/// A range of keys, and the way through it.
+/// A range of keys and a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     /// The table.
@@ -244,7 +245,7 @@ pub struct Keys {
     pub from: i64,
     /// The last key.
     pub to: i64,
-    /// From the end downwards.
+    /// Whether to scan downwards from the end.
     pub descending: bool,
 }
 
@@ -257,7 +258,7 @@ impl Keys {
         with: impl FnOnce(hyades::Scan<'t, '_>) -> R,
     ) -> R {
         let table = self.table;
-        // Bytes have no largest key to name.
+        // Byte keys have no largest value to name.
         let last = self.to.min(tables.end());
         tables.with_key((table, self.from), |from| {
             tables.with_key((table, last), |to| {
@@ -279,12 +280,12 @@ pub fn scan<'t>(
     keys.with_scan(tx, tables, |scan| scan.limit(limit).rows())
 }
 
-/// Announces a scan by primary key, or an insertion where it begins.
+/// Prefetches for a scan by primary key, or for an insertion where it begins.
 pub fn announce(tx: &Transaction<'_>, tables: Tables, keys: Keys) {
     keys.with_scan(tx, tables, |scan| scan.prefetch());
 }
 
-/// Announces a scan by group, or that rows will be linked at its end.
+/// Prefetches for a scan by group, or for the insertion of an index entry at its end.
 pub fn announce_group(tx: &Transaction<'_>, table: u32, group: i64, descending: bool) {
     let group = [group.into()];
     let scan = tx.scan_index(Table::nth(table), BY_GROUP).prefix(&group);
@@ -296,11 +297,11 @@ pub fn group<'t>(tx: &Transaction<'t>, table: u32, group: i64) -> Result<&'t [Ro
     tx.scan_index(Table::nth(table), BY_GROUP).prefix(&[group.into()]).rows()
 }
 
-/// Reads everything, the slow way: each key alone, then by scans and by index, which must agree.
-/// `programs` have run: marks are looked for up to there.
+/// Reads everything: each key alone, then by scans and by index, which must agree. Marker rows are
+/// looked up for the first `programs` programs.
 ///
 /// # Errors
-/// What the database says, or how two ways to the same rows disagree.
+/// Errors of the database, or how two ways to read the same rows disagree.
 pub fn dump(db: &Database, tables: Tables, programs: u64) -> Result<State, String> {
     let failed = |error: Error| format!("the recovered database cannot be read: {error}");
     let (state, complaint) = db

@@ -1,6 +1,6 @@
-//! What a history's data and clients look like. Most histories are plain; each of the others draws a few features,
-//! and each of them strongly (Groce, Zhang, Eide, Chen, Regehr: "Swarm testing", ISSTA 2012): a test that has a
-//! little of everything has nothing at its extreme.
+//! Unusual data and clients of a history. Half of the histories are plain. Each of the others draws
+//! a few features and exaggerates them (Groce, Zhang, Eide, Chen, Regehr: "Swarm testing", ISSTA
+//! 2012): a test that has a little of everything takes nothing to its extreme.
 
 use crate::schema::Tables;
 use fastrand::Rng;
@@ -8,24 +8,24 @@ use hyades::{CheckpointSettings, LogSettings, MAX_KEY_BYTES, MAX_ROW_BYTES, Retr
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What is not plain in a history.
+/// Unusual features of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Each transaction has a session of its own.
+    /// Whether each transaction has a session of its own.
     pub session_each: bool,
-    /// A client begins no transaction while so many of its own are not answered.
+    /// Maximum number of unacknowledged transactions of a client before it begins another.
     pub in_flight: Option<usize>,
-    /// Transactions write ranges of keys.
+    /// Whether transactions write ranges of keys.
     pub bulk: bool,
-    /// One session does nothing but read everything.
+    /// Whether one session does nothing but read everything.
     pub reader: bool,
-    /// Settings at the ends of their ranges.
+    /// Whether settings are at the ends of their ranges.
     pub extremes: bool,
-    /// One stream's device stands still, and what does not depend on it has to go on.
+    /// Whether one stream's device is stalled. Transactions that do not depend on it must go on.
     pub stalled: bool,
 }
 
-/// What a plan draws a shape for.
+/// The parts of a plan that a shape may change.
 pub(crate) struct Drawn<'p> {
     pub tables: &'p mut Tables,
     pub sessions: &'p mut usize,
@@ -33,30 +33,31 @@ pub(crate) struct Drawn<'p> {
     pub lives: &'p mut usize,
 }
 
-/// The largest row's bytes, other than its text and key, in round numbers.
+/// Approximate bytes of a row besides its text and key.
 const REST_BYTES: usize = 64;
 
-/// All rows of a history with large ones take about so many bytes.
+/// Approximate size of all rows of a history with large rows.
 const LARGE_BYTES: usize = 48 << 20;
 
-/// The transactions of a life write about so many bytes at most: a simulated disk is in memory, as it is seen and as
-/// it is on the medium, and keeps what all lives wrote.
+/// Approximate bound for the bytes that the transactions of a life write. A simulated disk is held
+/// in memory twice, as seen and as on the medium, and keeps what all lives wrote.
 const LIFE_BYTES: usize = 8 * LARGE_BYTES;
 
-/// So many transactions of a life can be judged in a second, even if all of them write the same row.
+/// Maximum number of transactions of a life. This many can be checked in a second even if all write
+/// the same row.
 const LIFE_PROGRAMS: usize = 8000;
 
-/// More transactions of a session than this only have to be where a stream stands still.
+/// Maximum number of transactions of a session, except where a stream is stalled.
 const MOST_TRANSACTIONS: usize = 400;
 
-/// Fewer transactions of a session than this show little.
+/// Minimum number of transactions of a session. Fewer show little.
 const LEAST_TRANSACTIONS: usize = 3;
 
-/// The longest keys of a history, in bytes before they are encoded, which may double them.
+/// Longest keys of a history, in bytes before they are encoded, which may double them.
 const LONGEST_KEY: usize = MAX_KEY_BYTES / 2 - 1;
 
 impl Shape {
-    /// The shape that a seed stands for; changes what it is drawn for.
+    /// The shape that a seed stands for. Adjusts the parts of the plan in `drawn`.
     pub(crate) fn random(rng: &mut Rng, drawn: Drawn<'_>) -> Shape {
         let mut shape = Shape::default();
         if rng.bool() {
@@ -72,7 +73,7 @@ impl Shape {
                     tables.keys = ((LARGE_BYTES / most) as i64).clamp(4, 1200);
                     *lives = (*lives).min(3);
                     if rng.bool() {
-                        // All of them are there then.
+                        // With bulk writes all of these rows exist.
                         shape.bulk = true;
                         *sessions = (*sessions).min(2);
                     }
@@ -114,7 +115,8 @@ impl Shape {
         shape
     }
 
-    /// Makes a history as small as its features allow, in whatever order they were drawn.
+    /// Makes a history as small as its features allow, independent of the order in which they were
+    /// drawn.
     fn fit(&mut self, drawn: Drawn<'_>) {
         let Drawn { tables, sessions, transactions, lives } = drawn;
         let longest_key = tables.longest_key as usize;
@@ -126,7 +128,7 @@ impl Shape {
         if longest_key == LONGEST_KEY {
             *lives = (*lives).min(3);
         }
-        // A record longer than a buffer waits for its stream while its rows are locked.
+        // Records longer than a buffer wait for their stream while their rows are locked.
         self.stalled &= tables.longest_text == 0 && !self.bulk && tables.longest_key <= 100;
         if !self.stalled {
             *transactions = (*transactions).min(MOST_TRANSACTIONS);
@@ -140,14 +142,15 @@ impl Shape {
         *transactions = (*transactions).min(session).min(life / *sessions);
     }
 
-    /// The transactions of a life that write no more than it may, about.
+    /// Approximate number of transactions of a life that stay within `LIFE_BYTES`.
     pub(crate) fn programs(&self, tables: &Tables) -> usize {
-        // One in three writes a quarter of the keys then, and others one or two rows.
+        // With `bulk`, one in three writes a quarter of the keys on average, others one or two
+        // rows.
         let rows = if self.bulk { 1 + tables.keys as usize / 16 } else { 1 };
         LIFE_BYTES / (rows * tables.row_bytes())
     }
 
-    /// What is not plain, in words.
+    /// Names of the unusual features.
     pub(crate) fn features(&self, tables: &Tables, sessions: usize) -> Vec<&'static str> {
         let all = [
             (tables.longest_text >= 1 << 20, "rows of 1 to 16 MiB"),
@@ -168,7 +171,7 @@ impl Shape {
         all.into_iter().filter(|(drawn, _)| *drawn).map(|(_, name)| name).collect()
     }
 
-    /// Settings of the log at the ends of what makes sense.
+    /// Sets log settings to the ends of their useful ranges.
     pub(crate) fn log_settings(&self, rng: &mut Rng, tables: &Tables, log: &mut LogSettings) {
         if tables.longest_text > 0 {
             // Otherwise each row takes thousands of flushes.
@@ -176,7 +179,8 @@ impl Shape {
             log.segment_bytes = 1 << rng.u32(23..26);
         }
         if self.stalled {
-            // Room for any record of such a history in half of it: what is begun in a stream with room never waits.
+            // Half of the buffer holds any record of such a history, so that a record in a stream
+            // with room never waits.
             log.buffer_bytes = log.buffer_bytes.max(1 << 17);
             log.segment_bytes = log.segment_bytes.max(1 << 19);
         }
@@ -192,7 +196,7 @@ impl Shape {
         }
     }
 
-    /// Settings of checkpoints at their ends.
+    /// Sets checkpoint settings to the ends of their ranges.
     pub(crate) fn checkpoint_settings(&self, rng: &mut Rng, settings: &mut CheckpointSettings) {
         if self.extremes {
             settings.share = [1e-3, 1.0][rng.usize(0..2)];
@@ -201,7 +205,7 @@ impl Shape {
         }
     }
 
-    /// How long a transaction may starve: far less than a history may take, and far more than it needs.
+    /// How long a transaction may starve: far less than a history may take, far more than it needs.
     pub(crate) fn retry_settings(&self, rng: &mut Rng, retries: &mut RetrySettings) {
         retries.deadline = Some(Duration::from_secs(if self.reader { 3 } else { 20 }));
         if self.reader {

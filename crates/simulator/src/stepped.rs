@@ -1,10 +1,9 @@
-//! Lives that can be repeated exactly: one thread runs all sessions, flushes all streams and recovers,
-//! in an order that follows from the seed, in simulated time.
+//! Lives that repeat exactly: one thread runs all sessions, flushes all streams and recovers, in an
+//! order that follows from the seed, in simulated time.
 //!
-//! Transactions of several sessions interleave under optimistic concurrency control: between the
-//! steps of one others run. Under two-phase locking they would wait for each other on one thread, so
-//! there each runs as a whole. Where the threads of a real run would do something at the same time,
-//! nothing is shown here: that is for the histories with threads.
+//! Under optimistic concurrency control, transactions of several sessions interleave: between the
+//! steps of one, others run. Under two-phase locking they would wait for each other on the same
+//! thread, so each runs as a whole. Real parallelism is left to the histories with threads.
 
 use crate::case::{Case, Ending, Opened};
 use crate::checkpoints::Taken;
@@ -16,17 +15,17 @@ use hyades_platform::clock;
 use hyades_platform::device::SimulatedFault;
 use std::cell::RefCell;
 
-/// Simulated time begins at some moment in 2026.
+/// Start of the simulated time in nanoseconds: a moment in 2026.
 const BEGAN_NS: u64 = 1_790_000_000_000_000_000;
 
-/// From here on the calling thread does the same again for the same seed: its time is simulated, and
-/// what it takes for chance follows from the seed.
+/// Makes the calling thread deterministic: its time is simulated, and its random numbers follow
+/// from the seed.
 pub(crate) fn begin(seed: u64) {
     clock::simulate(Some(BEGAN_NS));
     fastrand::seed(seed);
 }
 
-/// The calling thread lives in real time again.
+/// Returns the calling thread to real time.
 pub(crate) fn end() {
     clock::simulate(None);
 }
@@ -36,8 +35,8 @@ fn pass_time(rng: &mut Rng) {
     clock::simulate(Some(clock::monotonic_ns() + rng.u64(1..2_000_000)));
 }
 
-/// Runs the sessions; ends the process or cuts the power when the time has come. True if nothing
-/// failed.
+/// Runs the sessions, then kills the process or cuts the power. Returns true if the ending is quiet
+/// and everything was flushed.
 pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let mut rng = Rng::with_seed(case.rng.u64(..));
     let work = opened.work(&case.plan, &case.counters);
@@ -65,7 +64,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let mut ran: Vec<Ran> = Vec::new();
     for runner in runners {
         let mut runner = runner.into_inner();
-        // What cannot be answered any more stays open.
+        // What is not acknowledged by now stays open.
         let _ = runner.drain();
         ran.extend(runner.into_ran());
     }
@@ -77,8 +76,8 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     flushed
 }
 
-/// Stops the process within the writes and syncs of a last round of flushes, so that the power cut
-/// that follows finds something unsynced.
+/// Stops the process within the writes and syncs of a last round of flushes, so that the following
+/// power cut finds unsynced data.
 fn die_while_flushing(rng: &mut Rng, opened: &Opened) {
     let Some(log) = opened.db.log() else { return };
     opened.device.arm(SimulatedFault::Stop(rng.u64(0..2 * log.streams() as u64)));
@@ -88,7 +87,7 @@ fn die_while_flushing(rng: &mut Rng, opened: &Opened) {
     }
 }
 
-/// Runs so many transactions, and flushes in between. `None` if the database failed.
+/// Runs `enough` transactions and flushes in between. Returns `None` if the database failed.
 fn run(
     rng: &mut Rng,
     opened: &Opened,
@@ -98,9 +97,9 @@ fn run(
     taken: &mut Option<Taken>,
 ) -> Option<()> {
     let log = opened.db.log()?;
-    // How seldom each stream is flushed.
+    // For each stream, one in this many opportunities to flush is used.
     let lazy: Vec<u32> = (0..log.streams()).map(|_| [1, 2, 8, 40][rng.usize(0..4)]).collect();
-    // How seldom a checkpoint is taken, if at all.
+    // A checkpoint is taken before one in this many transactions, if at all.
     let seldom = [10, 60, 300][rng.usize(0..3)];
     let mut begun = 0;
     while begun < enough {
@@ -122,9 +121,9 @@ fn run(
         let mut between = || {
             if interleaves && depth < 3 && rng.u32(0..4) == 0 {
                 depth += 1;
-                // A session that is in the midst of a transaction is not to be asked.
+                // A session in the middle of a transaction cannot be borrowed.
                 if let Ok(mut other) = runners[rng.usize(0..runners.len())].try_borrow_mut() {
-                    // If the database has failed the outer transaction says so.
+                    // If the database has failed, the outer transaction reports it.
                     let _ = other.step(false, &mut || {});
                 }
             }

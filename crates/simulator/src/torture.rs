@@ -1,4 +1,4 @@
-//! History after history, until the time is over or one fails.
+//! Runs history after history, until the time is over or one fails.
 
 use crate::case::Outcome;
 use crate::guard;
@@ -11,51 +11,51 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Who decides what happens when.
+/// What determines the order of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
-    /// Each in turn.
+    /// Histories alternate between the two.
     #[default]
     Both,
-    /// The system: sessions, flushers and recovery on threads.
+    /// The operating system: sessions, flushers and recovery run on threads.
     Threads,
-    /// The seed: one thread does everything, and the same seed gives the same bytes.
+    /// The seed: one thread does everything, and the same seed gives the same bytes on disk.
     Stepped,
 }
 
-/// What to do.
+/// Options of a torture run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long to go on.
+    /// How long to run, in seconds. At least one history runs.
     pub seconds: f64,
     /// The seed of the first history.
     pub seed: u64,
-    /// Whether syncs lie, to show that it is found out.
+    /// Whether fsync lies, to show that the checks find it.
     pub lying_sync: bool,
-    /// Who decides what happens when.
+    /// What determines the order of events.
     pub scheduler: Scheduler,
-    /// Histories begin under this protocol only.
+    /// The only protocol for the first life of each history, if set.
     pub protocol: Option<Protocol>,
-    /// A history that takes longer than this is reported as hung: [`HANGS_AFTER`](crate::HANGS_AFTER) is
-    /// long enough.
+    /// Time after which a history counts as hung. [`HANGS_AFTER`](crate::HANGS_AFTER) is long
+    /// enough.
     pub hangs_after: Duration,
-    /// Where failing histories are kept.
+    /// Directory where failing histories are kept.
     pub keep: PathBuf,
 }
 
-/// What came out of it.
+/// The result of a torture run.
 #[derive(Debug)]
 pub struct Torture {
-    /// The sums.
+    /// Sums over all histories.
     pub report: Report,
-    /// What was injected, and how often.
+    /// Injected faults and exercised features, with their counts.
     pub faults: BTreeMap<String, u64>,
     /// Where the failing history is kept, if one failed.
     pub kept: Option<PathBuf>,
 }
 
-/// Runs histories until the time is over, or one fails; that one is shrunk and kept. `say` is told now
-/// and then how it goes.
+/// Runs histories until the time is over or one fails. A failing history is reduced and kept. `say`
+/// receives progress messages.
 ///
 /// # Errors
 /// A failing history could not be kept.
@@ -137,7 +137,8 @@ fn torture_plans(
     Ok(Torture { report, faults, kept })
 }
 
-/// Looks for a smaller plan that fails. Threads run as they like, so each is tried a few times.
+/// Searches for a smaller plan that also fails. Plans with threads are tried a few times, since
+/// threads are not deterministic.
 fn shrink(
     mut plan: Plan,
     mut outcome: Outcome,
@@ -145,7 +146,7 @@ fn shrink(
     say: &mut impl FnMut(&str),
 ) -> (Plan, Outcome) {
     let began = Instant::now();
-    // Each try would take as long as the bound, and leave its threads behind.
+    // A hung history is not reduced: each try would take as long as the bound and leak its threads.
     'smaller: while outcome.hung.is_none() && began.elapsed() < Duration::from_secs(20) {
         for smaller in plan.smaller() {
             let tries = if smaller.stepped { 1 } else { 4 };
@@ -166,7 +167,8 @@ fn shrink(
     (plan, outcome)
 }
 
-/// Writes down a failing history: its plan, what is wrong, the life before, and the disk.
+/// Writes a failing history to a directory: its plan, its violations, the life before, and the
+/// disk.
 fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
     std::fs::create_dir_all(place)?;
     std::fs::write(place.join("plan.json"), serde_json::to_vec_pretty(plan)?)?;
@@ -181,11 +183,11 @@ fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Judges a kept disk by its history again; and if that shows nothing runs the kept plan again, up to
-/// `times` times, until it fails.
+/// Checks a kept disk against its history again. If that shows nothing, runs the kept plan again,
+/// up to `times` times, until it fails. Returns the violations.
 ///
 /// # Errors
-/// What was kept cannot be read.
+/// The kept files cannot be read.
 pub fn again(place: &Path, times: u32) -> io::Result<Option<Vec<String>>> {
     if place.join("history.bin").exists() {
         let (kept, disk) = Kept::load(place)?;

@@ -1,5 +1,5 @@
-//! The checker of histories against others that share nothing with it: adya, which works as Elle does,
-//! and the search of all orders.
+//! Tests the history checker against two independent ones: adya, which works as Elle does, and the
+//! search of all serial orders.
 #![allow(missing_docs)]
 
 use adya::{History, Opts, Valid, Workload};
@@ -12,7 +12,7 @@ use hyades_simulator::plan::Combination;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a transaction did to lists; what it read is known once it has ended.
+/// The list operations of a transaction. The results of reads are included if `known`.
 fn list_ops(observed: &Observed, known: bool) -> Vec<Value> {
     let of = |op: &Op| match op {
         Op::Append { key, value } => Some(json!(["append", key, value])),
@@ -23,10 +23,11 @@ fn list_ops(observed: &Observed, known: bool) -> Vec<Value> {
     observed.ops.iter().filter_map(of).collect()
 }
 
-/// The lists of a history, in Jepsen's form. Each transaction is a process of its own: their order is
-/// that of real time.
+/// The list operations of a history in Jepsen's format. Each transaction is a process of its own,
+/// so real time alone orders them.
 fn in_the_form_of_jepsen(history: &[Observed]) -> String {
-    // At the same moment who asks comes before who is told: neither precedes the other.
+    // At the same time an invocation sorts before an answer: neither transaction precedes the
+    // other.
     let mut events: Vec<((u64, u8), Value)> = Vec::new();
     for (process, observed) in history.iter().enumerate() {
         let (kind, at) = match observed.end {
@@ -53,8 +54,8 @@ fn adya_says(history: &[Observed]) -> adya::Report {
     adya::check(&parsed, Workload::ListAppend, &opts)
 }
 
-/// A serial history of lists with random overlaps, ended by a read of all; a few things that were seen
-/// are changed.
+/// A serial history of lists with random overlaps, ended by a read of everything. A few results of
+/// reads are falsified.
 fn history(rng: &mut Rng) -> Vec<Observed> {
     let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut history = Vec::new();
@@ -72,7 +73,8 @@ fn history(rng: &mut Rng) -> Vec<Observed> {
                 Op::List { key, saw: own.get(&key).cloned().unwrap_or_default() }
             });
         }
-        // What somebody saw who was not answered, or gave up, is not looked at by everybody.
+        // Only transactions without reads may abort or stay open: the checkers treat reads of such
+        // transactions differently.
         let reads = ops.iter().any(|op| matches!(op, Op::List { .. }));
         let (began, told) = (n * 10 - rng.u64(0..25).min(n * 10), n * 10 + 5 + rng.u64(0..25));
         let end = match rng.u32(0..8) {
@@ -112,7 +114,7 @@ fn three_checkers_agree_about_lists() {
                 let text = in_the_form_of_jepsen(&history);
                 assert!(ours.is_err(), "{seed}: {:?}\n{text}", theirs.anomaly_types);
             }
-            // It found no dependency at all: nothing was appended that anybody saw.
+            // adya found no dependency: no appended value was read.
             Valid::Unknown => {}
         }
         if theirs.valid == Valid::False { broken += 1 } else { sound += 1 }
@@ -120,8 +122,8 @@ fn three_checkers_agree_about_lists() {
     assert!(sound > 100 && broken > 100, "{sound} {broken}");
 }
 
-/// What the database did, over crashes: large histories by adya, small ones of every combination by the
-/// search.
+/// Promise: histories of the database over crashes are strictly serializable. adya checks large
+/// histories, the search checks small ones of every combination.
 #[test]
 fn others_find_the_databases_histories_strictly_serializable_too() {
     let mut looked_at = 0;

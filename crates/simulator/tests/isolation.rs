@@ -1,5 +1,5 @@
-//! The checker of histories finds what it should and nothing else; the database's histories are
-//! strictly serializable.
+//! Tests that the history checker finds planted anomalies and nothing else, and that the histories
+//! of the database are strictly serializable.
 #![allow(missing_docs)]
 
 use fastrand::Rng;
@@ -30,7 +30,7 @@ fn scan(from: u64, to: u64, saw: &[(u64, u64)]) -> Op {
     Op::Scan { from, to, saw: saw.to_vec() }
 }
 
-/// Both find it; the graph by this name.
+/// The search and the graph must both find the anomaly, the graph under this name.
 fn anomaly(name: &str, history: &[Observed]) {
     assert!(!has_serial_order(history, true), "{name}: there is a serial order");
     let found = check(history, true).expect_err(name);
@@ -97,7 +97,7 @@ fn an_order_against_real_time_is_serializable_and_not_strictly() {
     anomaly("real-time", &stale);
     check(&stale, false).unwrap();
     assert!(has_serial_order(&stale, false));
-    // What was acknowledged before a crash, and is not there after it, is such an order.
+    // An acknowledged write that is missing after a crash violates real time in the same way.
     let lost = [told(0, 5, vec![write(1, 10, None)]), told(8, 9, vec![scan(0, 3, &[])])];
     anomaly("real-time", &lost);
 }
@@ -117,7 +117,7 @@ fn what_was_never_answered_may_have_happened_or_not() {
     anomaly("G-single", &half);
 }
 
-/// A history that some serial order explains, with random overlaps, ended by a read of all.
+/// A history that some serial order explains, with random overlaps, ended by a read of everything.
 fn serial_history(rng: &mut Rng, transactions: usize) -> Vec<Observed> {
     let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut registers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -161,12 +161,12 @@ fn serial_history(rng: &mut Rng, transactions: usize) -> Vec<Observed> {
     history
 }
 
-/// Changes one thing that was seen.
+/// Changes one observation.
 fn damage(rng: &mut Rng, history: &mut [Observed]) {
     let at = rng.usize(0..history.len());
     let observed = &mut history[at];
     if rng.u32(0..4) == 0 {
-        // It was asked later, or told earlier: real time says more.
+        // A later invocation makes the order by real time stricter.
         observed.invoked += rng.u64(0..30);
         if let End::Acknowledged(told) = &mut observed.end {
             *told = (*told).max(observed.invoked + 1);
@@ -182,7 +182,8 @@ fn damage(rng: &mut Rng, history: &mut [Observed]) {
     }
 }
 
-/// Without a final read of all that survives, the graph may not know an order; with it both agree.
+/// With a final read of everything, graph and search must agree. Without it the graph may not know
+/// an order.
 #[test]
 fn the_graph_and_the_search_agree() {
     let (mut sound, mut broken) = (0, 0);

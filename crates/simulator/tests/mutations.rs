@@ -1,4 +1,5 @@
-//! A check that cannot fail is not a check: each rule, broken on purpose, is missed within a minute.
+//! Tests the checks of torture: each rule of the engine, broken on purpose, must be found within a
+//! minute.
 #![allow(missing_docs)]
 #![cfg(feature = "mutations")]
 
@@ -7,9 +8,10 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_simulator::{Options, Scheduler, torture};
 use std::time::{Duration, Instant};
 
-/// Whether the rule has a test of its own that breaks it.
+/// Whether another test breaks the rule.
 fn is_broken_elsewhere(rule: Mutation) -> bool {
-    // What these break is how long something takes: `slow_stream.rs` of the engine, and the counters' tests.
+    // These rules only affect how long something takes: `slow_stream.rs` of the engine and the
+    // tests of the counters break them.
     let of_speed = matches!(
         rule,
         Mutation::WaitForOneLane
@@ -19,18 +21,18 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
     );
     of_speed
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
-        // It takes a kill between two steps of the preparation of a file, and no sync of its directory
+        // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::BelieveNames
-        // What these leave takes room, and no answer is wrong: `crates/hyades/tests/garbage.rs`.
+        // These leave garbage, and no wrong answers: `crates/hyades/tests/garbage.rs`.
         || matches!(rule, Mutation::SweepHeldUp | Mutation::ForgetLeftBehind)
-        // The programs of a history are deterministic: `crates/hyades/tests/determinism.rs`.
+        // Histories run deterministic procedures only: `crates/hyades/tests/determinism.rs`.
         || rule == Mutation::ForgetOutcomes
-        // Its tables are larger than what it does: `crates/hyades/tests/crowded.rs`.
+        // Histories have too few rows to run out of slots: `crates/hyades/tests/crowded.rs`.
         || rule == Mutation::ForgetCommon
 }
 
-/// The protocol that has the rule, if only one has.
+/// The protocol to which the rule applies, if it is only one.
 fn protocol_of(rule: Mutation) -> Option<Protocol> {
     match rule {
         Mutation::CloseOpenEpochs => Some(Protocol::SiloR),
@@ -48,13 +50,13 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
     }
 }
 
-/// The rules whose breach the torture has to find. The rule is one for the whole process, so all are
-/// in one test. With `HYADES_MUTATION` set to the name of a rule it breaks that one alone.
+/// Promise: torture finds each broken rule. The broken rule is global to the process, so all are in
+/// one test. If `HYADES_MUTATION` is the name of a rule, only that one is broken.
 #[test]
 fn each_broken_rule_is_found_within_a_minute() {
     let only = std::env::var("HYADES_MUTATION").ok();
     let keep = tempfile::tempdir().unwrap();
-    // Where other work has the processors, a minute is little.
+    // On a busy machine a minute may be too short.
     let seconds = std::env::var("HYADES_MUTATION_SECONDS").map_or(60.0, |s| s.parse().unwrap());
     for &rule in Mutation::ALL {
         let wanted = only.as_ref().map_or(!is_broken_elsewhere(rule), |only| only == rule.name());
@@ -68,7 +70,7 @@ fn each_broken_rule_is_found_within_a_minute() {
             lying_sync: false,
             scheduler: Scheduler::Both,
             protocol: protocol_of(rule),
-            // A lost wake-up shows as a hang, and there is to be time for it.
+            // A lost wake-up shows as a hang, so the bound must be below the duration of the test.
             hangs_after: Duration::from_secs(40),
             keep: keep.path().to_owned(),
         };

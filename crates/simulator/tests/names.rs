@@ -1,5 +1,5 @@
-//! A process is killed, another one goes on from the page cache, and then the power goes: what the
-//! second one acknowledged is there.
+//! A process is killed, a second one continues from the page cache, and then the power is cut.
+//! Promise: what the second process acknowledged is recovered.
 #![allow(missing_docs)]
 
 use hyades::{Abort, Builder, Database, Schema, Table, Type};
@@ -11,7 +11,7 @@ const NUMBERS: Table = Table::nth(0);
 fn builder(device: &SimulatedDevice) -> Builder {
     let mut builder = Database::builder().streams(2).recovery_threads(1).log_settings(|log| {
         log.device = Some(Arc::new(device.clone()));
-        // Nobody prepares a segment ahead, which would sync the directory by the way.
+        // No segment is prepared ahead, which would also sync the directory.
         log.stepped = true;
         log.segment_bytes = 1 << 16;
         log.buffer_bytes = 1 << 13;
@@ -21,7 +21,7 @@ fn builder(device: &SimulatedDevice) -> Builder {
     builder
 }
 
-/// Inserts numbers; they are durable when this returns.
+/// Inserts numbers and makes them durable.
 fn insert(db: &Database, numbers: std::ops::Range<u64>) {
     let mut session = db.session().unwrap();
     for number in numbers {
@@ -44,8 +44,8 @@ fn a_name_that_a_killed_process_left_unsynced_is_durable_before_it_is_relied_on(
     }
 }
 
-/// The first process stops at each change that it makes: among others between the renaming of a file
-/// and the sync of its directory.
+/// Stops the first process at each of its changes of the disk, among others between the rename of a
+/// file and the sync of its directory.
 fn stop_and_go_on_and_cut() -> Result<(), String> {
     for stop in 0..60 {
         for seed in 0..6 {

@@ -1,5 +1,5 @@
-//! Real processes on real files: killed, terminated, two at once, on a full disk, where they may not
-//! write.
+//! Real processes on real files: killed, terminated, two at once, on a full disk, without write
+//! permission.
 #![allow(missing_docs)]
 
 use hyades::{
@@ -22,7 +22,7 @@ const COUNT: Column<u64> = Column::at(1);
 const DIR: &str = "HYADES_PROCESS_DIR";
 const HOW: &str = "HYADES_PROCESS_HOW";
 
-/// Three rows that must agree: the id on both sides, and how many this worker has made.
+/// Writes three rows that must agree: the id in both tables, and the worker's count.
 fn step(tx: &Transaction<'_>, worker: u64) -> Result<u64, Abort> {
     let count = tx.get(COUNTS, worker)?.map_or(0, |row| row.get(COUNT)) + 1;
     let id = worker << 32 | count;
@@ -33,7 +33,7 @@ fn step(tx: &Transaction<'_>, worker: u64) -> Result<u64, Abort> {
     Ok(id)
 }
 
-/// Way `how` of working, of [`ways`]: every combination that the engine has.
+/// The builder for combination number `how`, below [`ways`].
 fn builder(how: usize) -> (Builder, ProcedureId) {
     let combination = Combination::all()[how];
     let mut builder = Database::builder()
@@ -57,14 +57,14 @@ fn ways() -> usize {
     Combination::all().len()
 }
 
-/// The first way of each protocol, and the last.
+/// The first combination of each protocol, and the last of all.
 fn some_ways() -> Vec<usize> {
     let all = Combination::all();
     let is_first = |at: &usize| *at == 0 || all[*at].protocol != all[*at - 1].protocol;
     (0..all.len()).filter(|at| is_first(at) || *at + 1 == all.len()).collect()
 }
 
-/// What a database holds, having checked that no transaction is there in part.
+/// The ids in the database. Panics if a transaction is there in part.
 fn ids(db: &Database) -> BTreeSet<u64> {
     let read = |tx: &Transaction<'_>| {
         let id = |row: &hyades::Row<'_>| row.get(Column::<u64>::at(0));
@@ -86,7 +86,7 @@ fn ids(db: &Database) -> BTreeSet<u64> {
     db.transact(read).unwrap().unwrap()
 }
 
-/// The program that the others start; alone it does nothing.
+/// The process that the other tests start. Does nothing when it is run alone.
 #[test]
 #[ignore = "started by the other tests"]
 fn a_process() {
@@ -122,7 +122,7 @@ fn say(text: &str) {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).unwrap();
 }
 
-/// Runs steps until it is asked to end, and says which are acknowledged, and which it began.
+/// Runs steps until `end` is set. Prints which ids it began and which are acknowledged.
 fn work(db: &Database, id: ProcedureId, worker: u64, end: &AtomicBool) -> Result<(), Error> {
     let mut session = db.session()?;
     let mut queue = db.commit_queue();
@@ -157,7 +157,7 @@ fn command(dir: &Path, how: usize) -> Command {
     command
 }
 
-/// What a process said.
+/// The output of a process.
 #[derive(Default)]
 struct Said {
     opened: bool,
@@ -194,8 +194,8 @@ fn open_here(dir: &Path, how: usize) -> Database {
     builder(how).0.open(dir).unwrap()
 }
 
-/// Killed at any moment: while it opens, recovers, works. The system's page cache survives a process, so
-/// all that was acknowledged has to be there however slow the device is.
+/// Promise: a kill at any time, during opening, recovery or work, loses nothing acknowledged. The
+/// page cache survives a kill, so this must hold on a slow device too.
 #[test]
 fn killed_again_and_again_nothing_acknowledged_is_missing() {
     let rounds = std::env::var("HYADES_KILLS").map_or(12, |n| n.parse().unwrap());
@@ -205,19 +205,20 @@ fn killed_again_and_again_nothing_acknowledged_is_missing() {
     let (mut kills, mut working) = (0, 0);
     for round in 0..rounds {
         if round % 24 == 0 {
-            // Recovery takes longer with every life; a new database now and then.
+            // Recovery takes longer with every life, so a new database is begun now and then.
             (dir, acknowledged) = (directory(), BTreeSet::new());
         }
         let how = rng.usize(0..ways());
         let mut child = command(dir.path(), how).spawn().unwrap();
         let id = child.id().cast_signed();
-        // Some time after it was started, or after it was open.
+        // The kill comes some time after the start, or after the database is open.
         let (sender, open) = mpsc::channel::<()>();
         let started = rng.u32(0..3) == 0;
         let delay = Duration::from_micros(rng.u64(0..if started { 80_000 } else { 30_000 }));
         let killer = std::thread::spawn(move || {
             if !started {
-                // It hangs up where it cannot open: then there is nothing to wait for.
+                // The sender is dropped without a message, also if the child cannot open the
+                // database.
                 let _ = open.recv();
             }
             std::thread::sleep(delay);
@@ -230,7 +231,8 @@ fn killed_again_and_again_nothing_acknowledged_is_missing() {
         kills += 1;
         working += u32::from(!said.acknowledged.is_empty());
         acknowledged.extend(said.acknowledged);
-        // Every other time the next process is the first to see what was left.
+        // In half of the rounds this process recovers the directory; otherwise the next child is
+        // the first.
         if rng.bool() {
             let db = open_here(dir.path(), rng.usize(0..ways()));
             let ids = ids(&db);
@@ -276,11 +278,11 @@ fn a_directory_serves_one_process_at_a_time() {
     });
     child.wait().unwrap();
     assert!(said.opened);
-    // The system lets go of what a killed process held.
+    // The system releases the lock of a killed process.
     drop(open_here(dir.path(), 1));
 }
 
-/// A process without a superuser's rights, on a directory that is not its own.
+/// An unprivileged process on a directory that it does not own.
 #[test]
 fn where_it_may_not_write_it_says_so() {
     let dir = directory();
@@ -290,7 +292,7 @@ fn where_it_may_not_write_it_says_so() {
     let mut child = command(&place, 1);
     if rustix::process::geteuid().is_root() {
         child.uid(65534).gid(65534);
-        // The program itself has to be readable for it.
+        // The child must be able to read the executable.
         let copy = dir.path().join("program");
         std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let mut copied = Command::new(&copy);
@@ -300,7 +302,7 @@ fn where_it_may_not_write_it_says_so() {
         child = copied;
     }
     allow(&place, 0o555);
-    // While another test starts a process that one holds the copy open, for a moment.
+    // While another test forks, its child briefly holds the copy open for writing, and exec fails.
     let started = (0..200).find_map(|_| {
         std::thread::sleep(Duration::from_millis(5));
         child.spawn().ok()
@@ -318,7 +320,7 @@ fn allow(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A file system of few megabytes, of the child's own.
+/// The child mounts a file system of a few megabytes.
 #[test]
 fn a_full_disk_fails_the_database_and_loses_nothing() {
     let dir = directory();
@@ -328,7 +330,7 @@ fn a_full_disk_fails_the_database_and_loses_nothing() {
     std::fs::create_dir(&place).unwrap();
     let probe = Command::new("unshare").args(["-rm", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        eprintln!("not tried: this system lets nobody mount a file system of his own");
+        eprintln!("not tried: this system does not let users mount file systems");
         return;
     }
     for how in some_ways() {

@@ -1,4 +1,4 @@
-//! A stepped history repeats exactly.
+//! Promise: a stepped history repeats exactly.
 #![allow(missing_docs)]
 
 use hyades_simulator::case;
@@ -11,7 +11,7 @@ fn a_seed_gives_the_same_history_and_the_same_bytes_on_the_disk() {
         plan.stepped = true;
         let run = || {
             let plan = plan.clone();
-            // A thread of its own has no past.
+            // A new thread has no thread-local state from earlier runs.
             std::thread::spawn(move || case::run(&plan)).join().unwrap()
         };
         let (first, second) = (run(), run());

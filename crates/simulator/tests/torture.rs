@@ -1,4 +1,4 @@
-//! Torture as people run it, shortly.
+//! Short torture runs with the default options.
 #![allow(missing_docs)]
 
 use hyades_simulator::kept::Kept;
@@ -26,10 +26,10 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
     assert!(torture.report.crashes > 20, "{:?}", torture.report);
 }
 
-/// Seeds whose first history failed once, and what was wrong.
+/// Seeds whose first history once failed, and what was wrong.
 const PAST: [(u64, &str); 1] = [(
     46_150_874_786_921,
-    "a checkpoint of a stepped log waited for an anchor that nobody was left to write",
+    "a checkpoint of a stepped log waited for an anchor that no thread would write",
 )];
 
 #[test]
@@ -46,7 +46,7 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
     let options = Options { lying_sync: true, ..options(60.0) };
     let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
     assert!(!torture.report.is_sound(), "{:?}", torture.report);
-    // The kept disk tells the same, without another run.
+    // Checking the kept disk finds a violation without another run.
     let place = torture.kept.expect("it is kept");
     let (kept, disk) = Kept::load(&place).unwrap();
     assert!(!kept.judge(&disk).is_empty(), "the disk in {} shows nothing", place.display());

@@ -1,8 +1,8 @@
-//! Instructions that operations on LSN vectors take, by number of streams, with the vector
-//! instructions of the processor and without: `cargo bench -p hyades-wal --bench vectors`.
+//! Instructions that operations on LSN vectors take, by number of streams, with the processor's
+//! vector instructions and without: `cargo bench -p hyades-wal --bench vectors`.
 //!
-//! Needs valgrind. Versions that do not know AVX-512 hide it from the program, which then uses AVX2:
-//! the table says what was counted.
+//! Needs valgrind. Versions that do not know AVX-512 hide it from the program, which then uses
+//! AVX2; the table says which code was counted.
 #![allow(missing_docs)]
 
 mod callgrind;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STREAMS: [usize; 5] = [1, 4, 8, 16, 32];
 const ROUNDS: u64 = 1000;
 
-/// An operation, what it is, and how it is done.
+/// The name of an operation, its description, and its code.
 struct Operation(&'static str, &'static str, fn(&mut Case));
 
-/// The first is the loop alone, which is taken off the others.
+/// The first is the empty loop, which is subtracted from the others.
 const OPERATIONS: [Operation; 8] = [
     Operation("nothing", "", |_| {}),
     Operation("join", "fold one vector into another", |case| {
@@ -48,7 +48,7 @@ const OPERATIONS: [Operation; 8] = [
     }),
 ];
 
-/// What a transaction and the two rows that it touches have.
+/// The vectors of a transaction and of the two rows that it accesses.
 struct Case {
     anchor: Vec<AtomicU64>,
     anchored: Vec<u64>,
@@ -62,8 +62,8 @@ struct Case {
 }
 
 impl Case {
-    /// Lanes as a busy log has them: positions of 40 bits, all of them near each other, and two of a
-    /// row's lanes (or as many as there are) above the anchor.
+    /// Components as a busy log has them: positions of 40 bits, close to each other, and two of a
+    /// row's components (or as many as there are) above the anchor.
     fn new(lanes: usize) -> Case {
         let base = 1u64 << 40;
         let anchored = vec![base; lanes];
@@ -94,8 +94,8 @@ impl Case {
     }
 
     /// The vector work of a transaction that reads one row and overwrites another, in the order of
-    /// Taurus (VLDB 2020), algorithm 1. A command also folds the readers of what it overwrites, and
-    /// raises the read vector of what it read.
+    /// Taurus (VLDB 2020), algorithm 1. A command also joins the read vector of the row that it
+    /// overwrites, and raises the read vector of the row that it read.
     fn transaction(&mut self, command: bool) {
         self.validity.fill(0);
         self.order.fill(0);
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// What a counted run does.
+/// A run under callgrind.
 fn child(arguments: &[String]) {
     let [_, operation, streams, portable] = arguments else { panic!("four arguments") };
     lsn_vector::set_portable(portable == "portable");
@@ -132,7 +132,7 @@ fn child(arguments: &[String]) {
         .into_iter()
         .find(|Operation(name, ..)| name == operation)
         .expect("an operation of the list");
-    // Once before, so that memory is there and the implementation is chosen.
+    // A warm-up: afterwards memory is allocated and the implementation is chosen.
     run(&mut case);
     counted_by_callgrind(&mut || {
         for _ in 0..ROUNDS {

@@ -1,4 +1,5 @@
-//! Copies of a log, running or not, that open as it would have opened (`docs/format.md`, section 11).
+//! Copies of a log, in use or not, that open as the log itself would have (`docs/format.md`,
+//! section 11).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -16,48 +17,48 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// So many bytes are copied at once.
+/// The number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Files.
+    /// The number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
-/// What is copied, from where to where.
+/// A copy in progress.
 struct Copying<'c> {
     device: &'c dyn Device,
-    /// Where each of the manifest's directories is.
+    /// The location of each of the manifest's directories.
     places: &'c [Option<PathBuf>],
-    /// With the ends of all incarnations.
+    /// The manifest, with the ends of all incarnations.
     manifest: Manifest,
-    /// By stream, what is read in place of its last segment's tail.
+    /// By stream, the spare that is read in place of its last segment's tail (see `spare.rs`).
     spares: BTreeMap<u32, Segment>,
     to: &'c Unfinished,
     copied: Copied,
 }
 
 impl Log {
-    /// Copies all that is durable now: the checkpoint, and the streams up to the frontier. Whoever was
-    /// acknowledged before this was called is in it. Work goes on; checkpoints are adopted, and log is given up,
-    /// only after that. The copy is read back and checked.
+    /// Copies all that is durable now: the checkpoint, and the streams up to the frontier. Includes
+    /// each transaction acknowledged before the call. Transactions continue; the adoption of
+    /// checkpoints and truncation wait. The copy is read back and checked.
     ///
     /// # Errors
-    /// The log has failed; a file could not be copied, or turned out to be damaged. The log goes on.
+    /// The log has stopped; a file could not be copied, or is damaged. The log is not affected.
     pub fn backup(&self, to: &Unfinished) -> Result<Copied, Error> {
         let _kept = self.keep_files();
         if let Some(cause) = self.poisoned() {
             return Err(cause.into());
         }
         let mut manifest = self.manifest();
-        // Lane by lane, not at one moment: any vector of durable positions is one at which the database
-        // could have crashed, and the rule decides what of it is live.
+        // Slot by slot, not atomically: every vector of durable positions is a state in which the
+        // database could have crashed, and the rule `admits` decides which of its records are live.
         let mut ends = vec![0; self.streams()];
-        // The marks first: then the frames that state them lie below the ends.
+        // The watermarks first: then the frames that state them are below the ends.
         for (lane, dim) in
             manifest.incarnations.last_mut().into_iter().flat_map(|i| &mut i.dims).enumerate()
         {
@@ -71,7 +72,8 @@ impl Log {
 }
 
 impl Recovering {
-    /// Copies all that the log holds, up to the ends that the verdict found. The copy is read back and checked.
+    /// Copies the whole log, up to the ends that the verdict found. The copy is read back and
+    /// checked.
     ///
     /// # Errors
     /// A file could not be copied.
@@ -146,7 +148,7 @@ impl Copying<'_> {
             let device = &*self.to.device;
             device.create_dir(&dir).map_err(Error::io(&dir, "create the directory"))?;
             let begun = chain.segments.iter().take_while(|s| start_of(s) < end);
-            // A copy of the log is durable, so here it has its name.
+            // The copy is synced before it is finished, so a spare gets its own name in it.
             let begun: Vec<Segment> = begun.chain(self.spares.get(&stream.id)).cloned().collect();
             let none = begun.is_empty();
             for (at, segment) in begun.iter().enumerate() {
@@ -165,7 +167,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// How much of a segment lies below `end`: up to the batch that reaches it.
+    /// The length of the part of a segment that is below `end`, up to the batch that reaches it.
     fn needed(&self, segment: &Segment, end: Lsn) -> Result<u64, Error> {
         let Some(header) = &segment.header else { return Ok(segment.length) };
         let path = &segment.path;
@@ -177,7 +179,7 @@ impl Copying<'_> {
             let n = file.read_at(&mut bytes, at).map_err(Error::io(path, "read"))?;
             let uuid = self.manifest.uuid();
             let batch = BatchHeader::decode(&bytes[..n], &uuid, header.stream, header.incarnation);
-            // What is damaged is found when the copy is read.
+            // Damage is found when the copy is read back.
             let Some(batch) = batch else { break };
             at = (at + BATCH_HEADER as u64 + u64::from(batch.length)).next_multiple_of(block);
             if batch.start + u64::from(batch.length) >= end {
@@ -231,7 +233,7 @@ fn copy_bytes(
     Ok(())
 }
 
-/// A backup that cannot be read is none: reads all of it.
+/// Checks a backup by reading all of it.
 fn check(manifest: &Manifest, to: &Unfinished) -> Result<(), Error> {
     let lanes = manifest.newest().map_or(1, |newest| newest.dims.len());
     let copy = to.open(LogOptions::new(Vec::new(), lanes))?;

@@ -1,27 +1,27 @@
-//! CRC-32C of short runs of bytes. Frames are a few dozen bytes long: there the library's dispatch and
-//! its folding of long inputs cost more than the sum itself, so short inputs are summed here, with the
-//! processor's own instruction; the library does everything else.
+//! CRC-32C of short runs of bytes. Most frames are a few dozen bytes long. For these the library's
+//! dispatch and its folding of long inputs cost more than the sum itself, so short inputs are
+//! summed here with the processor's CRC instruction; the library sums the others.
 
-/// Up to this many bytes are summed here. Beyond it the library, which keeps three sums going at once,
-/// is faster.
+/// The longest run that is summed here, in bytes. Beyond it the library is faster, because it keeps
+/// three sums going at once.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 512;
 
-/// Goes on with the checksum `crc` over several runs of bytes, one after the other.
+/// Extends the checksum `crc` by several runs of bytes, in order.
 #[inline]
 pub(crate) fn append<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if runs.iter().all(|run| run.len() <= SHORT) && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has SSE 4.2.
+        // SAFETY: `short` requires SSE 4.2, which was detected above.
         return unsafe { short(crc, runs) };
     }
     runs.iter().fold(crc, |crc, run| crc32c::crc32c_append(crc, run))
 }
 
-/// The same, with the instruction for it.
+/// [`append`] with the processor's instruction.
 ///
 /// # Safety
-/// The processor has SSE 4.2.
+/// The processor supports SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
@@ -32,10 +32,10 @@ fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     !sum
 }
 
-/// Takes a run of bytes into a sum that is not inverted.
+/// Adds a run of bytes to a sum that is not inverted.
 ///
 /// # Safety
-/// The processor has SSE 4.2.
+/// The processor supports SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 #[inline]
@@ -59,22 +59,22 @@ fn go_on(sum: u32, run: &[u8]) -> u32 {
     sum
 }
 
-/// Goes on with the checksum `crc` over a position, the low `head_len` bytes of `head`, at most eight, and what
-/// comes behind them: what [`append`] says of these, in fewer steps.
+/// Extends the checksum `crc` by a position, the low `head_len` bytes (at most eight) of `head`,
+/// and `rest`. Same result as [`append`], in fewer steps.
 #[inline(always)]
 pub(crate) fn append_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if rest.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has SSE 4.2.
+        // SAFETY: `short_frame` requires SSE 4.2, which was detected above.
         return unsafe { short_frame(crc, start, head, head_len, rest) };
     }
     append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], rest])
 }
 
-/// The same, with the instruction for it.
+/// [`append_frame`] with the processor's instruction.
 ///
 /// # Safety
-/// The processor has SSE 4.2.
+/// The processor supports SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) -> u32 {
@@ -133,7 +133,7 @@ mod tests {
                 }
             }
         }
-        // The check value of the catalogues of checksums.
+        // The standard check value of CRC-32C.
         assert_eq!(append(0, [b"123456789"]), 0xE306_9283);
     }
 }

@@ -1,9 +1,9 @@
-//! Frames as a reader hands them out: contiguous, of one stream, found right.
+//! Chunks: contiguous, validated frames of one stream, as a reader returns them.
 
 use crate::Lsn;
 use crate::frame::{self, Frame, FrameKind};
 
-/// Contiguous frames of one stream, whose checksums were right.
+/// Contiguous frames of one stream, with verified checksums.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     pub(crate) start: Lsn,
@@ -22,8 +22,8 @@ impl Chunk {
         self.start + self.bytes.len() as u64
     }
 
-    /// The anchor in effect at the start: what lanes that a compressed vector left out mean, until
-    /// the first anchor frame in the chunk.
+    /// The anchor in effect at the chunk's start. It supplies the components that compressed
+    /// vectors leave out, until the first anchor frame in the chunk.
     pub fn anchor(&self) -> &[Lsn] {
         &self.anchor
     }
@@ -33,7 +33,7 @@ impl Chunk {
         Frames { bytes: &self.bytes, at: self.start }
     }
 
-    /// What its anchors state, and where each ends.
+    /// The vectors that its anchors state, each with the end of the anchor frame.
     pub(crate) fn anchors(&self, lanes: usize) -> impl Iterator<Item = (Lsn, Vec<Lsn>)> {
         let anchors = self.frames().filter(|frame| frame.kind == FrameKind::Anchor);
         anchors.filter_map(move |frame| {
@@ -43,9 +43,9 @@ impl Chunk {
         })
     }
 
-    /// The frames from `lsn` on, which is where one begins, or the chunk's end.
+    /// The frames from `lsn` on, which must be the beginning of a frame or the chunk's end.
     ///
-    /// Panics if `lsn` lies outside the chunk.
+    /// Panics if `lsn` is outside the chunk.
     pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {
         Frames { bytes: &self.bytes[(lsn - self.start) as usize..], at: lsn }
     }

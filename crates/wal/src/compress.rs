@@ -1,19 +1,19 @@
-//! Vectors on disk: the lanes that the anchor in effect covers are left out (Taurus, VLDB 2020,
-//! section 4.3).
+//! The encoding of vectors on disk: components that the anchor in effect covers are left out
+//! (Taurus, VLDB 2020, section 4.3).
 //!
-//! The bytes: a varint bit mask of the lanes present, then a varint for each of them. A vector
-//! that the anchor covers takes one byte.
+//! Format: a varint bit mask of the components that are present, then a varint for each of them. A
+//! vector that the anchor covers is one byte.
 
 use crate::lsn_vector::MAX_LANES;
 use crate::varint;
 
-/// Appends `lv`, without the lanes that are at most `load` of the same lane of `anchor`.
+/// Appends `lv` without the components that are not above those of `anchor`, read by `load`.
 #[inline]
 pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) -> u64) {
     debug_assert!(lv.len() <= MAX_LANES && lv.len() == anchor.len());
     let bit = |lane: usize, lsn: u64, anchor: &A| u64::from(lsn > load(anchor)) << lane;
     let mask = match (<&[u64; 4]>::try_from(lv), <&[A; 4]>::try_from(anchor)) {
-        // The usual number of lanes, without a loop.
+        // A fast path for the usual number of streams, without a loop.
         (Ok(lv), Ok(anchor)) => {
             (0..4).fold(0, |mask, lane| mask | bit(lane, lv[lane], &anchor[lane]))
         }
@@ -23,7 +23,7 @@ pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) 
         }
     };
     varint::put(out, mask);
-    // By the mask and not by the anchor again, which may have risen in between.
+    // By the mask, because the anchor may have risen since it was compared.
     let mut left = mask;
     while left != 0 {
         varint::put(out, lv[left.trailing_zeros() as usize]);
@@ -31,15 +31,15 @@ pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) 
     }
 }
 
-/// An upper bound on the bytes that [`encode`] appends for a vector of `lanes`.
+/// An upper bound on the bytes that [`encode`] appends for a vector of `lanes` components.
 pub const fn max_len(lanes: usize) -> usize {
     10 + 10 * lanes
 }
 
-/// Reads a vector into `out`: lanes left out become the anchor's. Returns the bytes used.
+/// Decodes a vector into `out`; missing components get the anchor's values. Returns the bytes used.
 ///
 /// # Errors
-/// The bytes are no vector of `out.len()` lanes; the text says why.
+/// The bytes are not a vector of `out.len()` components; the text says why.
 pub fn decode(bytes: &[u8], anchor: &[u64], out: &mut [u64]) -> Result<usize, &'static str> {
     if anchor.len() != out.len() {
         return Err("the anchor has another number of lanes than the vector");
@@ -60,7 +60,7 @@ pub fn decode(bytes: &[u8], anchor: &[u64], out: &mut [u64]) -> Result<usize, &'
     Ok(used)
 }
 
-/// What stands behind a vector, whatever the anchor is; `None` if there is no vector.
+/// The bytes behind the vector that begins `bytes`; `None` if there is no vector.
 #[inline]
 pub fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let (mask, mut used) = varint::get(bytes)?;

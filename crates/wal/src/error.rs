@@ -1,4 +1,4 @@
-//! What can go wrong, in sentences.
+//! The errors of the log, with messages for users.
 
 use std::fmt;
 use std::io;
@@ -9,32 +9,32 @@ use std::sync::Arc;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused an operation.
+    /// An I/O operation failed.
     Io {
         /// The file or directory.
         path: PathBuf,
         /// What was attempted.
         action: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another opener holds a log directory.
+    /// A log directory is locked by another opening of the log.
     InUse {
         /// The directory.
         path: PathBuf,
     },
-    /// A log directory cannot be written to, and the log was to be opened for more than reading.
+    /// A log directory is not writable, but the log was opened for writing.
     ReadOnly {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Bytes that were durable are missing or wrong.
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// The byte in the file at which it shows; 0 where the file as a whole is meant.
+        /// The offset of the damage in the file; 0 where the file as a whole is meant.
         offset: u64,
         /// What was found, what was expected, what to do.
         message: String,
@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// The options, directories or arguments do not fit this log.
     Invalid(String),
-    /// As many writers as the log has places for are there already.
+    /// All writers that the log allows are in use; the value is their number.
     Writers(usize),
     /// The log is poisoned or closed.
     Poisoned(Poisoned),
@@ -77,9 +77,9 @@ impl fmt::Display for Error {
             ),
             Self::ReadOnly { path, source } => write!(
                 f,
-                "the log directory {} is read-only ({source}): opening a database writes to its directories; \
-                 `hyades verify`, `hyades log` and `hyades backup` only read them, and `hyades recover --out` \
-                 makes a database elsewhere from them",
+                "the log directory {} is read-only ({source}): opening a database writes to its \
+                 directories; `hyades verify`, `hyades log` and `hyades backup` only read them, \
+                 and `hyades recover --out` makes a database elsewhere from them",
                 path.display()
             ),
             Self::Corrupt { path, offset, message } => {

@@ -1,4 +1,4 @@
-//! One thread for each stream: writes what is filled, syncs it, raises the frontier.
+//! The flusher of a stream: a thread that writes what is filled, syncs it and raises the frontier.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -15,26 +15,28 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// The most bytes of frames in a batch: larger ones gain no throughput, and hold up the writers
-/// that wait for room.
+/// The most bytes of frames in a batch: larger ones gain no throughput, and delay the writers that
+/// wait for room.
 const MAX_BATCH: u64 = 2 << 20;
-/// A busy flusher begins a batch no more often than this unless somebody waits for it: it lets work
-/// collect rather than take a core from those who produce it. A flusher that was idle begins at once.
+/// The least time between the beginnings of a busy flusher's batches, unless a thread waits for it:
+/// it collects work rather than take processor time from the threads that produce it. A flusher
+/// that was idle begins at once.
 const SPACING_NS: u64 = 500_000;
-/// The same after a batch of at least [`SUBSTANTIAL`] bytes, when there is enough to do that processors are short:
-/// to wake up, write and sync takes tens of microseconds of one, however little is written.
+/// The same after a batch of at least [`SUBSTANTIAL`] bytes, when there is enough work that
+/// processors are scarce: a wake-up, write and sync takes tens of microseconds of processor time,
+/// whatever the size of the batch.
 const LOADED_SPACING_NS: u64 = 2_000_000;
-/// Some tens of small records.
+/// A batch size in bytes: some tens of small records.
 const SUBSTANTIAL: u64 = 1 << 10;
-/// A mark that is wanted at once, and cannot be stated because a commit is under way, is tried again
-/// after this time.
+/// The pause before an urgent watermark, which could not be stated because a commit is in progress,
+/// is tried again.
 const URGENT_PAUSE: Duration = Duration::from_micros(50);
 
-/// The segment that is being written.
+/// The segment being written.
 #[derive(Debug)]
 struct Current {
     segment: Prepared,
-    /// Where the next batch goes; 0 while the segment has not begun.
+    /// The file offset of the next batch; 0 while the segment has not begun.
     offset: u64,
 }
 
@@ -42,7 +44,7 @@ struct Current {
 #[derive(Debug)]
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
-    /// Who makes segments, if that is not a thread.
+    /// The preparer of segments, if it has no thread of its own.
     preparer: Option<Arc<Mutex<Preparer>>>,
     lane: usize,
     current: Current,
@@ -50,13 +52,13 @@ pub(crate) struct Flusher {
     prepared: mpsc::Receiver<Result<Prepared, Error>>,
     next_length: u64,
     next_anchor: Lsn,
-    /// Heartbeats that are not yet durable: (end, mark).
+    /// Heartbeats that are not yet durable: (end, watermark).
     heartbeats: VecDeque<(Lsn, u64)>,
-    /// The last mark that got a frame.
+    /// The last watermark for which a heartbeat was placed.
     stated: u64,
-    /// The wanted and the urgent mark when these were last looked at.
+    /// `wanted_mark` and `urgent` as last read.
     asked: (u64, u64),
-    /// A wanted mark could not be stated: it is tried again after this time.
+    /// Set if a wanted watermark could not be stated: it is tried again after this time.
     retry: Option<Duration>,
     zeros: Vec<u8>,
     idle_since_work: u32,
@@ -105,17 +107,18 @@ impl Flusher {
     /// Asks for the segment after the current one.
     fn ask_for_segment(&mut self) {
         self.next_length = (self.next_length * 2).min(self.shared.options.segment_bytes);
-        // The preparer outlives the flushers; if it is gone, `rotate` finds out.
+        // The preparer outlives the flushers; if it is gone, `rotate` reports it.
         let _ = self.requests.send(Request::Next { lane: self.lane, length: self.next_length });
     }
 
-    /// Goes without threads: see [`LogOptions::stepped`](crate::LogOptions::stepped).
+    /// Makes the flusher work without threads: see
+    /// [`LogOptions::stepped`](crate::LogOptions::stepped).
     pub(crate) fn stepped(mut self, preparer: Arc<Mutex<Preparer>>) -> Self {
         self.preparer = Some(preparer);
         self
     }
 
-    /// Flushes what there is; false if there is nothing.
+    /// Flushes one batch; false if there is nothing to flush.
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
         let durable = self.shared.frontier.durable(self.lane);
         self.own_frames(durable);
@@ -127,7 +130,7 @@ impl Flusher {
         Ok(true)
     }
 
-    /// The next segment.
+    /// The next segment, or the preparer's error; None if the preparer has stopped.
     fn next_segment(&self) -> Option<Result<Prepared, Error>> {
         if let Some(preparer) = &self.preparer {
             preparer.lock().unwrap_or_else(|e| e.into_inner()).serve_waiting();
@@ -138,7 +141,7 @@ impl Flusher {
     /// Runs until the log stops.
     pub(crate) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        // A flusher that panicked would leave all who wait waiting.
+        // A panic stops the log; otherwise its waiters would wait for ever.
         struct StopOnPanic<'a>(&'a Shared);
         impl Drop for StopOnPanic<'_> {
             fn drop(&mut self) {
@@ -158,7 +161,7 @@ impl Flusher {
     /// Flushes once, or waits for something to flush.
     fn turn(&mut self) -> Result<(), Error> {
         let durable = self.shared.frontier.durable(self.lane);
-        // Before a mark is stated: it is to cover what collects meanwhile.
+        // Before a watermark is stated, so that it covers what is collected meanwhile.
         if let Some(interval) = self.shared.options.flush_interval
             && self.stream().order.log_lsn() > durable
             && self.collect(durable, interval)
@@ -166,7 +169,7 @@ impl Flusher {
             return Ok(());
         }
         self.own_frames(durable);
-        // Whoever waits for something before the cut is served by this batch.
+        // This batch serves all waiters for positions below the cut.
         self.shared.frontier.take_wanted(self.lane);
         let cut = self.stream().order.cut(durable);
         if cut == durable {
@@ -193,16 +196,16 @@ impl Flusher {
         Ok(())
     }
 
-    /// Places the anchor that is due, and the heartbeat that is wanted.
+    /// States a watermark, and places a requested heartbeat and a due anchor.
     fn own_frames(&mut self, durable: Lsn) {
         self.state_mark(durable);
         let mark = match self.stream().heartbeat.load(Ordering::Relaxed) {
             0 => 0,
-            // SeqCst, like the raising: a heartbeat wanted later is seen before the flusher sleeps.
+            // SeqCst, like the raising: a later request is seen before the flusher sleeps.
             _ => self.stream().heartbeat.swap(0, Ordering::SeqCst),
         };
         if mark > 0 && !self.place_heartbeat(durable, mark - 1) {
-            // No room now: want it again after the next flush.
+            // No room now: request it again for after the next flush.
             self.stream().heartbeat.fetch_max(mark, Ordering::SeqCst);
         }
         // Only along with other work: an idle log writes nothing.
@@ -222,8 +225,8 @@ impl Flusher {
         }
     }
 
-    /// Where frames have numbers: states how far these are behind, along with other work, or because
-    /// somebody waits for it. An idle log writes nothing.
+    /// Where frames have numbers: states the stream's watermark, along with other work or because a
+    /// thread waits for it. An idle log writes nothing.
     fn state_mark(&mut self, durable: Lsn) {
         let shared = Arc::clone(&self.shared);
         let Some(marks) = shared.marks.get() else { return };
@@ -244,7 +247,7 @@ impl Flusher {
         }
     }
 
-    /// False if there is no room for it.
+    /// Places a heartbeat; false if there is no room for it.
     fn place_heartbeat(&mut self, durable: Lsn, mark: u64) -> bool {
         let mut payload = [0; 16];
         payload[..8].copy_from_slice(&mark.to_le_bytes());
@@ -263,17 +266,18 @@ impl Flusher {
         let length = frame::len(payload.len()) as u64;
         let limit = durable + stream.ring.size();
         let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
-        // SAFETY: just reserved in the flusher's slot, and it ends within one ring size of durable.
+        // SAFETY: just reserved in the flusher's slot and unpublished; it ends within one ring size
+        // of `durable`, so everything one ring size before it is durable.
         unsafe { stream.put(start, kind, payload.into()) };
         stream.order.publish(FLUSHER_SLOT, start + length);
         Some(start + length)
     }
 
-    /// Nothing can be flushed: sleeps if nothing is reserved either, and yields otherwise.
+    /// Waits when nothing can be flushed: sleeps if nothing is reserved; otherwise spins or naps.
     fn wait_for_work(&mut self, durable: Lsn) {
         let stream = &self.shared.streams[self.lane];
         if stream.order.log_lsn() != durable {
-            // Somebody is copying a frame. It takes well under a microsecond, unless it was
+            // A writer is copying a frame. That takes well under a microsecond, unless it was
             // descheduled.
             self.idle_since_work = self.idle_since_work.saturating_add(1);
             match self.idle_since_work {
@@ -285,7 +289,7 @@ impl Flusher {
             return;
         }
         self.idle_since_work = 0;
-        // Announce, then look: the writers, and whoever stops the log, do it the other way round.
+        // Announce, then check: writers, and a thread that stops the log, use the opposite order.
         let listener = stream.wake.listen();
         if stream.order.log_lsn() == durable
             && stream.heartbeat.load(Ordering::SeqCst) == 0
@@ -297,8 +301,7 @@ impl Flusher {
         }
     }
 
-    /// Under a flush interval: sleeps a little if it is not over yet. True if the flush is to wait
-    /// on.
+    /// Under a flush interval: naps if it has not elapsed. True if the flush has to wait longer.
     fn collect(&self, durable: Lsn, interval: Duration) -> bool {
         let stream = self.stream();
         let backlog = stream.order.log_lsn() - durable;
@@ -315,7 +318,7 @@ impl Flusher {
         true
     }
 
-    /// Lets work collect, unless somebody is in a hurry.
+    /// Naps to let work collect, unless a thread waits for the stream or its buffer is half full.
     fn nap(&self, nap: Duration, durable: Lsn) {
         let stream = self.stream();
         let listener = self.shared.frontier.nap_event(self.lane).listen();
@@ -342,9 +345,9 @@ impl Flusher {
             synced = synced.or_else(|_| self.current.segment.file.sync_data());
         }
         synced.map_err(Error::io(path, "sync"))?;
-        // A writer leaves a place unfilled only once it saw that the log is stopped. If the cut
-        // went past such a place, it saw what the writer did after that; so the stop is visible
-        // here, and a batch with a hole never counts.
+        // A writer leaves a reservation unfilled only after it saw that the log has stopped. If the
+        // cut passed such a reservation, the flusher read a later store of that writer, so the stop
+        // is visible here. A batch with a hole is therefore never reported durable.
         if let Some(poisoned) = self.shared.frontier.poisoned() {
             return Err(poisoned.into());
         }
@@ -365,7 +368,7 @@ impl Flusher {
         Ok(to)
     }
 
-    /// How far a batch from `durable` can go; moves to the next segment if not even a frame fits.
+    /// How far a batch from `durable` can go; rotates the segment if not even one frame fits.
     fn fitting(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
         loop {
             let block = self.shared.options.block_bytes as u64;
@@ -387,9 +390,10 @@ impl Flusher {
         }
     }
 
-    /// The length of the whole frames from `durable` that are within `limit`.
+    /// The total length of the whole frames from `durable` that fit into `limit`.
     fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
-        // SAFETY: below the cut and not yet durable.
+        // SAFETY: the range is below the cut, so it is filled, and not yet durable, so it is not
+        // overwritten.
         let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
         let length_at = |at: usize| {
             let mut head = [0; MAX_HEAD];
@@ -407,7 +411,7 @@ impl Flusher {
         let gone = || Error::Invalid("the thread that prepares segments has stopped".into());
         let segment = match self.next_segment().ok_or_else(gone)? {
             Ok(segment) => segment,
-            // It may have been tried long ago, when the disk was full; now it is needed.
+            // It may have been tried long ago, when the disk was full. Retry, as it is needed now.
             Err(_) => {
                 let length = self.next_length;
                 self.requests
@@ -426,8 +430,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// One vectored write of the segment header if it is due, the batch header, the frames where
-    /// they lie in the ring, and the padding. Returns the bytes written.
+    /// One vectored write of the segment header if it is due, the batch header, the frames directly
+    /// from the ring, and the padding. Returns the bytes written.
     fn write(&mut self, from: Lsn, to: Lsn) -> Result<u64, Error> {
         let block = self.shared.options.block_bytes;
         let stream = &self.shared.streams[self.lane];
@@ -440,7 +444,8 @@ impl Flusher {
             length: (to - from) as u32,
         }
         .encode(&self.shared.uuid);
-        // SAFETY: `to` is at most a cut, and [from, to) is reported durable only after the sync.
+        // SAFETY: `to` is at most a cut, so the range is filled; it is reported durable only after
+        // the sync, so it is not overwritten.
         let (a, b) = unsafe { stream.ring.slices(from, to) };
         let used = BATCH_HEADER + (to - from) as usize;
         let padding = &self.zeros[..used.next_multiple_of(block) - used];
@@ -455,8 +460,8 @@ impl Flusher {
     }
 
     fn segment_header(&self, start: Lsn) -> Vec<u8> {
-        // The anchor in effect exactly here, and no later one: a later one may name a record in
-        // another stream that depends on the record being decoded.
+        // Exactly the anchor in effect here. A later one may cover a record in another stream that
+        // depends on the record being decoded.
         let anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
         let in_effect = anchors.iter().rev().find(|(end, _)| *end <= start);
         SegmentHeader {

@@ -9,12 +9,12 @@ pub(crate) const VERSION: u32 = 1;
 const SEGMENT_MAGIC: &[u8; 8] = b"HYADESEG";
 const BATCH_MAGIC: &[u8; 4] = b"HYB1";
 const SEGMENT_FIXED: usize = 72;
-/// No segment header is longer.
+/// The length of the longest segment header, in bytes.
 pub(crate) const SEGMENT_HEADER_MAX: usize = SEGMENT_FIXED + 8 * MAX_LANES + 4;
-/// Every batch header is this long.
+/// The length of every batch header, in bytes.
 pub(crate) const BATCH_HEADER: usize = 40;
 
-/// The first block of a segment.
+/// The header in the first block of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) block_bytes: u32,
@@ -27,12 +27,12 @@ pub(crate) struct SegmentHeader {
     pub(crate) anchor: Vec<Lsn>,
 }
 
-/// Why a block is no segment header.
+/// Why a block is not a segment header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotAHeader {
-    /// Not one of ours, or damaged: the segment has not begun.
+    /// Not a segment header of this format, or damaged: the segment has not begun.
     Invalid,
-    /// A valid one of another format version.
+    /// A valid header of another format version.
     Version(u32),
 }
 
@@ -45,7 +45,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl SegmentHeader {
-    /// The whole first block.
+    /// Encodes the header as the segment's whole first block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.block_bytes as usize);
         out.extend(SEGMENT_MAGIC);
@@ -68,7 +68,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Makes the checksum of what may be a header right; for tests.
+    /// Corrects the checksum of bytes that may be a header; for tests.
     pub(crate) fn mend(bytes: &mut [u8]) {
         if bytes.len() < SEGMENT_FIXED {
             return;
@@ -81,7 +81,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Reads a header from the beginning of a segment.
+    /// Decodes the header at the beginning of a segment.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NotAHeader> {
         if bytes.len() < SEGMENT_FIXED || &bytes[..8] != SEGMENT_MAGIC {
             return Err(NotAHeader::Invalid);
@@ -118,7 +118,7 @@ impl SegmentHeader {
     }
 }
 
-/// What precedes the frames of a batch.
+/// The header that precedes the frames of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
     pub(crate) stream: u32,
@@ -142,8 +142,8 @@ impl BatchHeader {
         out
     }
 
-    /// Makes the checksum of what may be a header right; for tests. Returns where its frames begin
-    /// and their length.
+    /// Corrects the checksum of bytes that may be a header; for tests. Returns the LSN where the
+    /// batch's frames begin, and their length in bytes.
     pub(crate) fn mend(bytes: &mut [u8], uuid: &[u8; 16]) -> Option<(Lsn, u32)> {
         let bytes = bytes.get_mut(..BATCH_HEADER)?;
         if &bytes[..4] != BATCH_MAGIC {
@@ -154,7 +154,7 @@ impl BatchHeader {
         Some((u64_at(bytes, 16), u32_at(bytes, 32)))
     }
 
-    /// The header that begins `bytes`, if it is one of this stream and incarnation.
+    /// Decodes the header at the start of `bytes`, if it belongs to this stream and incarnation.
     pub(crate) fn decode(
         bytes: &[u8],
         uuid: &[u8; 16],
@@ -178,7 +178,7 @@ impl BatchHeader {
     }
 }
 
-/// Appends whole batches to a buffer: how the recovered tail is written, off the hot path.
+/// Appends one batch, padded to whole blocks. For the recovered tail, off the hot path.
 pub(crate) fn append_batch(
     out: &mut Vec<u8>,
     frames: &[u8],
@@ -191,7 +191,8 @@ pub(crate) fn append_batch(
     out.resize(out.len().next_multiple_of(block_bytes), 0);
 }
 
-/// The end of the last whole frame within `bytes` that is at most `limit`; frames are not checked.
+/// Returns the total length of the leading frames that fit into `limit` bytes. `length_at` returns
+/// the length of the frame at an offset. Checksums are not verified.
 pub(crate) fn whole_frames(
     mut length_at: impl FnMut(usize) -> Option<usize>,
     limit: usize,
@@ -206,7 +207,7 @@ pub(crate) fn whole_frames(
     end
 }
 
-/// The length of the frame at `at` in contiguous bytes, for [`whole_frames`].
+/// The length of the frame at offset `at` of contiguous bytes, for [`whole_frames`].
 pub(crate) fn length_in(bytes: &[u8], at: usize) -> Option<usize> {
     frame::peek_len(bytes.get(at..)?)
 }

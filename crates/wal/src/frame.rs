@@ -1,4 +1,4 @@
-//! Frames: what a stream is made of (`docs/format.md`, section 5).
+//! Frames: the unit of a stream (`docs/format.md`, section 5).
 
 use crate::Lsn;
 use crate::checksum;
@@ -8,14 +8,14 @@ use crate::varint;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The most bytes before a payload: checksum, length, kind.
 pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
-/// The most bytes that a payload has in a word, see [`Payload::led_by`].
+/// The most bytes of a payload that are passed in a word, see [`Payload::led_by`].
 const MAX_LEAD: usize = 6;
-/// A payload shorter than this has its length in one byte.
+/// Payloads shorter than this have a length of one byte.
 const SHORT: usize = 0x80;
 const _: () = assert!(2 + MAX_LEAD <= size_of::<u64>(), "length, kind and lead are a word");
 const _: () = assert!(MAX_PAYLOAD < 1 << 21, "a length takes three bytes");
 
-/// What a frame is. The log itself writes and reads only the last three.
+/// The kind of a frame. The log itself writes and reads only the last three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -23,13 +23,13 @@ pub enum FrameKind {
     Record = 1,
     /// A piece of a transaction that spans frames.
     Part = 2,
-    /// The engine says that something earlier is to be disregarded.
+    /// The engine's statement that something earlier is to be disregarded.
     Discard = 3,
-    /// A reservation that came to nothing; it keeps its length and counts as resolved.
+    /// An abandoned reservation. It keeps its length and counts as resolved.
     Void = 4,
-    /// The durable vector, by which later vectors are compressed.
+    /// A durable vector, against which later vectors are compressed.
     Anchor = 5,
-    /// A stream that is otherwise silent states its mark.
+    /// States the stream's watermark (`mark` in the code) and its durable LSN.
     Heartbeat = 6,
 }
 
@@ -54,9 +54,9 @@ pub struct Frame<'a> {
     pub start: Lsn,
     /// Where it ends: its Lsn.
     pub end: Lsn,
-    /// What it is.
+    /// The kind.
     pub kind: FrameKind,
-    /// What it holds.
+    /// The content.
     pub payload: &'a [u8],
 }
 
@@ -66,12 +66,12 @@ pub(crate) fn len(payload: usize) -> usize {
     4 + varint::len(payload as u64) + 1 + payload
 }
 
-/// The checksum of what all frames of a stream in an incarnation have in common.
+/// The checksum seed that all frames of a stream in an incarnation have in common.
 pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
     checksum::append(0, [uuid, &stream.to_le_bytes(), &incarnation.to_le_bytes()])
 }
 
-/// What a frame is to hold.
+/// The payload of a frame to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     lead: u64,
@@ -80,14 +80,15 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The most bytes that stand behind a word, see [`Payload::led_by`].
+    /// The most bytes that may follow the word, see [`Payload::led_by`].
     pub const MAX_REST: usize = SHORT - 1 - MAX_LEAD;
 
-    /// The low `len` bytes of a word, lowest first, and `rest` behind them: what a short record begins with is most
-    /// cheaply put together in a register, and need not be copied together with what follows.
+    /// A payload of the low `len` bytes of `lead`, lowest first, followed by `rest`. The first
+    /// bytes of a short record are cheapest to assemble in a register, and then need not be copied
+    /// together with `rest`.
     ///
-    /// Panics if `len` is more than six, or `rest` longer than [`MAX_REST`](Self::MAX_REST). The word's other bytes
-    /// are zero.
+    /// Panics if `len` is over six or `rest` is longer than [`MAX_REST`](Self::MAX_REST). The other
+    /// bytes of `lead` must be zero.
     #[inline(always)]
     pub fn led_by(lead: u64, len: usize, rest: &'a [u8]) -> Self {
         assert!(len <= MAX_LEAD && rest.len() <= Self::MAX_REST, "it is not short");
@@ -95,9 +96,9 @@ impl<'a> Payload<'a> {
         Payload { lead, lead_len: len, rest }
     }
 
-    /// In bytes.
+    /// The length in bytes.
     #[inline(always)]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "not needed")]
     pub fn len(&self) -> usize {
         self.lead_len + self.rest.len()
     }
@@ -110,8 +111,9 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Payload<'a> {
     }
 }
 
-/// The first four bytes of a frame and those behind them, as words with the lowest byte first; how many of the
-/// latter count; and what follows.
+/// Assembles the head of a frame. Returns the first four bytes (the checksum) and the bytes behind
+/// them as little-endian words, how many bytes of the second word count, and the rest of the
+/// payload.
 #[inline(always)]
 pub(crate) fn head<'a>(
     seed: u32,
@@ -140,14 +142,14 @@ fn sum(seed: u32, start: Lsn, head: &[u8], payload: &[u8]) -> u32 {
     checksum::append(seed, [&start.to_le_bytes(), head, payload])
 }
 
-/// The frame's length, read from its first bytes; None if they are none of a frame.
+/// Reads the length of a frame from its first bytes; None if these cannot begin a frame.
 #[inline]
 pub(crate) fn peek_len(bytes: &[u8]) -> Option<usize> {
     let (payload, used) = varint::get(bytes.get(4..)?)?;
     (payload <= MAX_PAYLOAD as u64).then(|| 4 + used + 1 + payload as usize)
 }
 
-/// Splits the frame that begins `bytes`, without looking at its checksum.
+/// Splits off the frame at the start of `bytes` without verifying its checksum.
 #[inline]
 pub(crate) fn split(bytes: &[u8], start: Lsn) -> Result<Frame<'_>, &'static str> {
     let length = peek_len(bytes).ok_or("the length of the frame is not valid")?;
@@ -159,7 +161,7 @@ pub(crate) fn split(bytes: &[u8], start: Lsn) -> Result<Frame<'_>, &'static str>
     Ok(Frame { start, end, kind, payload })
 }
 
-/// Splits and checks the frame that begins `bytes`.
+/// Splits off the frame at the start of `bytes` and verifies its checksum.
 #[inline]
 pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'static str> {
     let frame = split(bytes, start)?;
@@ -171,7 +173,7 @@ pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'
     Ok(frame)
 }
 
-/// Makes the checksum of what may be a frame right, for tests; returns its length.
+/// Corrects the checksum of what may be a frame, for tests; returns its length.
 pub(crate) fn mend(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
     let length = peek_len(bytes)?;
     let (stored, rest) = bytes.get_mut(..length)?.split_first_chunk_mut::<4>()?;
@@ -179,7 +181,7 @@ pub(crate) fn mend(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
     Some(length)
 }
 
-/// An anchor's payload for these lanes.
+/// Encodes the payload of an anchor that states this vector.
 pub(crate) fn anchor_payload(out: &mut Vec<u8>, lanes: &[Lsn]) {
     out.clear();
     for lane in lanes {
@@ -187,7 +189,7 @@ pub(crate) fn anchor_payload(out: &mut Vec<u8>, lanes: &[Lsn]) {
     }
 }
 
-/// The vector that an anchor's payload states, or None if it has not exactly these lanes.
+/// Decodes the vector in an anchor's payload; None if it does not have `out.len()` components.
 pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
     if payload.len() != out.len() * 8 {
         return None;
@@ -198,7 +200,7 @@ pub fn read_anchor(payload: &[u8], out: &mut [Lsn]) -> Option<()> {
     Some(())
 }
 
-/// A heartbeat's mark and the durable Lsn it states.
+/// Decodes a heartbeat: its watermark and the durable LSN that it states.
 pub fn read_heartbeat(payload: &[u8]) -> Option<(u64, Lsn)> {
     let (mark, durable) = payload.split_at_checked(8)?;
     Some((u64::from_le_bytes(mark.try_into().ok()?), u64::from_le_bytes(durable.try_into().ok()?)))

@@ -1,10 +1,11 @@
-//! How far each stream is durable, and who waits for it to get further.
+//! The frontier: the durable positions and watermarks of all streams, and the waiters for them.
 //!
-//! A frontier of N streams has 2N + 1 *lanes*, numbers that only grow. Lanes 0 to N - 1 are positions:
-//! up to where each stream is durable. Lanes N to 2N - 1 are *marks*: a stream's mark m says that
-//! every frame of it whose number is not above m lies before a statement of m that is durable. What
-//! numbers frames have, if any, is the engine's affair. Lane 2N is the *common mark*, the lowest of
-//! all marks: whatever has a number up to it is durable, whichever its stream.
+//! A frontier of N streams has 2N + 1 *slots* (`lane` in the code), numbers that only grow. Slots 0
+//! to N - 1 are the streams' durable positions. Slots N to 2N - 1 are *watermarks* (`mark` in the
+//! code): a stream's watermark m says that every frame of it with a number up to m is before a
+//! durable statement of m. Which numbers frames have, if any, is up to the engine. Slot 2N is the
+//! *common watermark*, the lowest watermark of all streams: all frames with numbers up to it are
+//! durable.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -19,8 +20,8 @@ use std::task::Waker;
 /// Whether the log has stopped, and why. Set once.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
-    /// Written once, by whoever poisons, after `cause`; read by everyone with SeqCst, because
-    /// waiters look at it after they announced themselves.
+    /// Written once, by the thread that poisons the log, after `cause`. SeqCst: waiters read it
+    /// after they announced themselves.
     set: AtomicBool,
     cause: OnceLock<Arc<str>>,
 }
@@ -38,7 +39,7 @@ impl Poison {
         self.cause.get().map(|cause| Poisoned { cause: Arc::clone(cause) })
     }
 
-    /// The first cause stays.
+    /// Poisons the log; the first cause stays.
     fn set(&self, cause: &str) {
         let _ = self.cause.set(cause.into());
         self.set.store(true, Ordering::SeqCst);
@@ -47,17 +48,17 @@ impl Poison {
 
 #[derive(Debug)]
 struct FrontierSlot {
-    /// Raised by the stream's flusher after a sync (the common mark by whoever raised a mark); read by
-    /// everyone.
+    /// Raised by the stream's flusher after a sync (the common watermark by the flusher that raised
+    /// a watermark); read by all threads.
     durable: Watermark,
-    /// The lowest position that a waker is parked at, `u64::MAX` if none. Written under the lock;
+    /// The lowest position for which a waker is parked, `u64::MAX` if none. Written under the lock;
     /// read by the flusher without it.
     lowest: AtomicU64,
     parked: Mutex<Parked>,
-    /// Where the flusher naps while it lets work collect; woken by those who wait for it.
+    /// The event on which the flusher naps while work collects; notified by waiters.
     hurry: Event,
-    /// Somebody began to wait since the flusher last looked. Set by waiters, taken by the flusher; SeqCst
-    /// against `hurry`.
+    /// Whether a waiter arrived since the flusher last checked. Set by waiters, cleared by the
+    /// flusher; SeqCst against `hurry`.
     wanted: AtomicBool,
 }
 
@@ -67,10 +68,10 @@ struct Parked {
     next: u64,
 }
 
-/// The durable vector. The keystone's first argument at run time.
+/// The durable vector, against which the rule `admits` is evaluated while the log is written.
 #[derive(Debug)]
 pub struct Frontier {
-    /// Positions, marks, the common mark; see the module.
+    /// Positions, watermarks, the common watermark; see the module comment.
     lanes: Box<[Padded<FrontierSlot>]>,
     streams: usize,
     poison: Poison,
@@ -87,7 +88,7 @@ impl Frontier {
                 wanted: AtomicBool::new(false),
             })
         };
-        // Of this incarnation's numbers nothing has been stated yet.
+        // No number of this incarnation has been stated yet.
         let marks = std::iter::repeat_n(0, starts.len() + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
         Self { lanes, streams: starts.len(), poison: Poison::default() }
@@ -98,36 +99,36 @@ impl Frontier {
         self.streams
     }
 
-    /// The lane of a stream's mark.
+    /// The slot of a stream's watermark.
     pub fn mark_lane(&self, stream: usize) -> usize {
         self.streams + stream
     }
 
-    /// The lane of the common mark.
+    /// The slot of the common watermark.
     pub fn common_lane(&self) -> usize {
         2 * self.streams
     }
 
-    /// How far a lane is.
+    /// The value of a slot.
     #[inline]
     pub fn at(&self, lane: usize) -> u64 {
         self.lanes[lane].durable.get()
     }
 
-    /// Up to where a stream is durable: always the end of a frame.
+    /// The LSN up to which a stream is durable: always the end of a frame.
     #[inline]
     pub fn durable(&self, stream: usize) -> Lsn {
         self.lanes[stream].durable.get()
     }
 
-    /// The mark of the stream's last durable heartbeat; 0 before the first.
+    /// The watermark of the stream's last durable heartbeat; 0 before the first.
     #[inline]
     pub fn mark(&self, stream: usize) -> u64 {
         self.at(self.mark_lane(stream))
     }
 
-    /// Copies the vector. Lane by lane, not at one moment: each lane only grows, and every rule
-    /// over a frontier is monotone, so an older lane can only make it answer "not yet".
+    /// Copies the slots, one by one and not atomically: each slot only grows, and every rule over a
+    /// frontier is monotone, so an older value can only make it answer "not yet".
     #[inline]
     pub fn load_into(&self, out: &mut [Lsn]) {
         for (lane, out) in self.lanes.iter().zip(out) {
@@ -135,7 +136,7 @@ impl Frontier {
         }
     }
 
-    /// Whether every lane of `lv` is durable.
+    /// Whether every component of `lv` is durable.
     #[inline]
     pub fn covers(&self, lv: &[Lsn]) -> bool {
         debug_assert!(lv.len() <= lsn_vector::MAX_LANES);
@@ -147,8 +148,8 @@ impl Frontier {
         self.poison.get()
     }
 
-    /// Blocks until the stream is durable up to `lsn`; or another lane as far as that, which somebody
-    /// has to have asked for: see [`Log::wait`](crate::Log::wait).
+    /// Blocks until a slot has reached `lsn`. Slots other than the streams' positions must have
+    /// been requested: see [`Log::wait`](crate::Log::wait).
     ///
     /// # Errors
     /// The log stopped before.
@@ -162,22 +163,22 @@ impl Frontier {
             return Ok(());
         }
         match self.poison.get() {
-            // The sync may have returned between the two looks: then it is durable all the same.
+            // The sync may have returned between the two checks: then it is durable anyway.
             Some(poisoned) if durable.get() < lsn => Err(poisoned),
             _ => Ok(()),
         }
     }
 
-    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. It may be woken
-    /// early, and is woken at once if there is nothing to wait for: look again when it is. For other
-    /// lanes see [`Log::register`](crate::Log::register).
+    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. The waker may be
+    /// woken early, and is woken at once if there is nothing to wait for: check again when it is.
+    /// For other slots see [`Log::register`](crate::Log::register).
     pub fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
         self.hurry(at);
         self.park(at, lsn, waker);
     }
 
-    /// As [`register`](Self::register), without hurry. Returns the waker's number, by which it can be
-    /// [withdrawn](Self::withdraw).
+    /// As [`register`](Self::register), without hurrying the flusher. Returns the waker's number,
+    /// by which it can be [withdrawn](Self::withdraw).
     pub(crate) fn park(&self, at: usize, lsn: Lsn, waker: Waker) -> u64 {
         let lane = &self.lanes[at];
         let number = {
@@ -185,8 +186,7 @@ impl Frontier {
             let number = parked.next;
             parked.next += 1;
             parked.by_lsn.insert((lsn, number), waker);
-            // Announce, then look (Dekker with `raise` and `stop`, which do it the other way
-            // round).
+            // Announce, then check (Dekker with `raise` and `stop`, which use the opposite order).
             lane.lowest.fetch_min(lsn, Ordering::SeqCst);
             number
         };
@@ -199,19 +199,19 @@ impl Frontier {
         number
     }
 
-    /// Takes a parked waker back, if it has not been woken.
+    /// Withdraws a parked waker, if it has not been woken.
     pub(crate) fn withdraw(&self, at: usize, lsn: Lsn, number: u64) {
         let lane = &self.lanes[at];
         let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
         if parked.by_lsn.remove(&(lsn, number)).is_some() {
-            // Under the lock, as every change of `lowest`: nothing that stays parked is below it.
+            // Under the lock, like every change of `lowest`: no parked waker is below it.
             let lowest = parked.by_lsn.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
             lane.lowest.store(lowest, Ordering::SeqCst);
         }
     }
 
-    /// Somebody waits for the stream: its flusher is not to let more work collect. Marks have no
-    /// flusher of their own.
+    /// Makes the stream's flusher stop collecting work, because a thread waits for the stream.
+    /// Watermark slots have no flusher of their own.
     pub(crate) fn hurry(&self, stream: usize) {
         if stream < self.streams {
             self.lanes[stream].wanted.store(true, Ordering::SeqCst);
@@ -219,17 +219,17 @@ impl Frontier {
         }
     }
 
-    /// Whether somebody began to wait since this was last asked. For the stream's flusher.
+    /// Whether a waiter arrived since the last call. For the stream's flusher.
     pub(crate) fn take_wanted(&self, stream: usize) -> bool {
         self.lanes[stream].wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Where the flusher naps.
+    /// The event on which the flusher naps.
     pub(crate) fn nap_event(&self, stream: usize) -> &Event {
         &self.lanes[stream].hurry
     }
 
-    /// How many wakers are parked at a stream.
+    /// The number of wakers parked at a slot.
     pub fn parked(&self, stream: usize) -> usize {
         self.lanes[stream].parked.lock().unwrap_or_else(|e| e.into_inner()).by_lsn.len()
     }
@@ -237,10 +237,10 @@ impl Frontier {
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
         self.raise_lane(stream, lsn);
         if let Some(mark) = mark {
-            // After the position: who sees the mark sees that its frame is durable.
+            // After the position: a thread that sees the watermark sees that its frame is durable.
             self.raise_lane(self.mark_lane(stream), mark);
-            // Of two flushers that raise their marks at the same time the later one, in the one order
-            // of SeqCst, sees both.
+            // If two flushers raise their watermarks concurrently, the later one in the SeqCst
+            // order sees both.
             let marks = &self.lanes[self.streams..2 * self.streams];
             let common = marks.iter().map(|lane| lane.durable.get_ordered()).min().unwrap_or(0);
             if common > self.at(self.common_lane()) {
@@ -262,7 +262,7 @@ impl Frontier {
         self.lanes[stream].durable.wait_at_least(lsn, || self.poison.is_set())
     }
 
-    /// Stops everything: wakes all who wait, for good.
+    /// Stops the log for good and wakes all waiters.
     pub(crate) fn stop(&self, cause: &str) {
         self.poison.set(cause);
         for (stream, lane) in self.lanes.iter().enumerate() {
@@ -352,7 +352,7 @@ mod loom_tests {
         model
     }
 
-    /// Who parks is woken by who raises, whichever comes first; and so it is when the log stops.
+    /// A parked waker is woken by the raising thread, whichever is first, and when the log stops.
     #[test]
     fn a_parked_waker_is_never_forgotten() {
         for stops in [false, true] {
@@ -371,8 +371,8 @@ mod loom_tests {
         }
     }
 
-    /// A transaction that needs two streams is parked at one after the other, as a ticket and a
-    /// commit queue do; it is woken each time, and admitted once both are there and not before.
+    /// A transaction that needs two streams parks at one after the other, as a ticket and a commit
+    /// queue do. It is woken each time, and is admitted once both are durable and not before.
     #[test]
     fn a_transaction_moves_from_stream_to_stream() {
         bounded().check(|| {
@@ -381,7 +381,7 @@ mod loom_tests {
             let flusher = |stream: usize| {
                 let shared = sync::Arc::clone(&shared);
                 loom::thread::spawn(move || {
-                    // Relaxed: it is the frontier that must make it visible.
+                    // Relaxed: the frontier has to make it visible.
                     shared.1[stream].store(1, Ordering::Relaxed);
                     shared.0.raise(stream, 1, None);
                 })
@@ -402,8 +402,8 @@ mod loom_tests {
         });
     }
 
-    /// The way of a record: reserved, filled, announced to a flusher that may be asleep, flushed,
-    /// acknowledged. The two wake each other and the bytes are there.
+    /// The path of a record: reserved, filled, announced to a flusher that may sleep, flushed,
+    /// acknowledged. Neither thread misses a wake-up, and the bytes are visible.
     #[test]
     fn a_writer_and_a_sleeping_flusher_never_miss_each_other() {
         bounded().check(|| {

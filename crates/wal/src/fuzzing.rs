@@ -8,7 +8,7 @@ use crate::manifest::{Manifest, Marker, seal_body, unseal};
 use crate::{compress, varint};
 use std::path::Path;
 
-/// Reads bytes as everything that stands in a segment: headers, frames, numbers, vectors.
+/// Decodes bytes as all that a segment contains: headers, frames, numbers, vectors.
 pub fn pieces(bytes: &[u8]) {
     if let Ok(header) = SegmentHeader::decode(bytes) {
         let again = SegmentHeader::decode(&header.encode());
@@ -37,8 +37,8 @@ pub fn pieces(bytes: &[u8]) {
     }
 }
 
-/// Reads bytes as a manifest and a marker as they stand on a disk, and as the body of either
-/// between sound first and last lines.
+/// Decodes bytes as the file of a manifest and of a marker, and as the body of either between valid
+/// first and last lines.
 pub fn manifest(bytes: &[u8]) {
     let path = Path::new("MANIFEST");
     let sealed = String::from_utf8_lossy(bytes);
@@ -53,8 +53,8 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Makes the checksums of a segment right, wherever it has the shape of headers and frames, so that
-/// what they protect is looked at.
+/// Corrects the checksums of a segment, wherever it has the shape of headers and frames, so that
+/// what they protect is decoded.
 pub fn mend_segment(bytes: &mut [u8], uuid: &[u8; 16], stream: u32, incarnation: u32) {
     SegmentHeader::mend(bytes);
     let seed = frame::seed(uuid, stream, incarnation);

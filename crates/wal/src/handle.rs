@@ -1,7 +1,7 @@
-//! What ends with the last handle to a log: its threads, its directories' locks, its manifest; and how
-//! files are given up.
+//! The resources that end with the last handle to a log: its threads, its directories' locks, its
+//! manifest. Also truncation.
 //!
-//! Invariant: nothing is given up before the manifest says so, durably.
+//! Invariant: no file is removed or reused before the manifest durably stops naming it.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 
-/// Whoever panicked with the lock has left what it guards as it was.
+/// Locks a mutex. Critical sections are panic-safe, so poisoning is ignored.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -28,7 +28,7 @@ pub(crate) struct Handle {
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) manifest_dir: PathBuf,
     pub(crate) running: Mutex<Running>,
-    /// Held by whoever gives up files, and by whoever needs them all to stay; before `manifest`.
+    /// Held while files are removed, or while all files must stay; taken before `manifest`.
     pub(crate) files: Mutex<()>,
 }
 
@@ -80,32 +80,33 @@ impl Handle {
         Ok(())
     }
 
-    /// Waits for the threads to end; the log is stopped already. Hands back what they were started
-    /// with.
+    /// Waits for the threads to end; the log has stopped already. Returns what is left, the
+    /// directory locks.
     pub(crate) fn join(&self) -> Running {
         for stream in &self.shared.streams {
             stream.wake.notify();
             self.shared.frontier.hurry(stream.lane);
         }
-        // A flusher holds what holds it.
+        // A stepped flusher and the shared state hold each other: this breaks the cycle.
         self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
         let mut running = std::mem::take(&mut *locked(&self.running));
-        // Not only by letting go of it: the flusher whose thread this may be could still ask.
+        // Dropping the sender is not enough: the flusher whose thread this may be still has one.
         if let Some(requests) = running.requests.take() {
-            // If it is gone already, so much the better.
+            // If sending fails, the preparer has ended already.
             let _ = requests.send(Request::Stop);
         }
         let me = std::thread::current().id();
         let threads = running.flushers.drain(..).chain(running.preparer.take());
-        // A waker may drop the last handle on a flusher's own thread.
+        // A waker may drop the last handle on a flusher's own thread, which cannot join itself.
         for thread in threads.filter(|t| t.thread().id() != me) {
-            // A panic there has poisoned the log, which is all that can be done about it.
+            // A panic of the thread has poisoned the log; nothing else can be done about it.
             let _ = thread.join();
         }
         running
     }
 
-    /// Has the manifest changed by `change`, durably, then gives up what it no longer names.
+    /// Durably changes the manifest by `change` and by truncating lanes below the positions
+    /// `up_to`, then releases the files that it no longer names. Returns the manifest before.
     fn give_up(
         &self,
         up_to: &[(usize, Lsn)],
@@ -119,7 +120,7 @@ impl Handle {
         let mut gone = Vec::new();
         for &(lane, up_to) in up_to {
             let segments = locked(&self.shared.segments[lane]);
-            // A segment goes when the next one begins at or below the position.
+            // A segment can go if the next one begins at or below the position.
             let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
             let Some(stream) = next.stream_mut(self.shared.streams[lane].id) else { continue };
             if let Some(&(sequence, start)) = segments.get(n)
@@ -135,7 +136,8 @@ impl Handle {
         if next == before {
             return Ok(before);
         }
-        // What is given up, or passed over from now on, may hold the last statement of a stream's mark.
+        // What is truncated, or skipped from now on, may hold the last statement of a stream's
+        // watermark.
         if let Some(newest) = next.incarnations.last_mut() {
             for (lane, dim) in newest.dims.iter_mut().enumerate() {
                 dim.mark = self.shared.frontier.mark(lane);
@@ -152,8 +154,8 @@ impl Handle {
         Ok(before)
     }
 
-    /// Removes or recycles the files that `before` names and `next` does not. A file that stays is a
-    /// leftover, and goes when the log is opened next.
+    /// Removes or recycles the files that `before` names and `next` does not. A file that stays is
+    /// a leftover, which the next opening removes.
     fn release(&self, before: &Manifest, next: &Manifest, gone: &[(usize, usize)]) {
         let device = &*self.shared.options.device;
         for &(lane, n) in gone {
@@ -212,7 +214,7 @@ impl Handle {
             incarnations
                 .filter_map(|dim| {
                     let from = manifest.stream(dim.stream)?.kept_from.max(dim.start);
-                    // Both manifests are asked up to the same place of what is still written.
+                    // An end that is still open counts the same in both manifests.
                     Some(u128::from(dim.end.unwrap_or(u64::MAX).saturating_sub(from)))
                 })
                 .sum()
@@ -221,7 +223,7 @@ impl Handle {
     }
 }
 
-/// Leaves the newest incarnation only, and its streams.
+/// Keeps only the newest incarnation and its streams.
 fn forget_past(manifest: &mut Manifest) {
     let Some(newest) = manifest.incarnations.pop() else { return };
     manifest.streams.retain(|s| newest.dims.iter().any(|d| d.stream == s.id));

@@ -1,12 +1,13 @@
 //! Parallel log streams, and LSN vectors over them.
 //!
-//! A [`Log`] is a set of streams of frames, each with a buffer, a thread that flushes it, and files
-//! of its own; there is no global sequence number. A [`Writer`] [reserves](Writer::reserve) a place
-//! in a stream, which gives the frame its [`Lsn`], and fills it. The [`Frontier`] says how far each
-//! stream is durable. After a crash, [`open`] finds the log, [`StreamReader`]s read each stream's
-//! valid prefix in parallel, and [`Recovering::verdict`] tells a torn tail from damage.
+//! A [`Log`] is a set of streams of frames, each with a ring buffer, a flusher thread and files of
+//! its own; there is no global sequence number. A [`Writer`] [reserves](Writer::reserve) a position
+//! in a stream, which fixes the frame's [`Lsn`], and then fills it. The [`Frontier`] holds the
+//! durable LSN of each stream. After a crash, [`open`] finds the log, [`StreamReader`]s read each
+//! stream's valid prefix in parallel, and [`Recovering::verdict`] distinguishes a torn tail from
+//! damage.
 //!
-//! This crate knows no row, no transaction and no protocol. The bytes are specified in
+//! This crate knows no rows, transactions or protocols. The bytes are specified in
 //! `docs/format.md`; the scheme follows Taurus (Xia et al., VLDB 2020) where a comment says so.
 //!
 //! ```
@@ -95,6 +96,6 @@ pub use unfinished::Unfinished;
 pub use verdict::{Damage, IncarnationEnd, Verdict};
 pub use writer::{Reservation, Writer};
 
-/// A byte position in a stream: counts frames' bytes only, is always the end of a frame, and is
-/// never reset.
+/// A byte position in a stream. It counts bytes of frames only, is always the end of a frame (or
+/// the start of the stream), and is never reset.
 pub type Lsn = u64;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
-/// What the writers, the flushers and the handles share.
+/// The state shared by the writers, the flushers and the handles.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: LogOptions,
@@ -32,16 +32,16 @@ pub(crate) struct Shared {
     pub(crate) streams: Vec<Stream>,
     pub(crate) frontier: Frontier,
     pub(crate) max_payload: usize,
-    /// Set once by `close`; read by the flushers, which then let nothing collect any more. SeqCst,
-    /// because they look at it after they announced a nap.
+    /// Set once by `close`; read by the flushers, which then stop collecting work. SeqCst, because
+    /// they read it after announcing a nap.
     pub(crate) closing: AtomicBool,
-    /// Who knows what numbers frames have. Set once, by a protocol that has marks.
+    /// Computes the streams' watermarks. Set once, by a protocol that has them.
     pub(crate) marks: OnceLock<Arc<dyn Marks>>,
-    /// The common mark that was asked for last. Raised by who asks, after every stream was asked: who
-    /// finds it high enough need not ask them again (Release and Acquire).
+    /// The highest common watermark requested so far. Raised after every stream was asked for it: a
+    /// request that is not higher need not ask them again (Release and Acquire).
     asked: AtomicU64,
-    /// Marks up to this one are wanted at once: somebody flushes everything. Raised by that one, read by
-    /// the flushers (SeqCst: they look at it after announcing that they sleep).
+    /// Watermarks up to this one are wanted at once, for a flush of everything. Raised by the
+    /// flushing thread, read by the flushers (SeqCst: they read it after announcing their sleep).
     pub(crate) urgent: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
     /// (sequence, start) of each lane's begun segments.
@@ -55,7 +55,7 @@ impl Shared {
         locked(&self.free_slots).push(slot);
     }
 
-    /// Flushes a stream of a stepped log; false if there was nothing to flush, or the log has stopped.
+    /// Flushes a stream of a stepped log; false if there is nothing to flush or it has stopped.
     pub(crate) fn step(&self, lane: usize) -> bool {
         let Some(flusher) = self.stepped.get(lane) else { return false };
         if self.frontier.poisoned().is_some() {
@@ -68,16 +68,16 @@ impl Shared {
         })
     }
 
-    /// Waits until a stream is durable up to `lsn`, and flushes it for that if nobody else does. False
-    /// if the log has stopped.
+    /// Waits until a stream is durable up to `lsn`, flushing it if the log is stepped. False if the
+    /// log has stopped.
     pub(crate) fn reached(&self, lane: usize, lsn: Lsn) -> bool {
         while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
         self.frontier.hurry(lane);
         self.frontier.reached(lane, lsn)
     }
 
-    /// Somebody looks for a lane to get as far as `number`: has the streams state their marks. Streams
-    /// themselves are flushed without being asked.
+    /// Requests that a slot reach `number`: makes the streams state their watermarks. Positions
+    /// need no request, since flushers always flush.
     pub(crate) fn ask(&self, lane: usize, number: u64) {
         let n = self.streams.len();
         if lane < n {
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Somebody sleeps until a lane is as far as `number`.
+    /// Requests that a slot reach `number` for a thread that sleeps until then.
     fn hurry(&self, lane: usize, number: u64) {
         self.ask(lane, number);
         let n = self.streams.len();
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Somebody sleeps until one of the lanes is as far as its number. Flushes for that if nobody else does.
+    /// Requests that one of the slots reach its number, and flushes a stepped log until one has.
     pub(crate) fn reach_any(&self, wanted: &[(usize, u64)]) {
         wanted.iter().for_each(|&(lane, number)| self.hurry(lane, number));
         if !self.options.stepped {
@@ -125,12 +125,12 @@ impl Shared {
         while !is_reached() && step_all() {}
     }
 
-    /// Waits until all marks are at `number`, as soon as that is possible.
+    /// Waits until all watermarks have reached `number`, which is to happen as soon as possible.
     fn reach_marks(&self, number: u64) -> Result<(), Poisoned> {
         self.urgent.fetch_max(number, Ordering::SeqCst);
         self.ask(self.frontier.common_lane(), number);
         for (lane, stream) in self.streams.iter().enumerate() {
-            // It may have been asked long ago, and wait for better times.
+            // It may have been asked before and be pausing before it tries again.
             stream.notify();
             self.frontier.hurry(lane);
             while self.options.stepped && self.frontier.mark(lane) < number && self.step(lane) {}
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-/// What `Recovering::start` found and prepared.
+/// What `Recovering::start` has prepared.
 pub(crate) struct Opened {
     pub(crate) options: LogOptions,
     pub(crate) locks: Vec<DirectoryLock>,
@@ -153,11 +153,10 @@ pub(crate) struct Opened {
     pub(crate) lanes: Vec<LaneStart>,
 }
 
-/// A log that is being written: N streams, each with its flusher. Clones are handles to the same
-/// log.
+/// A log being written: N streams, each with its flusher. Clones are handles to the same log.
 ///
 /// Dropping the last handle without [`close`](Log::close) stops the flushers as a crash would: what
-/// is not durable is lost, and whoever waits for it sees [`Poisoned`].
+/// is not durable is lost, and its waiters get [`Poisoned`].
 #[derive(Clone, Debug)]
 pub struct Log {
     handle: Arc<Handle>,
@@ -200,7 +199,7 @@ impl Log {
         });
         let running = Mutex::new(Running { locks, ..Running::default() });
         let manifest = Mutex::new(manifest);
-        // From here on, dropping the handle ends whatever was started.
+        // From here on, dropping the handle ends everything that was started.
         let files = Mutex::default();
         let handle = Handle { shared, manifest, manifest_dir, running, files };
         handle.spawn(lanes)?;
@@ -223,35 +222,35 @@ impl Log {
         self.handle.shared.incarnation
     }
 
-    /// The stream's id, which no other stream of the database ever has.
+    /// The stream's id, which the database never uses for another stream.
     pub fn stream_id(&self, stream: usize) -> u32 {
         self.handle.shared.streams[stream].id
     }
 
-    /// How far each stream is durable.
+    /// The durable position and watermark of each stream.
     pub fn frontier(&self) -> &Frontier {
         &self.handle.shared.frontier
     }
 
-    /// From now on streams state marks, which `marks` knows, as they are flushed and as somebody waits
-    /// for them. To be told once, before the first frame that has a number.
+    /// Makes streams state watermarks, as `marks` computes them, when they are flushed and when a
+    /// thread waits for one. Call it once, before the first frame that has a number.
     pub fn install_marks(&self, marks: Arc<dyn Marks>) {
         let _ = self.handle.shared.marks.set(marks);
     }
 
-    /// The lanes of the frontier that anyone may wait for: those of marks only where there are any.
+    /// The number of frontier slots that may be waited for: watermarks only if there are any.
     pub fn lanes(&self) -> usize {
         let marks = self.handle.shared.marks.get().is_some();
         if marks { 2 * self.streams() + 1 } else { self.streams() }
     }
 
-    /// Says that somebody looks now and then whether a lane of the frontier is as far as `number`.
+    /// Requests that a slot of the frontier reach `number`, for a caller that polls it.
     #[inline]
     pub fn ask(&self, lane: usize, number: u64) {
         self.handle.shared.ask(lane, number);
     }
 
-    /// Blocks until a lane of the frontier is as far as `number`.
+    /// Blocks until a slot of the frontier has reached `number`.
     ///
     /// # Errors
     /// The log stopped before.
@@ -263,24 +262,24 @@ impl Log {
         self.frontier().wait(lane, number)
     }
 
-    /// Blocks until one of several lanes of the frontier is as far as the number beside it; returns at once
-    /// if there are none.
+    /// Blocks until one of several slots of the frontier has reached the number beside it; returns
+    /// at once if there are none.
     ///
     /// # Errors
-    /// The log stopped before any was.
+    /// The log stopped before any was reached.
     pub fn wait_any(&self, wanted: &[(usize, u64)]) -> Result<(), Poisoned> {
         self.handle.shared.reach_any(wanted);
         self.frontier().wait_any(wanted)
     }
 
-    /// Parks a waker until a lane of the frontier is as far as `number`, or the log stops; see
+    /// Parks a waker until a slot of the frontier has reached `number`, or the log stops; see
     /// [`Frontier::register`].
     pub fn register(&self, lane: usize, number: u64, waker: Waker) {
         self.handle.shared.hurry(lane, number);
         self.frontier().register(lane, number, waker);
     }
 
-    /// The highest number that a frame reserved so far has; 0 where frames have none.
+    /// The highest number of all frames reserved so far; 0 where frames have no numbers.
     pub fn highest_number(&self) -> u64 {
         self.handle.shared.marks.get().map_or(0, |marks| marks.highest())
     }
@@ -290,17 +289,18 @@ impl Log {
         self.handle.shared.max_payload
     }
 
-    /// The stream's published anchor, lane by lane, for [`compress::encode`](crate::compress::encode). Load with
-    /// Acquire, and before the place is reserved: then the anchor lies before the frame.
+    /// The stream's published anchor, by component, for
+    /// [`compress::encode`](crate::compress::encode). Load it with Acquire and before reserving:
+    /// then the anchor is before the frame.
     #[inline]
     pub fn anchors(&self, stream: usize) -> &[AtomicU64] {
         &self.handle.shared.streams[stream].published
     }
 
-    /// A writer for the calling thread.
+    /// Returns a writer for the calling thread.
     ///
     /// # Errors
-    /// [`Error::Writers`]: there are `max_writers` of them already.
+    /// [`Error::Writers`]: all `max_writers` are in use.
     pub fn writer(&self) -> Result<Writer, Error> {
         let shared = &self.handle.shared;
         let Some(slot) = locked(&shared.free_slots).pop() else {
@@ -326,14 +326,14 @@ impl Log {
         self.frontier().poisoned()
     }
 
-    /// Stops the log, for good, as a device that fails does: what is durable stays so, and whoever waits
-    /// for more gets an error. For one who has left behind what nobody can go on with.
+    /// Stops the log for good, as a failing device does: what is durable stays durable, and waiters
+    /// for more get an error. For a caller that leaves a state from which the log cannot continue.
     pub fn stop(&self, cause: &str) {
         self.frontier().stop(cause);
     }
 
-    /// Whether the calling thread is one of the log's own: a waker runs on those. It must not wait for the
-    /// log, which would wait for it.
+    /// Whether the calling thread is one of the log's flushers, which run wakers. It must not wait
+    /// for the log, which would wait for it.
     pub fn is_on_its_own_thread(&self) -> bool {
         let me = std::thread::current().id();
         locked(&self.handle.running).flushers.iter().any(|thread| thread.thread().id() == me)
@@ -344,19 +344,19 @@ impl Log {
         self.handle.shared.streams[stream].counters.get()
     }
 
-    /// Asks for a heartbeat frame that states `mark`. The caller knows that no frame that the
-    /// stream gets from now on has a lower one. Once it is durable, [`Frontier::mark`] is at least
-    /// `mark`.
+    /// Requests a heartbeat frame that states the watermark `mark`. The caller guarantees that no
+    /// later frame of the stream has a number up to `mark`. Once the heartbeat is durable,
+    /// [`Frontier::mark`] is at least `mark`.
     pub fn heartbeat(&self, stream: usize, mark: u64) {
         let stream = &self.handle.shared.streams[stream];
-        // SeqCst: raised before the look for a sleeping flusher, which looks at it after
-        // announcing.
+        // SeqCst: raised before the check for a sleeping flusher, which reads it after announcing
+        // its sleep.
         stream.heartbeat.fetch_max(mark.saturating_add(1), Ordering::SeqCst);
         stream.notify();
     }
 
-    /// Waits until everything reserved so far is durable, and every stream has stated so if frames have
-    /// numbers.
+    /// Waits until everything reserved so far is durable and, if frames have numbers, every stream
+    /// has stated so.
     ///
     /// # Errors
     /// The log stopped before.
@@ -371,8 +371,8 @@ impl Log {
         self.handle.shared.reach_marks(number)
     }
 
-    /// Writes and syncs what a stream of a stepped log has to flush; false if there is nothing, or the
-    /// log has stopped. Nothing happens to a log with threads.
+    /// Writes and syncs what a stream of a stepped log has to flush; false if there is nothing, or
+    /// the log has stopped. Has no effect on a log with threads.
     pub fn step(&self, stream: usize) -> bool {
         self.handle.shared.step(stream)
     }
@@ -382,17 +382,17 @@ impl Log {
         locked(&self.handle.manifest).clone()
     }
 
-    /// Gives up the frames of a lane's stream below `up_to`, segment by segment, including those of
-    /// earlier incarnations. The manifest says so, durably, before a file is reused. Returns from
-    /// where on frames are kept.
+    /// Truncates a stream's log below `up_to`, in whole segments, including those of earlier
+    /// incarnations. The manifest records this durably before a file is reused. Returns the
+    /// position from which frames are kept.
     ///
     /// # Errors
-    /// The manifest could not be written; nothing is given up then.
+    /// The manifest could not be written; nothing is truncated then.
     pub fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
         self.handle.retire(lane, up_to)
     }
 
-    /// Gives up all incarnations before this one.
+    /// Truncates all incarnations before this one.
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
@@ -400,8 +400,9 @@ impl Log {
         self.handle.retire_past()
     }
 
-    /// The number of the checkpoint to come, and where its parts go: for each, the index of its directory
-    /// among [`Manifest::dirs`] and the file. One part for each directory that the log writes to.
+    /// The number of the next checkpoint, and where its parts go: for each, the index of its
+    /// directory in [`Manifest::dirs`] and its file. There is one part for each directory that the
+    /// log writes to.
     pub fn next_checkpoint(&self) -> (u64, Vec<(usize, PathBuf)>) {
         let manifest = locked(&self.handle.manifest);
         let number = manifest.checkpoint.as_ref().map_or(1, |c| c.number + 1);
@@ -412,32 +413,33 @@ impl Log {
         (number, dirs.enumerate().map(part).collect())
     }
 
-    /// Where the log is.
+    /// The device that holds the log.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.handle.shared.options.device
     }
 
-    /// Recovery begins with this checkpoint from now on: the manifest says so, durably, and gives up what it
-    /// covers, that is all earlier incarnations and whole segments below its positions. Only then are
-    /// files removed or used again, those of the last checkpoint among them. The caller has made its parts
-    /// durable, names included, and knows that every stream is durable up to its position and to the end of
-    /// every frame whose epoch is not above the cut. Returns how many bytes of frames were given up.
+    /// Makes recovery begin with this checkpoint: the manifest records it durably, and the log that
+    /// it covers is truncated, that is, all earlier incarnations and whole segments below its
+    /// positions. Only then are files removed or reused, including those of the last checkpoint.
+    /// The caller has made its parts durable, names included, and guarantees that every stream is
+    /// durable up to its position and to the end of every frame whose epoch is not above the cut.
+    /// Returns how many bytes of frames were truncated.
     ///
     /// # Errors
-    /// The manifest could not be written; then it is not known which of the two checkpoints counts, and
-    /// nothing is given up.
+    /// The manifest could not be written; then it is not known which of the two checkpoints counts,
+    /// and nothing is truncated.
     pub fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
         self.handle.adopt(checkpoint)
     }
 
-    /// Until this is dropped no file is given up; whoever wants to give up some waits.
+    /// Keeps all files until the guard is dropped; a truncation waits for it.
     pub(crate) fn keep_files(&self) -> MutexGuard<'_, ()> {
         locked(&self.handle.files)
     }
 
     /// Makes everything reserved so far durable, records the clean end, and releases the
     /// directories. All other handles and writers are useless from then on. A reservation that is
-    /// never filled holds this up.
+    /// never filled blocks this.
     ///
     /// # Errors
     /// The log had stopped before, or the manifest could not be written.

@@ -1,18 +1,18 @@
-//! Vectors of log positions: one lane for each stream of an incarnation.
+//! LSN vectors: one component (`lane` in the code) for each stream of an incarnation.
 //!
 //! Two operations matter, element-wise maximum and comparison (Taurus, VLDB 2020, sections 3.1 and
-//! 4.2). Wide vectors use what the processor has, chosen once; for up to [`INLINE_LANES`] lanes the
-//! plain loop is inlined, because an indirect call would cost more than it saves. The lanes are 64
-//! bits wide: the paper's 32-bit instruction wraps after 4 GiB of log.
+//! 4.2). Wide vectors use the processor's vector instructions, chosen once; for up to
+//! [`INLINE_LANES`] components the plain loop is inlined, because an indirect call would cost more
+//! than it saves. Components have 64 bits: the paper's 32-bit instruction wraps after 4 GiB of log.
 
 use crate::Lsn;
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The most lanes a vector may have: one incarnation's streams.
+/// The most components a vector may have: the most streams of an incarnation.
 pub const MAX_LANES: usize = 64;
-/// Up to this many lanes a vector is stored inline, and handled by inlined code.
+/// Vectors with up to this many components are stored inline and handled by inlined code.
 pub const INLINE_LANES: usize = 8;
 
 const UNKNOWN: u8 = 0;
@@ -20,8 +20,8 @@ const PORTABLE: u8 = 1;
 const AVX2: u8 = 2;
 const AVX512: u8 = 3;
 
-/// Which implementation wide vectors use. Written with the same value by whoever comes first (or by
-/// a benchmark); Relaxed, since every value in it is right at all times.
+/// The implementation used for wide vectors. Threads that initialize it concurrently write the same
+/// value (a benchmark may change it); Relaxed, since every value in it is right at all times.
 static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 fn choose() -> u8 {
@@ -73,7 +73,7 @@ fn join_loop(dst: &mut [u64], src: &[u64]) {
 
 #[inline(always)]
 fn covers_loop(upper: &[u64], lower: &[u64]) -> bool {
-    // No early exit: without one the loop becomes vector code, and 64 lanes cost a few nanoseconds.
+    // No early exit: only then is the loop vectorized, and 64 components cost a few nanoseconds.
     let mut above = false;
     for (u, l) in upper.iter().zip(lower) {
         above |= l > u;
@@ -104,12 +104,12 @@ mod wide {
     }
 }
 
-/// `dst[i] = max(dst[i], src[i])` for every lane. Both have the same number of lanes; lanes that
+/// `dst[i] = max(dst[i], src[i])` for every component. Both have the same length; components that
 /// only one of them has are left as they are.
 #[inline]
 pub fn join(dst: &mut [u64], src: &[u64]) {
     debug_assert_eq!(dst.len(), src.len(), "vectors of different incarnations");
-    // The usual number of streams, without a loop.
+    // A fast path for the usual number of streams, without a loop.
     if let (Ok(dst), Ok(src)) = (<&mut [u64; 4]>::try_from(&mut *dst), <&[u64; 4]>::try_from(src)) {
         return join_loop(dst, src);
     }
@@ -127,7 +127,7 @@ pub fn join(dst: &mut [u64], src: &[u64]) {
     }
 }
 
-/// Whether `lower[i] <= upper[i]` in every lane.
+/// Whether `lower[i] <= upper[i]` in every component.
 #[inline]
 pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
     debug_assert_eq!(upper.len(), lower.len(), "vectors of different incarnations");
@@ -145,18 +145,18 @@ pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
     }
 }
 
-/// An owned vector of 1 to 64 lanes.
+/// An owned vector of 1 to 64 components.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct LsnVector(SmallVec<[Lsn; INLINE_LANES]>);
 
 impl LsnVector {
-    /// The bottom: every lane 0. Panics above [`MAX_LANES`] lanes.
+    /// The bottom: every component 0. Panics above [`MAX_LANES`] components.
     pub fn zero(lanes: usize) -> Self {
         assert!(lanes <= MAX_LANES, "{lanes} lanes, at most {MAX_LANES}");
         Self(SmallVec::from_elem(0, lanes))
     }
 
-    /// A copy of a slice. Panics above [`MAX_LANES`] lanes.
+    /// A copy of a slice. Panics above [`MAX_LANES`] components.
     pub fn from_slice(lanes: &[Lsn]) -> Self {
         assert!(lanes.len() <= MAX_LANES, "{} lanes, at most {MAX_LANES}", lanes.len());
         Self(SmallVec::from_slice(lanes))
@@ -168,13 +168,13 @@ impl LsnVector {
         join(&mut self.0, other);
     }
 
-    /// Whether every lane of `other` is at most this one's.
+    /// Whether every component of `other` is at most this one's.
     #[inline]
     pub fn covers(&self, other: &[Lsn]) -> bool {
         covers(&self.0, other)
     }
 
-    /// Sets every lane to 0, and keeps the number of lanes.
+    /// Sets every component to 0, and keeps their number.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }

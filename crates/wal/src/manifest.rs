@@ -1,5 +1,5 @@
-//! The manifest and the markers: which streams there are, and which incarnations (`docs/format.md`,
-//! sections 6 and 7).
+//! The manifest and the markers: the streams and incarnations of a log (`docs/format.md`, sections
+//! 6 and 7).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -25,16 +25,16 @@ pub struct Manifest {
     pub(crate) next_incarnation: u32,
     /// Epochs up to here may have been used.
     pub epoch_floor: u64,
-    /// Where the directories were last seen. Information: the markers identify them.
+    /// The last known paths of the directories. Informational: markers identify directories.
     pub dirs: Vec<PathBuf>,
     /// The streams whose files still exist.
     pub streams: Vec<StreamEntry>,
     /// The incarnations that still have frames, oldest first.
     pub incarnations: Vec<Incarnation>,
-    /// The engine's bytes, as of the newest incarnation.
+    /// The engine's catalogue, as of the newest incarnation.
     #[serde(with = "hex")]
     pub catalogue: Vec<u8>,
-    /// How many bytes of log were replayed in a second when that was last measured.
+    /// The replay speed measured last, in bytes of log per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_bytes_per_s: Option<u64>,
     /// The newest checkpoint.
@@ -45,15 +45,15 @@ pub struct Manifest {
 /// A stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamEntry {
-    /// Never used again for another.
+    /// Its id, which is never used for another stream.
     pub id: u32,
     /// Its directory, an index of [`Manifest::dirs`].
     pub dir: usize,
-    /// Segments below this one are given up.
+    /// Segments below this one are truncated.
     pub first_sequence: u64,
-    /// Frames below this position are given up.
+    /// Frames below this position are truncated.
     pub kept_from: Lsn,
-    /// Whether the newest incarnation writes to it; known while a log is being opened.
+    /// Whether the newest incarnation writes to it; used only while a log is being opened.
     #[serde(skip)]
     pub(crate) active: bool,
 }
@@ -63,19 +63,19 @@ pub struct StreamEntry {
 pub struct Incarnation {
     /// From 1.
     pub number: u32,
-    /// Holds no command records: replay may order by version alone.
+    /// Whether it has no command records, so that replay may order by row version alone.
     pub data_only: bool,
     /// The logging protocol's name.
     pub protocol: String,
     /// The engine's settings.
     pub settings: BTreeMap<String, String>,
-    /// Whether it was closed in good order.
+    /// Whether it was closed cleanly.
     pub clean: bool,
-    /// The lanes of its vectors.
+    /// The dimensions of its vectors.
     pub dims: Vec<Dimension>,
 }
 
-/// A lane: which part of which stream.
+/// A dimension of vectors: a stream, and the incarnation's range of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dimension {
     /// The stream's id.
@@ -85,8 +85,8 @@ pub struct Dimension {
     /// Where it ends; None until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Lsn>,
-    /// A mark that was durable when this was written: its statement may have been given up since. 0
-    /// where frames have no numbers.
+    /// A watermark that was durable when this was written; the frame that stated it may have been
+    /// truncated since. 0 where frames have no numbers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mark: u64,
 }
@@ -95,35 +95,36 @@ fn is_zero(mark: &u64) -> bool {
     *mark == 0
 }
 
-/// The incarnation's setting that says whether its records have numbers, `"yes"` if they do.
+/// The incarnation's setting that says whether its records have numbers: `"yes"` if they do.
 pub const MARKS: &str = "marks";
 
-/// A checkpoint that recovery begins with.
+/// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// From 1.
     pub number: u64,
-    /// It holds what the transactions of all epochs up to this one have left.
+    /// The cut: it holds the rows as the transactions of all epochs up to this one have left them.
     pub cut: u64,
     /// The incarnation that it was taken in.
     pub incarnation: u32,
-    /// If rows of later epochs may be in it: the epoch in which the last row was read.
+    /// If fuzzy, that is, if rows of later epochs may be in it: the epoch in which the last row was
+    /// read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan_end: Option<u64>,
-    /// When the cut was made, or the last row read, microseconds since 1970.
+    /// When the cut was made or, if fuzzy, the last row was read; microseconds since 1970.
     pub taken_at_us: u64,
     /// Hidden row ids below this may have been given out.
     pub next_row_id: u64,
-    /// Rows in all parts.
+    /// The number of rows in all parts.
     pub rows: u64,
     /// The files.
     pub parts: Vec<CheckpointPart>,
-    /// For each lane of the incarnation, from where on the log is still needed.
+    /// For each stream of the incarnation, the position from which the log is still needed.
     pub streams: Vec<Covered>,
 }
 
 impl Checkpoint {
-    /// The first epoch that the database can be brought back to with it.
+    /// The first epoch to which the database can be recovered from it.
     pub fn reaches_back_to(&self) -> u64 {
         self.scan_end.unwrap_or(self.cut).max(self.cut)
     }
@@ -140,12 +141,13 @@ pub struct CheckpointPart {
     pub rows: u64,
 }
 
-/// What a checkpoint leaves of a stream.
+/// The part of a stream that a checkpoint covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
     /// The stream's id.
     pub stream: u32,
-    /// No frame of an epoch above the cut begins below this position. The stream was durable up to it.
+    /// No frame of an epoch above the cut begins below this position, to which the stream was
+    /// durable.
     pub from: Lsn,
 }
 
@@ -154,19 +156,19 @@ pub(crate) fn part_name(number: u64, part: usize) -> String {
     format!("{PART_PREFIX}{number:08}-{part:03}")
 }
 
-/// What the names of all parts begin with.
+/// The prefix of the names of all parts.
 pub(crate) const PART_PREFIX: &str = "checkpoint-";
 
-/// What the engine says about the incarnation that is about to begin.
+/// The engine's settings for the next incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncarnationSettings {
     /// The engine's catalogue.
     pub catalogue: Vec<u8>,
-    /// No command records will be written.
+    /// Whether no command records will be written.
     pub data_only: bool,
     /// The logging protocol's name.
     pub protocol: String,
-    /// Anything else; not interpreted.
+    /// Other settings, which the log does not interpret.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -180,7 +182,7 @@ struct LastLine {
     crc32c: String,
 }
 
-/// What a log directory says about itself.
+/// The content of a log directory's marker file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     #[serde(with = "hex")]
@@ -210,19 +212,20 @@ mod hex {
     }
 }
 
-/// The version of a manifest that names a checkpoint: who does not know of those must not read it.
+/// The version of a manifest that names a checkpoint. Programs that do not know checkpoints must
+/// not read it.
 const WITH_CHECKPOINT: u32 = 2;
-/// The version of a manifest in which an incarnation has marks: who does not know of those would take
-/// what was acknowledged for dead.
+/// The version of a manifest in which an incarnation has watermarks (`marks`). Programs that do not
+/// know these would treat acknowledged records as dead.
 const WITH_MARKS: u32 = 3;
 
-/// Frames a JSON value with the version before it and the checksum after it.
+/// Encloses a JSON value in a line with the version and a line with the checksum.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
     let body = serde_json::to_string_pretty(value).expect("plain data has a JSON form");
     seal_body(&body, version)
 }
 
-/// Frames a body that is JSON already.
+/// Encloses a body that is already JSON.
 pub(crate) fn seal_body(body: &str, version: u32) -> String {
     let mut text = format!("{{\"format\":{version}}}\n{body}\n");
     let crc = crc32c::crc32c(text.as_bytes());
@@ -259,7 +262,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
         .map_err(|e| bad(first_end + 1, format!("the content is not what it should be ({e})")))
 }
 
-/// Writes a file so that it is there as a whole or not at all.
+/// Writes a file atomically: afterwards it has the new content or the old one.
 fn write_atomically(device: &dyn Device, path: &Path, text: &str) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -301,13 +304,13 @@ impl Manifest {
         }
     }
 
-    /// Where the checkpoint says that this stream of this incarnation is still needed from.
+    /// The position from which this stream of this incarnation is needed besides the checkpoint.
     pub fn covered(&self, incarnation: u32, stream: u32) -> Option<Lsn> {
         let checkpoint = self.checkpoint.as_ref().filter(|c| c.incarnation == incarnation)?;
         checkpoint.streams.iter().find(|s| s.stream == stream).map(|s| s.from)
     }
 
-    /// Whether something that counts is in directory `dir`.
+    /// Whether directory `dir` holds a stream or a part of the checkpoint.
     pub(crate) fn needs_dir(&self, dir: usize) -> bool {
         let mut parts = self.checkpoint.iter().flat_map(|checkpoint| &checkpoint.parts);
         self.streams.iter().any(|stream| stream.dir == dir) || parts.any(|part| part.dir == dir)
@@ -362,7 +365,7 @@ impl Manifest {
         write_atomically(device, &dir.join(MANIFEST), &seal(self, version))
     }
 
-    /// What the rest of the code takes for granted.
+    /// Checks what the rest of the code relies on.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
         let bad = |why: String| Err(Error::corrupt(path, 0, why));
         if self.uuid.len() != 16 {

@@ -1,8 +1,8 @@
-//! Opening a log: what is there, whether it is whole, and the typestate between the two.
+//! Opening a log: finding it, and the types that enforce recovery before use.
 //!
-//! No recovery, no log: [`open`] gives a [`Recovering`], whose readers are read to their ends,
-//! whose [`verdict`](Recovering::verdict) says that nothing durable is missing, and only that
-//! verdict starts a [`Log`](crate::Log).
+//! [`open`] returns a [`Recovering`]. Its readers are read to their ends; its
+//! [`verdict`](Recovering::verdict) states that nothing durable is missing; only that verdict
+//! starts a [`Log`](crate::Log).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -20,7 +20,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A log that was found and locked, and that nothing has been written to.
+/// A log that was found and locked, and to which nothing has been written.
 #[derive(Debug)]
 pub struct Recovering {
     pub(crate) options: LogOptions,
@@ -31,29 +31,29 @@ pub struct Recovering {
     /// Where each of the manifest's directories is now.
     pub(crate) places: Vec<Option<PathBuf>>,
     pub(crate) chains: BTreeMap<u32, Chain>,
-    /// What was found to be damaged or missing, where that was asked for.
+    /// What was found damaged or missing, if the opening is lenient.
     damage: Vec<Error>,
-    /// Streams that are known to be damaged: (incarnation, lane).
+    /// Streams known to be damaged: (incarnation, lane).
     pub(crate) broken: BTreeSet<(u32, usize)>,
-    /// How far each stream of an incarnation can be used, where anchors must not state more.
+    /// By incarnation, how far each stream is usable; usable anchors state no more than that.
     pub(crate) whole: BTreeMap<u32, Vec<Lsn>>,
     pub(crate) lenient: Leniency,
 }
 
-/// How much is asked of what is found.
+/// Which checks are relaxed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leniency {
-    /// Damage is noted, and what is there is read.
+    /// Damage is noted, and the rest is read.
     pub(crate) damaged: bool,
-    /// It may be a copy that is being made.
+    /// It may be an unfinished copy.
     pub(crate) unfinished: bool,
-    /// It will only be read: nothing is made, the directories may be read-only, and are shared with other
-    /// readers.
+    /// The log is only read: nothing is created, and the directories may be read-only and shared
+    /// with other readers.
     pub(crate) reading: bool,
 }
 
-/// Finds and locks a log, to go on with it. Nothing is written, except that missing directories are made in
-/// order to be locked.
+/// Finds and locks a log, to continue it. Nothing is written, except that missing directories are
+/// created to be locked.
 ///
 /// # Errors
 /// A directory is in use, read-only, or another database's; the manifest or a segment is missing,
@@ -62,9 +62,9 @@ pub fn open(options: LogOptions) -> Result<Recovering, Error> {
     open_as(options, Leniency::default())
 }
 
-/// Finds a log and locks it for reading only: nothing is made or written, and no right to write is needed. Others may
-/// read at the same time; who has it open to go on with it keeps readers out, and readers keep it out, so that
-/// what is read does not change meanwhile. [`Recovering::start`] refuses such a log.
+/// Finds a log and locks it for reading only: nothing is created or written, and no write
+/// permission is needed. Several readers can share a log; readers and a writer exclude each other,
+/// so that what is read does not change. [`Recovering::start`] refuses such a log.
 ///
 /// # Errors
 /// A directory is in use, missing, or another database's; the manifest or a segment is missing,
@@ -73,11 +73,12 @@ pub fn open_read(options: LogOptions) -> Result<Recovering, Error> {
     open_as(options, Leniency { reading: true, ..Leniency::default() })
 }
 
-/// As [`open_read`], but what is missing or damaged is noted, in [`Recovering::damage`], and taken to be not there:
-/// for tools that look at a damaged log, or save what is left of it.
+/// As [`open_read`], but what is missing or damaged is noted in [`Recovering::damage`] and treated
+/// as absent: for tools that inspect or salvage a damaged log.
 ///
 /// # Errors
-/// A directory is in use or another database's; the manifest is missing, damaged or of another version.
+/// A directory is in use or another database's; the manifest is missing, damaged or of another
+/// version.
 pub fn open_damaged(options: LogOptions) -> Result<Recovering, Error> {
     open_as(options, Leniency { damaged: true, reading: true, ..Leniency::default() })
 }
@@ -85,9 +86,9 @@ pub fn open_damaged(options: LogOptions) -> Result<Recovering, Error> {
 pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recovering, Error> {
     options.check()?;
     let mut damage = Vec::new();
-    // What is wrong stops the opening, or is noted.
+    // An error stops the opening, or is noted.
     let mut wrong = |error: Error| {
-        // What may not be read is not for that reason damaged.
+        // A file for which permission is denied is not therefore damaged.
         let refused = |e: &Error| matches!(e, Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied);
         if !lenient.damaged || refused(&error) {
             return Err(error);
@@ -146,15 +147,15 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             if !unreadable.contains(path) {
                 wrong(no_marker(path))?;
             }
-            // A directory without a marker that can be read is the one that has its path.
+            // A directory without a readable marker is identified by its path.
             *place = Some(path.clone());
         }
     }
     for part in manifest.checkpoint.iter().flat_map(|c| &c.parts) {
         if places[part.dir].is_none() {
             wrong(Error::Invalid(format!(
-                "the directory of a part of the checkpoint is missing: it was last seen as {}, give it \
-                 among the log directories{}",
+                "the directory of a part of the checkpoint is missing: it was last seen as {}, \
+                 give it among the log directories{}",
                 manifest.dirs[part.dir].display(),
                 candidates(&unmarked)
             )))?;
@@ -200,20 +201,20 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     })
 }
 
-/// A directory of the log does not say which one it is.
+/// The error for a directory of the log that has no marker.
 fn no_marker(dir: &Path) -> Error {
     let message = "the file is missing, which says whose directory this is: restore it from a copy";
     Error::corrupt(&dir.join(MARKER), 0, message)
 }
 
-/// What to do where a directory is missing, and others were given that may be it.
+/// A hint for the error about a missing directory: one of the given directories may be it.
 fn candidates(unmarked: &[&PathBuf]) -> String {
     let Some(first) = unmarked.first() else { return String::new() };
     let (dir, marker) = (first.display(), MARKER);
     format!(" ({dir} has no {marker} file: if it is that directory, restore the file from a copy)")
 }
 
-/// Locks a directory, which is made where there is none unless it is only read.
+/// Locks a directory. Unless it is only read, creates it if it is missing.
 fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock, Error> {
     let lock = if reading {
         if !device.exists(dir).map_err(Error::io(dir, "look for"))? {
@@ -223,7 +224,7 @@ fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock,
     } else {
         device.create_dir(dir).map_err(Error::io(dir, "create the log directory"))?;
         let read_only = |source| Error::ReadOnly { path: dir.to_owned(), source };
-        // Otherwise the log would be read to its end before the first file cannot be made.
+        // Otherwise the whole log would be read before the first write fails.
         device.check_writable(dir).map_err(read_only)?;
         device.lock_dir(dir)
     };
@@ -233,8 +234,8 @@ fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock,
     })
 }
 
-/// Does something for each of several streams: all at once on devices that one waits for, so that
-/// they work at the same time.
+/// Calls `each` for several streams: in parallel on devices whose reads block, so that these work
+/// at the same time.
 pub(crate) fn at_once<T: Send, R: Send>(
     device: &dyn Device,
     of: Vec<T>,
@@ -268,7 +269,7 @@ fn places(
                 dir.display()
             )));
         }
-        // A directory that the manifest does not know was about to be added; it holds nothing yet.
+        // A directory unknown to the manifest was about to be added; it is still empty.
         if let Some(place) = places.get_mut(marker.dir) {
             if place.is_some() {
                 return Err(Error::Invalid(format!(
@@ -282,8 +283,7 @@ fn places(
     Ok(places)
 }
 
-/// A segment of an incarnation that the manifest does not know shows that the manifest is an old
-/// one.
+/// Checks that the manifest is not an old one: it must know the incarnations of all segments.
 fn check_incarnations(manifest: &Manifest, chain: &Chain) -> Result<(), Error> {
     for segment in &chain.segments {
         if let Some(header) = &segment.header
@@ -301,17 +301,17 @@ fn check_incarnations(manifest: &Manifest, chain: &Chain) -> Result<(), Error> {
 }
 
 impl Recovering {
-    /// What is known of the log.
+    /// The manifest of the log.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What [`open_damaged`] found to be damaged or missing. Nothing in a log that was opened otherwise.
+    /// What [`open_damaged`] found damaged or missing. Empty for a log that was opened otherwise.
     pub fn damage(&self) -> &[Error] {
         &self.damage
     }
 
-    /// Whether there was no log: nothing to recover.
+    /// Whether the log is new: there is nothing to recover.
     pub fn is_fresh(&self) -> bool {
         self.manifest.incarnations.is_empty()
     }
@@ -319,7 +319,7 @@ impl Recovering {
     fn reader(&self, incarnation: usize, dimension: usize) -> StreamReader {
         let incarnation = &self.manifest.incarnations[incarnation];
         let id = incarnation.dims[dimension].stream;
-        // `open` made a chain for every stream, and the manifest was checked to know each of them.
+        // `open` made a chain for every stream, and the manifest was checked to know each stream.
         let chain = &self.chains[&id];
         let place = self.manifest.stream(id).and_then(|s| self.places[s.dir].clone());
         let mut reader = StreamReader::new(
@@ -355,17 +355,17 @@ impl Recovering {
         parts.map(|(at, p)| place(p.dir).join(part_name(checkpoint.number, at))).collect()
     }
 
-    /// Where the log is.
+    /// The device that holds the log.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.options.device
     }
 
-    /// Remembers how fast the log was replayed, in bytes per second.
+    /// Stores the measured replay speed, in bytes per second, in the manifest to be written.
     pub fn set_replay_speed(&mut self, bytes_per_s: u64) {
         self.manifest.replay_bytes_per_s = Some(bytes_per_s);
     }
 
-    /// One reader for each incarnation and lane, in this order.
+    /// One reader for each stream of each incarnation, in this order.
     pub fn readers(&self) -> Vec<StreamReader> {
         let incarnations = self.manifest.incarnations.iter().enumerate();
         incarnations
@@ -373,7 +373,7 @@ impl Recovering {
             .collect()
     }
 
-    /// A reader of the newest incarnation's lane from `from` to `to`.
+    /// A reader of the newest incarnation's stream from `from` to `to`.
     pub(crate) fn tail_reader(&self, dimension: usize, from: Lsn, to: Lsn) -> StreamReader {
         let mut reader = self.reader(self.manifest.incarnations.len() - 1, dimension);
         reader.stop_at(to);

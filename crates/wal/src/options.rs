@@ -1,4 +1,4 @@
-//! What can be chosen about a log.
+//! The options of a log.
 
 use crate::error::Error;
 use crate::frame::MAX_PAYLOAD;
@@ -8,39 +8,40 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a log is laid out and flushed.
+/// The layout of a log, and when it is flushed.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The log directories. A new log's manifest goes to the first; streams are placed round-robin.
     pub dirs: Vec<PathBuf>,
-    /// The number of streams of the incarnation to come: 1 to 64.
+    /// The number of streams of the next incarnation: 1 to 64.
     pub streams: usize,
-    /// Each stream's buffer in bytes: a power of two, 4 KiB to 1 GiB.
+    /// The size of each stream's ring buffer in bytes: a power of two, 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
-    /// The size in bytes that segments grow to, doubling from 4 MiB (or from this, if smaller): a multiple of the
-    /// block, from 16 blocks to 1 TiB.
+    /// The maximum segment size in bytes: a multiple of the block, from 16 blocks to 1 TiB. Sizes
+    /// double up to it from 4 MiB (or from this, if smaller).
     pub segment_bytes: u64,
     /// The unit of writing in bytes: a power of two, 1,024 to 65,536.
     pub block_bytes: usize,
-    /// None: flush as soon as there is something to write and the device is free; while nobody waits for it, a busy
-    /// stream at most every 500 us, or every 2 ms once that is 1 KiB or more. Otherwise collect for this long, or
-    /// until `flush_fill_bytes` are there.
+    /// None: a flush starts as soon as there is something to write and the device is free, except
+    /// that a busy stream for which no thread waits is flushed at most every 500 us, or every 2 ms
+    /// after a batch of at least 1 KiB. Otherwise work is collected for this long, or until
+    /// `flush_fill_bytes` are reserved.
     pub flush_interval: Option<Duration>,
-    /// See `flush_interval`; in bytes.
+    /// The backlog in bytes that ends `flush_interval` early.
     pub flush_fill_bytes: usize,
-    /// A stream writes an anchor after so many bytes of its frames.
+    /// A stream writes an anchor after this many bytes of frames.
     pub anchor_interval_bytes: u64,
-    /// Where the directories are.
+    /// The device that holds the directories.
     pub device: Arc<dyn Device>,
     /// How many [`Writer`](crate::Writer)s may exist at a time: 1 to 65,536.
     pub max_writers: usize,
-    /// No threads are started: each stream is flushed when [`Log::step`](crate::Log::step) says so. For
-    /// simulation, where one thread does everything in an order that can be repeated.
+    /// Starts no threads: [`Log::step`](crate::Log::step) flushes a stream. For simulation, where
+    /// one thread does all work in a reproducible order.
     pub stepped: bool,
 }
 
 impl LogOptions {
-    /// The defaults, for these directories.
+    /// The default options for these directories.
     pub fn new(dirs: Vec<PathBuf>, streams: usize) -> Self {
         Self {
             dirs,
@@ -98,8 +99,8 @@ impl LogOptions {
             || !self.segment_bytes.is_multiple_of(self.block_bytes as u64)
         {
             return wrong(format!(
-                "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks and at most \
-                 1 TiB",
+                "a segment of {} bytes: choose a multiple of the block ({}), at least 16 blocks \
+                 and at most 1 TiB",
                 self.segment_bytes, self.block_bytes
             ));
         }

@@ -1,12 +1,13 @@
-//! The order point of a stream: who has which bytes, and up to where all bytes are there.
+//! The order point of a stream: assigns byte ranges to writers, and finds up to where all are
+//! filled.
 //!
-//! Taurus (VLDB 2020, section 4.1), with the loads in the order that its text leaves open.
+//! Taurus (VLDB 2020, section 4.1), with the order of the loads, which its text leaves open.
 //!
-//! A writer owns a slot. It stores `allocated` = a position it has seen, advances `log_lsn` by the
-//! length of its frame (that is its place), copies the frame, and stores `filled` = the frame's
-//! end. The flusher loads `log_lsn` *first*, then the slots, each `allocated` before `filled`; a
-//! slot with `filled <= allocated` is at work, and nothing at or above its `allocated` may be
-//! flushed.
+//! A writer owns a slot. It stores `allocated` = an earlier value of `log_lsn`, adds the length of
+//! its frame to `log_lsn` (the old value is the frame's position), copies the frame, and stores
+//! `filled` = the frame's end. The flusher loads `log_lsn` *first*, then the slots, each
+//! `allocated` before `filled`. A slot with `filled <= allocated` has an unfilled reservation:
+//! nothing at or above its `allocated` may be flushed.
 //!
 //! Why the cut is right. Let a writer hold [s, e) with s below the `log_lsn` that the flusher
 //! loaded. The load read the writer's addition, or a later one of the same release sequence, so the
@@ -17,26 +18,26 @@
 //! - The flusher reads a later `allocated`. That store (Release) follows the filling of [s, e), so
 //!   the bytes are visible. The later reservation is judged in the same way.
 //!
-//! Loading `log_lsn` last is the classic mistake: a reservation made in between is then below the
-//! limit, and its slot was looked at too early.
+//! Loading `log_lsn` last would be wrong: a reservation made in between would be below the cut, but
+//! its slot was loaded too early.
 
 use hyades_platform::sync::{AtomicU64, AtomicUsize, Ordering, Padded};
 
-/// What a slot that was never used says: it holds nothing back.
+/// The `allocated` of a slot that holds nothing back: never used, or its reservation failed.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot {
     /// Written by the slot's owner before it reserves, read by the flusher.
     allocated: AtomicU64,
-    /// Written by the slot's owner when its frame is there, read by the flusher.
+    /// Written by the slot's owner after it has copied its frame, read by the flusher.
     filled: AtomicU64,
 }
 
 /// The order point of one stream.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The end of the last reservation. Added to by writers; read by everyone.
+    /// The end of the last reservation. Increased by writers and the flusher, read by all threads.
     log_lsn: Padded<AtomicU64>,
     slots: Box<[Padded<Slot>]>,
     /// Slots at or above this one were never used. Raised before a slot's first reservation, whose
@@ -45,7 +46,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// An empty stream that goes on at `start`, with this many slots.
+    /// The order point of an empty stream that continues at `start`, with this many slots.
     pub(crate) fn new(start: u64, slots: usize) -> Self {
         let slot = |_| Padded(Slot { allocated: AtomicU64::new(NEVER), filled: AtomicU64::new(0) });
         Self {
@@ -55,31 +56,31 @@ impl Order {
         }
     }
 
-    /// Makes a slot visible to the flusher. Once per owner, before it reserves.
+    /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
     pub(crate) fn register(&self, slot: usize) {
         self.used.fetch_max(slot + 1, Ordering::AcqRel);
     }
 
-    /// The end of the last reservation. SeqCst, for the flusher that is about to sleep: see `wake`
-    /// in `stream.rs`.
+    /// The end of the last reservation. SeqCst because of a flusher that is about to sleep: see
+    /// `wake` in `stream.rs`.
     #[inline]
     pub(crate) fn log_lsn(&self) -> u64 {
         self.log_lsn.load(Ordering::SeqCst)
     }
 
-    /// Takes the next `length` bytes; returns where they begin. The caller owns the slot.
+    /// Reserves the next `length` bytes; returns where they begin. The caller owns the slot.
     #[inline]
     pub(crate) fn reserve(&self, slot: usize, length: u64) -> u64 {
         let slot = &self.slots[slot];
-        // Relaxed: any value that was once there is a lower bound on our place.
+        // Relaxed: every earlier value is a lower bound on the position reserved below.
         let seen = self.log_lsn.load(Ordering::Relaxed);
         slot.allocated.store(seen, Ordering::Release);
-        // AcqRel for the argument above; SeqCst for the sleeping flusher.
+        // AcqRel for the argument in the module comment; SeqCst for the sleeping flusher.
         self.log_lsn.fetch_add(length, Ordering::SeqCst)
     }
 
-    /// Takes the next `length` bytes if they end at or below `limit`. For the flusher, which must
-    /// never wait for room that only it can make.
+    /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which
+    /// must never wait for room that only it can free.
     pub(crate) fn try_reserve(&self, slot: usize, length: u64, limit: u64) -> Option<u64> {
         let slot = &self.slots[slot];
         let mut seen = self.log_lsn.load(Ordering::Relaxed);
@@ -104,14 +105,14 @@ impl Order {
         place
     }
 
-    /// Says that the slot's reservation is filled up to its `end`. Release: with the bytes.
+    /// States that the slot's reservation is filled up to its `end`. Release: publishes the bytes.
     #[inline]
     pub(crate) fn publish(&self, slot: usize, end: u64) {
         self.slots[slot].filled.store(end, Ordering::Release);
     }
 
-    /// The position up to which every byte is filled and visible; at least `flushed`, which the
-    /// caller knows to be such a position. Always the end of a frame.
+    /// The position up to which every byte is filled and visible; always the end of a frame. At
+    /// least `flushed`, which the caller knows to be such a position.
     pub(crate) fn cut(&self, flushed: u64) -> u64 {
         let mut cut = self.log_lsn.load(Ordering::SeqCst);
         let used = self.used.load(Ordering::Acquire);
@@ -159,13 +160,12 @@ mod loom_tests {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
 
-    /// Two writers and a flusher: whatever the schedule, each byte below a cut is there, and loom
-    /// sees no race between its writer and the flusher.
+    /// Two writers and a flusher: in every schedule each byte below a cut is filled, and loom finds
+    /// no race between its writer and the flusher.
     #[test]
     fn everything_below_the_cut_is_visible() {
         let mut model = loom::model::Builder::new();
-        // Three preemptions find the classic mistake of loading `log_lsn` last, and end within
-        // seconds.
+        // Three preemptions find the mistake of loading `log_lsn` last, and take seconds.
         model.preemption_bound = Some(3);
         model.check(|| {
             let shared = Arc::new((Order::new(0, 2), [0, 0, 0].map(|n: u8| UnsafeCell::new(n))));
@@ -176,7 +176,7 @@ mod loom_tests {
                     order.register(slot);
                     for _ in 0..frames {
                         let at = order.reserve(slot, 1);
-                        // SAFETY: the reservation made this byte ours.
+                        // SAFETY: the byte is reserved by this thread and not yet published.
                         bytes[at as usize].with_mut(|b| unsafe { *b = 1 });
                         order.publish(slot, at + 1);
                     }
@@ -188,7 +188,8 @@ mod loom_tests {
             for _ in 0..2 {
                 let cut = order.cut(flushed);
                 for byte in &bytes[flushed as usize..cut as usize] {
-                    // SAFETY: below the cut; loom checks that this is so.
+                    // SAFETY: below the cut, so no thread writes the byte any more; loom checks
+                    // this.
                     assert_eq!(byte.with(|b| unsafe { *b }), 1);
                 }
                 flushed = cut;

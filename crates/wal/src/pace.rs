@@ -1,8 +1,9 @@
-//! How fast each stream gets what it is given to its device, and which stream is the quickest.
+//! Measures how fast each stream's device is, and chooses the stream in which a record is durable
+//! first.
 //!
-//! Streams are compared by time: how long a record would take to become durable that joined them now. A
-//! device that is slow, or stands still, is avoided however little waits for it. Nothing here decides
-//! whether something is right, only how soon it is there: all loads and stores are Relaxed.
+//! Streams are compared by time: how long a record appended now would take to become durable. A
+//! slow or stuck device is avoided, however small its backlog. The measurements affect only
+//! latency, not correctness, so all loads and stores are Relaxed.
 
 use crate::log::Shared;
 use hyades_platform::clock;
@@ -10,43 +11,43 @@ use hyades_platform::mutation::{self, Mutation};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a device's time is measured by: batches of up to this many bytes take about the same, those
-/// of more are taken for several.
+/// The unit of device time in bytes: batches up to this size take about the same time; larger ones
+/// count as several units.
 const UNIT_BYTES: u64 = 64 << 10;
 
-/// Differences below this do not count: a busy flusher lets work collect for as long.
+/// Differences below this are ignored: a busy flusher collects work for as long.
 const LEAST_NS: u64 = 500_000;
 
-/// A stream that is this many times slower than the fastest is slow.
+/// A device this many times slower than the fastest is slow.
 const SLOW: u64 = 4;
 
-/// What is known of an idle stream loses half of its weight in this time, so that a device that was slow
-/// is tried again: by a frame that nothing depends on, since rows that are written spread what they depend on
-/// to all who read or overwrite them.
+/// The measured time of an idle stream halves in this interval, so that a slow device is tried
+/// again. It is tried with a frame that nothing depends on, because written rows pass their
+/// dependencies on to all transactions that read or overwrite them.
 const HALF_LIFE_NS: u64 = 100_000_000;
 
-/// What a stream's flusher has seen of its device. Written by the flusher, a few words for each batch;
-/// read by sessions that choose a stream.
+/// What a stream's flusher has measured of its device. Written by the flusher for each batch, read
+/// by sessions that choose a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// When the batch began that is under way, by [`clock::monotonic_ns`]; 0 if none is.
+    /// When the current batch began, by [`clock::monotonic_ns`]; 0 if there is none.
     began_ns: AtomicU64,
-    /// How many units it has.
+    /// The size of the current (or last) batch in units.
     units: AtomicU64,
-    /// When the last one ended.
+    /// When the last batch ended.
     ended_ns: AtomicU64,
-    /// How long one unit takes, smoothed; 0 before the first batch.
+    /// The time of one unit, smoothed; 0 before the first batch.
     unit_ns: AtomicU64,
 }
 
 impl Pace {
-    /// A batch of so many bytes begins.
+    /// Notes that a batch of this many bytes begins.
     pub(crate) fn begin(&self, now: u64, bytes: u64) {
         self.units.store(bytes.div_ceil(UNIT_BYTES).max(1), Relaxed);
         self.began_ns.store(now.max(1), Relaxed);
     }
 
-    /// It is durable.
+    /// Notes that the batch is durable.
     pub(crate) fn end(&self, now: u64) {
         let began = self.began_ns.load(Relaxed);
         let took = now.saturating_sub(began) / self.units.load(Relaxed).max(1);
@@ -57,13 +58,13 @@ impl Pace {
         self.began_ns.store(0, Relaxed);
     }
 
-    /// What is known of an idle stream at this time.
+    /// The time of one unit, halved for each [`HALF_LIFE_NS`] since the last batch.
     fn faded(&self, now: u64) -> u64 {
         let idle = now.saturating_sub(self.ended_ns.load(Relaxed));
         self.unit_ns.load(Relaxed).checked_shr((idle / HALF_LIFE_NS) as u32).unwrap_or(0)
     }
 
-    /// How long the batch under way has taken for each of its units; 0 if none is.
+    /// The time that the current batch has taken so far, per unit; 0 if there is none.
     fn elapsed(&self, now: u64) -> u64 {
         match self.began_ns.load(Relaxed) {
             0 => 0,
@@ -71,38 +72,38 @@ impl Pace {
         }
     }
 
-    /// A unit's time, at least what counts.
+    /// The time of one unit, at least [`LEAST_NS`].
     fn usual(&self) -> u64 {
         self.unit_ns.load(Relaxed).max(LEAST_NS)
     }
 }
 
-/// A stream for the records to come.
+/// A stream chosen for the next records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The stream.
     pub stream: usize,
-    /// Its device is much slower than others', which have no room or much before them. Choose again soon.
+    /// Its device is much slower than the others', which are full or have a long backlog. Choose
+    /// again soon.
     pub is_slow: bool,
 }
 
-/// What a writer finds that looks for a stream.
+/// The result of the search for a stream.
 pub(crate) struct Outlook {
     /// None if no stream has room.
     pub(crate) choice: Option<Choice>,
-    /// Idle streams of whose devices too little is known, or nothing any more: a frame that nothing depends on
-    /// tells.
+    /// Idle streams whose device is unmeasured, or whose measurement is outdated: write a frame
+    /// there that nothing depends on.
     pub(crate) untried: SmallVec<[usize; 4]>,
 }
 
 impl Shared {
-    /// Half of a stream's buffer: who finds so much waiting there chooses another stream.
+    /// Half of a stream's buffer: with a backlog of this many bytes a stream is avoided.
     pub(crate) fn room(&self) -> u64 {
         self.options.buffer_bytes as u64 / 2
     }
 
-    /// Whether a stream's device may be slow, or stand still: only then it is worth the time to compare it
-    /// with others.
+    /// Whether a stream's device may be slow or stuck. Only then is a comparison worth its time.
     pub(crate) fn may_be_slow(&self, stream: usize) -> bool {
         let pace = &self.streams[stream].pace;
         let is_under_way = || pace.began_ns.load(Relaxed) > 0;
@@ -111,10 +112,10 @@ impl Shared {
                 || is_under_way() && pace.elapsed(clock::monotonic_ns()) > LEAST_NS)
     }
 
-    /// The stream in which a record would be durable first, of those that have room. One whose device is not
-    /// known yet comes behind all others, unless `unknown`. Of streams that are about as good, the next in
-    /// turn from `first` on, so that sessions which look at the same time go different ways. `stays` is a
-    /// stream that is left only for one at least twice as good.
+    /// The stream in which a record would be durable first, of those that have room. Streams whose
+    /// device is unmeasured are the last resort, unless `unknown`. Of streams about equally good,
+    /// takes the next in turn from `first` on, so that concurrent sessions choose different ones.
+    /// The stream `stays` is left only for one at least twice as good.
     pub(crate) fn quickest(&self, first: usize, stays: Option<usize>, unknown: bool) -> Outlook {
         let now = clock::monotonic_ns();
         let unknown = unknown || self.options.stepped;
@@ -155,7 +156,7 @@ impl Shared {
         Outlook { choice, untried: untried.collect() }
     }
 
-    /// How long a record would take in this stream; None if there is no room.
+    /// The estimated time until a record in this stream is durable; None if there is no room.
     fn time(&self, stream: usize, now: u64) -> Option<u64> {
         let backlog = self.streams[stream].backlog(&self.frontier);
         if backlog >= self.room() {
@@ -168,7 +169,7 @@ impl Shared {
         if backlog == 0 {
             return Some(pace.usual());
         }
-        // Half of the batch under way, what waits behind it, and its own.
+        // Half of the current batch, the backlog behind it, and the record's own batch.
         let unit = pace.usual().max(pace.elapsed(now));
         Some((unit + unit / 2).saturating_add(unit.saturating_mul(backlog) / UNIT_BYTES))
     }

@@ -1,4 +1,4 @@
-//! Reading a stream back: the valid prefix, and what proves how far it was durable
+//! Reading a stream: its valid prefix, and the statements of how far it was durable
 //! (`docs/format.md`, section 8).
 
 use crate::Lsn;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A chunk ends with the batch in which it reaches this many bytes.
 const CHUNK_BYTES: usize = 512 << 10;
-/// How much of a file is read at once.
+/// The number of bytes read from a file at once.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// What a finished reader found.
@@ -24,26 +24,26 @@ const WINDOW_BYTES: usize = 1 << 20;
 pub struct ReaderEnd {
     /// The incarnation read.
     pub incarnation: u32,
-    /// The lane read.
+    /// The stream's dimension in the incarnation's vectors.
     pub dimension: usize,
     /// The stream read.
     pub stream: u32,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
-    /// The highest mark that the stream has stated within it.
+    /// The highest watermark (`mark` in the code) that the stream has stated within it.
     pub mark: u64,
-    /// The highest durable statement seen for each lane of the incarnation.
+    /// The highest durable statement found for each stream of the incarnation.
     pub statements: Vec<Statement>,
     /// The file and byte after the valid prefix, and what is wrong there.
     pub stopped_at: (PathBuf, u64, String),
     pub(crate) finished: bool,
-    /// The device gave out nothing there.
+    /// Whether the device failed to read what follows.
     pub(crate) unreadable: bool,
-    /// What is there may rely on what another stream has lost.
+    /// Whether it was ended because what follows may depend on what another stream has lost.
     pub(crate) cut_short: bool,
 }
 
-/// Bytes of the file around where the reader is.
+/// The cached bytes of the file around the reader's offset.
 #[derive(Debug, Default)]
 struct Window {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ struct Window {
 }
 
 impl Window {
-    /// The `length` bytes at `offset`, or fewer at the end of the file.
+    /// The `length` bytes at `offset`, or fewer at the file's end; and how many were read.
     fn get(&mut self, open: &Open, offset: u64, length: usize) -> Result<(&[u8], u64), Error> {
         let mut read = 0;
         let end = self.at + self.bytes.len() as u64;
@@ -75,34 +75,34 @@ struct Open {
     file: Arc<dyn DeviceFile>,
     length: u64,
     block: u64,
-    /// The next batch.
+    /// The offset of the next batch.
     offset: u64,
-    /// Where the next segment takes over.
+    /// The position at which the next segment takes over.
     limit: Lsn,
-    /// What its headers state is not known to be durable.
+    /// Whether it is a spare, whose headers' statements are not known to be durable.
     spare: bool,
 }
 
-/// Reads one stream of one incarnation. Readers are independent of each other, and each may be read
-/// on a thread of its own.
+/// Reads one stream of one incarnation. Readers are independent, and may be used on different
+/// threads.
 #[derive(Debug)]
 pub struct StreamReader {
     /// The incarnation.
     pub incarnation: u32,
-    /// The lane of this stream in the incarnation's vectors.
+    /// The stream's dimension in the incarnation's vectors.
     pub dimension: usize,
     /// The stream's id.
     pub stream: u32,
-    /// The number of lanes in the incarnation.
+    /// The number of streams of the incarnation.
     pub dimensions: usize,
     device: Arc<dyn Device>,
     uuid: [u8; 16],
     seed: u32,
     start: Lsn,
-    /// The recorded end.
+    /// The end recorded in the manifest.
     end: Option<Lsn>,
     position: Lsn,
-    /// Frames that end at or below this are validated and not handed out.
+    /// Frames that end at or below this are validated and not returned.
     skip_to: Lsn,
     segments: Vec<Segment>,
     unbegun: Vec<Segment>,
@@ -116,11 +116,11 @@ pub struct StreamReader {
     stopped_at: (PathBuf, u64, String),
     finished: bool,
     bytes_read: u64,
-    /// What the device cannot read ends the valid prefix, like damage.
+    /// Whether a read error ends the valid prefix, like damage.
     lenient: bool,
     unreadable: bool,
     cut_short: bool,
-    /// Where anchors must not state more than this, behind one that does nothing is handed out.
+    /// Up to where each stream is usable: nothing is returned behind an anchor that states more.
     whole: Option<Vec<Lsn>>,
 }
 
@@ -184,13 +184,13 @@ impl StreamReader {
         reader
     }
 
-    /// Where the stream begins in this incarnation, or what is left of it.
+    /// Where the stream, or what is kept of it, begins in this incarnation.
     pub fn start(&self) -> Lsn {
         self.start
     }
 
-    /// Hands out only frames that end above `lsn`, and reads only the segments that can have such.
-    /// What lies below counts as read. For before the first chunk.
+    /// Returns only frames that end above `lsn`, and reads only segments that can contain such.
+    /// What is below counts as read. Call it before the first chunk.
     pub fn skip_to(&mut self, lsn: Lsn) {
         if lsn <= self.start || self.finished {
             return;
@@ -204,38 +204,38 @@ impl StreamReader {
         self.next_segment = self.next_segment.max(at.unwrap_or(0));
     }
 
-    /// Hands out nothing from `lsn` on, up to which the stream is known to be valid, and looks at nothing
-    /// beyond. For before the first chunk.
+    /// Returns nothing from `lsn` on, up to which the stream is known to be valid, and reads
+    /// nothing beyond. Call it before the first chunk.
     pub(crate) fn stop_at(&mut self, lsn: Lsn) {
         self.end = Some(lsn);
         self.unbegun.clear();
         self.finished |= self.position >= lsn;
     }
 
-    /// The size of the files that this reader may read.
+    /// The total size of the files that this reader may read, in bytes.
     pub fn bytes_total(&self) -> u64 {
         let ended = self.finished && self.bytes_read == 0;
         if ended { 0 } else { self.segments.iter().map(|s| s.length).sum() }
     }
 
-    /// How much it has read so far; at the end possibly less, or more, than the total.
+    /// The number of bytes read so far; at the end possibly fewer or more than the total.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Up to where the stream is known to be valid.
+    /// The position up to which the stream is known to be valid.
     pub fn valid_to(&self) -> Lsn {
         self.position
     }
 
-    /// The highest mark that the stream is known to have stated within what is valid of it: every frame
-    /// of it with a number up to that one lies there.
+    /// The highest watermark stated in the known valid part of the stream: every frame of it with a
+    /// number up to this one is there.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// What was found; for [`Recovering::verdict`](crate::Recovering::verdict), after the last
-    /// chunk.
+    /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). Call it after
+    /// the last chunk.
     pub fn end(&self) -> ReaderEnd {
         ReaderEnd {
             incarnation: self.incarnation,
@@ -251,33 +251,34 @@ impl StreamReader {
         }
     }
 
-    /// From now on what the device cannot read ends the valid prefix, like damage.
+    /// Makes read errors end the valid prefix, like damage.
     pub(crate) fn be_lenient(&mut self) {
         self.lenient = true;
     }
 
-    /// The manifest's mark counts no more: part of what lies behind it is lost.
+    /// Ignores the manifest's watermark, because some of the frames that it covers are lost.
     pub(crate) fn forget_mark(&mut self) {
         self.mark = 0;
     }
 
-    /// Ends the valid prefix behind an anchor that states more than this.
+    /// Ends the valid prefix behind an anchor that states more than `whole`.
     pub(crate) fn believe_anchors_up_to(&mut self, whole: Vec<Lsn>) {
         self.whole = Some(whole);
     }
 
-    /// A stream of which the anchor in effect states more than is whole: the lane, what it states, what is whole.
+    /// The first stream of which the anchor in effect states more than is usable: its lane, the
+    /// stated and the usable position.
     fn overstated(&self) -> Option<(usize, Lsn, Lsn)> {
         let lanes = self.anchor.iter().zip(self.whole.as_ref()?).enumerate();
         let lanes = lanes.map(|(lane, (&stated, &whole))| (lane, stated, whole));
         lanes.into_iter().find(|&(_, stated, whole)| stated > whole)
     }
 
-    /// The next frames, all validated; None at the end of the valid prefix.
+    /// Returns the next frames, all validated; None at the end of the valid prefix.
     ///
     /// # Errors
-    /// The device could not be read. Damage is no error here: it ends the prefix, and the verdict
-    /// judges it.
+    /// The device could not be read. Damage is not an error here: it ends the prefix, and is left
+    /// to the verdict.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         let mut chunk = Chunk { start: 0, bytes: Vec::new(), anchor: Vec::new() };
         while !self.finished && chunk.bytes.len() < CHUNK_BYTES {
@@ -323,7 +324,7 @@ impl StreamReader {
             return self.finish();
         };
         if self.window.at == 0 && self.bytes_read == 0 && header.start <= self.skip_to {
-            // The first segment read: it may begin before what is wanted.
+            // The first segment read may begin below the wanted position.
             self.position = header.start;
             self.anchor.clone_from(&header.anchor);
         }
@@ -398,8 +399,8 @@ impl StreamReader {
                 if let Some((lane, stated, whole)) = self.overstated() {
                     self.cut_short = true;
                     let why = format!(
-                        "what follows may rely on lane {lane} up to Lsn {stated}, which can be used up to \
-                         Lsn {whole} only"
+                        "what follows may rely on lane {lane} up to Lsn {stated}, which can be \
+                         used up to Lsn {whole} only"
                     );
                     return self.stop(open, place, why);
                 }
@@ -431,14 +432,14 @@ impl StreamReader {
         }
         open.offset = place.next_multiple_of(open.block);
         if open.offset + BATCH_HEADER as u64 > open.length {
-            // The segment is full. Whether another one goes on is seen next.
+            // The segment is full. Whether there is a next one is found by the next call.
             self.stopped_at = (open.path.clone(), open.length, "the last segment ends".into());
             open.limit = self.position;
         }
         Ok(true)
     }
 
-    /// The valid prefix ends here: looks beyond it for what proves that it should not.
+    /// Ends the valid prefix, and searches what is beyond for a proof that it should be longer.
     fn finish(&mut self) -> Result<(), Error> {
         self.finished = true;
         if self.end.is_some() {
@@ -466,7 +467,7 @@ impl StreamReader {
         Ok(())
     }
 
-    /// Notes what every batch header from `from` on states.
+    /// Notes what every batch header from offset `from` on states.
     fn search(&mut self, open: &Open, from: u64) -> Result<(), Error> {
         let mut window = Window::default();
         let mut at = from;

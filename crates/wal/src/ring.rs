@@ -1,29 +1,30 @@
-//! The bytes of a stream that are not yet durable: position p lies at p modulo the size.
+//! The ring buffer of a stream: the bytes not yet durable. Position p is stored at p modulo the
+//! size.
 
 use std::cell::UnsafeCell;
 
-/// Frames are written to places whose cache lines were asked for so many bytes earlier: dozens of short commands, or
-/// a few data records.
+/// How far ahead of a written frame cache lines are prefetched, in bytes: dozens of short commands,
+/// or a few data records.
 const AHEAD: usize = 1024;
 const LINE: usize = 64;
 
-/// A buffer of a power of two bytes, written by many threads at disjoint places.
+/// A buffer of a power of two bytes, written by many threads at disjoint positions.
 #[derive(Debug)]
 pub(crate) struct Ring {
     bytes: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: access goes through `write` and `slices` only, whose contracts forbid that a byte is
-// written while another thread reads or writes it.
+// SAFETY: bytes are accessed only through `write`, `write_behind` and `slices`, whose contracts
+// forbid that a byte is written while another thread reads or writes it.
 unsafe impl Sync for Ring {}
 
 impl Ring {
     /// A buffer of `size` bytes, a power of two.
     pub(crate) fn new(size: usize) -> Self {
         assert!(size.is_power_of_two());
-        // Zeroed by the allocator, so that the system gives out pages as they are first used.
+        // Zeroed by the allocator, so that the system allocates pages when they are first used.
         let bytes: *mut [u8] = Box::into_raw(vec![0u8; size].into_boxed_slice());
-        // SAFETY: UnsafeCell<u8> has the layout of u8, and the box is ours alone.
+        // SAFETY: UnsafeCell<u8> has the layout of u8, and `bytes` is the only pointer to the box.
         let bytes = unsafe { Box::from_raw(bytes as *mut [UnsafeCell<u8>]) };
         Self { bytes }
     }
@@ -39,8 +40,8 @@ impl Ring {
     /// Copies `from` to position `at`.
     ///
     /// # Safety
-    /// The caller has [at, at + from.len()) to itself: it reserved these positions, everything one
-    /// size before them is durable, and it has not published them.
+    /// The caller has exclusive access to [at, at + from.len()): it has reserved and not published
+    /// these positions, and everything one buffer size before them is durable.
     #[inline]
     pub(crate) unsafe fn write(&self, at: u64, from: &[u8]) {
         let size = self.bytes.len();
@@ -48,8 +49,8 @@ impl Ring {
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
         // SAFETY: offset + first <= size and from.len() - first <= offset, so both copies stay
-        // inside; nobody else touches these bytes (contract); UnsafeCell allows writing through
-        // &self.
+        // inside; no other thread accesses these bytes (contract); UnsafeCell allows writing
+        // through &self.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(offset), first);
             let rest = from.len() - first;
@@ -57,8 +58,9 @@ impl Ring {
         }
     }
 
-    /// Writes `head`, four bytes and the low `head_len` bytes of a word, lowest first, to position `at`, and `rest`
-    /// behind it. (It stays in registers: what is put together in memory would be read before it is written.)
+    /// Writes `head`, which is four bytes and the low `head_len` bytes of a word, lowest first, to
+    /// position `at`, and `rest` behind it. The head stays in registers: assembled in memory, it
+    /// would have to be read back before it is written here.
     ///
     /// # Safety
     /// As for [`Ring::write`], for all `4 + head_len + rest.len()` bytes.
@@ -77,8 +79,9 @@ impl Ring {
         self.fetch_ahead(at, length);
         let (first, second) = (head.0.to_le_bytes(), head.1.to_le_bytes());
         if length >= 12 && length <= size - offset {
-            // SAFETY: [offset, offset + length) lies inside, in one piece, and is the caller's
-            // (contract); the whole head fits in it, and `rest` overwrites what does not count.
+            // SAFETY: [offset, offset + length) is inside, contiguous, and the caller's alone
+            // (contract). It has at least 12 bytes, so the whole head fits; `rest` overwrites the
+            // bytes that do not count.
             unsafe {
                 let to = self.base().add(offset);
                 to.cast::<[u8; 4]>().write_unaligned(first);
@@ -86,27 +89,28 @@ impl Ring {
                 copy(rest, to.add(4 + head_len));
             }
         } else {
-            // SAFETY: as for this function.
+            // SAFETY: the caller has exclusive access to these bytes (contract of this function).
             unsafe { self.write_in_pieces(at, [&first, &second[..head_len], rest]) };
         }
     }
 
-    /// Writes pieces one behind the other: for what goes on at the buffer's beginning, or is very short.
+    /// Writes pieces one after the other. For frames that wrap around the buffer's end or are very
+    /// short.
     ///
     /// # Safety
-    /// As for [`Ring::write`], for the bytes of all.
+    /// As for [`Ring::write`], for the bytes of all pieces.
     #[cold]
     unsafe fn write_in_pieces(&self, mut at: u64, pieces: [&[u8]; 3]) {
         for piece in pieces {
-            // SAFETY: a part of the caller's range (contract).
+            // SAFETY: the piece is a part of the caller's range (contract).
             unsafe { self.write(at, piece) };
             at += piece.len() as u64;
         }
     }
 
-    /// Asks for as many cache lines of the frames to come as are filled now. Nobody has touched them since the
-    /// buffer was here before, so they come from memory; and a store that waits for its line holds up all that
-    /// are behind it, those into rows among them.
+    /// Prefetches as many cache lines of later frames as are filled now. They were last accessed
+    /// one round of the buffer ago, so they are read from memory, and a store that waits for its
+    /// cache line delays all later stores, including those into rows.
     #[inline]
     fn fetch_ahead(&self, at: u64, length: usize) {
         self.fetch(at as usize + AHEAD);
@@ -131,15 +135,16 @@ impl Ring {
     /// The bytes [from, to), in one or two pieces.
     ///
     /// # Safety
-    /// They are filled and visible to the caller, and stay untouched while the slices live: `to` is
-    /// at most a cut, and `from` is not yet reported durable.
+    /// The bytes are filled and visible to the caller, and are not written while the slices live:
+    /// `to` is at most a cut, and `from` is not yet reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let size = self.bytes.len();
         let length = (to - from) as usize;
         assert!(length <= size);
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
-        // SAFETY: inside the buffer as in `write`; not written meanwhile (contract).
+        // SAFETY: both pieces are inside the buffer, as in `write`; they are not written meanwhile
+        // (contract).
         unsafe {
             (
                 std::slice::from_raw_parts(self.base().add(offset), first),
@@ -149,19 +154,19 @@ impl Ring {
     }
 }
 
-/// Copies bytes, most often so few that a call of the library's function for it would take longer.
+/// Copies bytes. Inlined for 8 to 16 bytes, where a call of the library function would take longer.
 ///
 /// # Safety
-/// `to` is valid for writes of as many, which overlap nothing of `from`.
+/// `to` is valid for writes of `from.len()` bytes, which do not overlap `from`.
 #[inline(always)]
 unsafe fn copy(from: &[u8], to: *mut u8) {
     const WORD: usize = size_of::<u64>();
-    // SAFETY: the bytes [0, len) of `to` may be written (contract), and words are written inside these.
+    // SAFETY: [0, from.len()) of `to` may be written (contract), and all words are inside it.
     unsafe {
         if let (WORD..=16, Some(first), Some(last)) =
             (from.len(), from.first_chunk::<WORD>(), from.last_chunk::<WORD>())
         {
-            // They overlap where there are fewer than sixteen.
+            // The two words overlap if there are fewer than sixteen bytes.
             to.cast::<[u8; WORD]>().write_unaligned(*first);
             to.add(from.len() - WORD).cast::<[u8; WORD]>().write_unaligned(*last);
         } else {
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn bytes_wrap_around_the_end() {
         let ring = Ring::new(8);
-        // SAFETY: one thread; the ranges are its own.
+        // SAFETY: there is one thread, so no access is concurrent.
         unsafe {
             ring.write(6, b"abcd");
             assert_eq!(ring.slices(6, 10), (&b"ab"[..], &b"cd"[..]));
@@ -200,13 +205,13 @@ mod tests {
                     let second: Vec<u8> = (0x11..=0x18).collect();
                     let expected = [&[1, 2, 3, 4], &second[..head_len], rest].concat();
                     let end = at + expected.len() as u64;
-                    // SAFETY: one thread; the ranges are its own.
+                    // SAFETY: there is one thread, so no access is concurrent.
                     let (a, b) = unsafe {
                         ring.write_behind(at, head, head_len, rest);
                         ring.slices(at, end)
                     };
                     assert_eq!([a, b].concat(), expected);
-                    // SAFETY: as above; what was not written is as it was.
+                    // SAFETY: there is one thread; bytes that were not written are still zero.
                     let (a, b) = unsafe { ring.slices(end, at + size as u64) };
                     assert!(a.iter().chain(b).all(|&byte| byte == 0));
                 }

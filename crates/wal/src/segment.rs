@@ -1,4 +1,4 @@
-//! Segments as files: their names, which of them are there, and making new ones ahead of need.
+//! Segment files: their names, reading their headers, and making new ones ahead of need.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -25,15 +25,15 @@ fn sequence_of(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// A segment that is there.
+/// An existing segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) sequence: u64,
     pub(crate) length: u64,
-    /// None: it has not begun.
+    /// None if the segment has not begun.
     pub(crate) header: Option<SegmentHeader>,
-    /// It has a temporary name only, and may be in the page cache only.
+    /// Whether it has only a temporary name, and may be in the page cache only (see `spare.rs`).
     pub(crate) spare: bool,
 }
 
@@ -42,15 +42,15 @@ pub(crate) struct Segment {
 pub(crate) struct Chain {
     pub(crate) segments: Vec<Segment>,
     pub(crate) leftovers: Vec<PathBuf>,
-    /// One of the leftovers, which has what the last segment had beyond its proven end.
+    /// One of the leftovers: a copy of what the last segment has beyond its proven end.
     pub(crate) spare: Option<Segment>,
-    /// It ends where something is missing.
+    /// Whether the chain ends where a segment is missing or unreadable.
     pub(crate) broken: bool,
 }
 
 impl Chain {
-    /// Looks at a stream's directory. `first` is the first sequence number that must be there. What is
-    /// missing or not readable is an error, and ends the chain.
+    /// Reads the headers in a stream's directory. `first` is the first sequence number that must be
+    /// present. Anything missing or unreadable is an error and ends the chain.
     pub(crate) fn read(
         device: &dyn Device,
         dir: &Path,
@@ -133,7 +133,7 @@ pub(crate) fn read_header(
     Ok(Segment { path, sequence, length, header, spare: false })
 }
 
-/// A segment that is there, zero-filled or recycled, with a durable name, and has not begun.
+/// An existing segment, zero-filled or recycled, with a durable name, that has not begun.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) path: PathBuf,
@@ -142,7 +142,7 @@ pub(crate) struct Prepared {
     pub(crate) file: Arc<dyn DeviceFile>,
 }
 
-/// Makes an unbegun segment.
+/// Makes a segment that has not begun.
 pub(crate) fn prepare(
     device: &dyn Device,
     dir: &Path,
@@ -158,7 +158,7 @@ pub(crate) fn prepare(
     Ok(Prepared { path, sequence, length, file })
 }
 
-/// Gives a retired file a new name, so that it can be written again.
+/// Renames a retired file, so that it can be written again.
 fn recycle(
     device: &dyn Device,
     dir: &Path,
@@ -173,47 +173,48 @@ fn recycle(
     Ok(Prepared { path, sequence, length, file })
 }
 
-/// What the preparer is asked for.
+/// A request to the preparer.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// The next segment of a lane, this long unless a retired one serves.
+    /// The next segment of a stream, of this length unless a retired one is reused.
     Next { lane: usize, length: u64 },
-    /// Files of a lane's stream that nobody needs any more, and have left the manifest.
+    /// Files of a stream that are not needed any more and have left the manifest.
     Retired { lane: usize, paths: Vec<PathBuf> },
-    /// Nothing more. A flusher may still hold on to who could ask.
+    /// No more requests. Needed because a flusher may still hold a sender.
     Stop,
 }
 
-/// A lane's place, as the preparer keeps it.
+/// The preparer's state of a stream.
 #[derive(Debug)]
 pub(crate) struct LanePlace {
     pub(crate) dir: PathBuf,
-    /// The sequence number that the next segment gets.
+    /// The sequence number of the next segment.
     pub(crate) next_sequence: u64,
-    /// Segments that were found ready when the log was opened.
+    /// Segments that were found prepared when the log was opened.
     pub(crate) ready: VecDeque<Prepared>,
     pub(crate) reply: mpsc::Sender<Result<Prepared, Error>>,
 }
 
-/// So many more retired files of a stream are kept for writing again than were needed last time.
+/// How many retired files of a stream are kept for reuse beyond those that were needed last time.
 const SPARE_FILES: usize = 2;
 
-/// Retired files of a stream. As many are kept as were needed from one retirement to the next, and a few: who
-/// takes checkpoints at a steady rate makes no file, fills none with zeros, and removes none.
+/// Retired files of a stream. The pool keeps as many as were needed between the last two
+/// retirements, plus a few: with checkpoints at a steady rate, no file is created, zero-filled or
+/// removed.
 #[derive(Debug, Default)]
 struct Pool {
-    /// In the order in which they were retired. An incarnation's first segments are short: these are the first to go.
+    /// In order of retirement. An incarnation's first segments are short, and are removed first.
     files: VecDeque<PathBuf>,
-    /// Segments asked for since files were last retired, and before that, since they were the time before.
+    /// Segments requested since the last retirement; and between the last two.
     asked: usize,
     asked_before: usize,
 }
 
 impl Pool {
-    /// Takes in what was retired; gives out what is too much.
+    /// Adds retired files; returns those beyond the pool's size, which are to be removed.
     fn retire(&mut self, paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
         self.files.extend(paths);
-        // Two retirements in a row, of past incarnations and of this one, are one.
+        // Retirements without a request between them (past incarnations, then this one) are one.
         if self.asked > 0 {
             self.asked_before = std::mem::take(&mut self.asked);
         }
@@ -222,7 +223,7 @@ impl Pool {
     }
 }
 
-/// Makes segments ahead of need.
+/// Makes segments ahead of need, on its own thread or, in a stepped log, for a calling flusher.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     device: Arc<dyn Device>,
@@ -241,9 +242,9 @@ impl Preparer {
         Self { device, lanes, pools, requests }
     }
 
-    /// Serves requests until it is told to stop, or all who could ask are gone. Runs on its own thread:
-    /// filling a file with zeros and syncing a directory take long, and a flusher should find the result
-    /// waiting.
+    /// Serves requests until [`Request::Stop`], or until all senders are gone. Runs on its own
+    /// thread: zero-filling a file and syncing a directory take long, and the result should be
+    /// ready when a flusher needs it.
     pub(crate) fn run(mut self) {
         while let Ok(request) = self.requests.recv() {
             if let Request::Stop = request {
@@ -253,7 +254,7 @@ impl Preparer {
         }
     }
 
-    /// Serves what has been asked so far: for a log without threads.
+    /// Serves the pending requests: for a log without threads.
     pub(crate) fn serve_waiting(&mut self) {
         while let Ok(request) = self.requests.try_recv() {
             self.serve(request);
@@ -277,12 +278,12 @@ impl Preparer {
                 if let Ok(made) = &made {
                     place.next_sequence = place.next_sequence.max(made.sequence + 1);
                 }
-                // The flusher may be gone; then nobody needs it.
+                // If the flusher has ended, the segment is not needed.
                 let _ = place.reply.send(made);
             }
             Request::Retired { lane, paths } => {
                 for path in pools[lane].retire(paths) {
-                    // A file that stays is a leftover, and goes when the log is opened.
+                    // A file that stays is a leftover, which the next opening removes.
                     let _ = device.remove(&path);
                 }
             }
@@ -291,7 +292,7 @@ impl Preparer {
     }
 }
 
-/// The Lsn from which a begun segment has the stream.
+/// The LSN from which a segment supplies the stream; the maximum if it has not begun.
 pub(crate) fn start_of(segment: &Segment) -> Lsn {
     segment.header.as_ref().map_or(Lsn::MAX, |h| h.start)
 }

@@ -1,10 +1,10 @@
-//! A second copy of a stream's recovered tail: who opened the log had made it, and died before it had
-//! its name (`start.rs`).
+//! A spare: a copy of a stream's recovered tail that still has its temporary name, because the
+//! process that wrote it while opening the log died before renaming it (`start.rs`).
 //!
-//! The copy is whole or of no use. One that is whole is read in place of the original, which may have
-//! lost meanwhile what was in the page cache only, or have rotted where nothing vouches for it. It
-//! need not be durable either: who opens the log now copies it again, and what it states of its own
-//! stream counts for nothing.
+//! A spare is used only if it is whole. It is then read in place of the original, which may since
+//! have lost what was only in the page cache, or have rotted where no durable statement covers it.
+//! The spare need not be durable either: this opening copies it again, and what it states of its
+//! own stream does not count.
 
 use crate::error::Error;
 use crate::manifest::{Dimension, Manifest, StreamEntry};
@@ -14,7 +14,7 @@ use hyades_platform::device::Device;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Looks for one that goes on where the stream's last segment does.
+/// Finds a spare that continues the stream's last begun segment.
 pub(crate) fn find(
     device: &Arc<dyn Device>,
     manifest: &Manifest,
@@ -27,10 +27,11 @@ pub(crate) fn find(
     else {
         return Ok(None);
     };
-    // Old segments, which have no extension, are left over as well.
+    // Leftovers without an extension are old segments.
     for path in chain.leftovers.iter().filter(|path| path.extension().is_some()) {
         let sequence = last.sequence + 1;
-        // One of another version or another database is none: that is judged by files that have their names.
+        // A wrong version or database is not an error here; files under their own names are checked
+        // for it.
         let found = read_header(&**device, path.clone(), stream.id, &manifest.uuid(), sequence);
         let segment = match found {
             Ok(segment) => Segment { spare: true, ..segment },

@@ -1,5 +1,5 @@
-//! Beginning an incarnation: the recovered tail made durable, the streams chosen, the manifest
-//! switched (design, decisions 19 and 20).
+//! Beginning an incarnation: the recovered tail is made durable, the streams are chosen, the
+//! manifest is replaced (`docs/format.md`, sections 6 and 8).
 
 use crate::Lsn;
 use crate::error::Error;
@@ -22,7 +22,7 @@ use std::sync::mpsc;
 /// The most bytes of frames in a batch of the copied tail.
 const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
 
-/// A lane of the incarnation to come.
+/// A stream of the next incarnation.
 pub(crate) struct LaneStart {
     pub(crate) stream: u32,
     pub(crate) start: Lsn,
@@ -34,14 +34,15 @@ pub(crate) struct LaneStart {
 }
 
 impl Recovering {
-    /// Begins a new incarnation. What was recovered is made durable first; then the manifest
+    /// Begins a new incarnation. First the recovered tails are made durable; then the manifest
     /// records the ends of the last incarnation and the beginning of this one; then the flushers
     /// start.
     ///
     /// `epoch` is a floor: all epochs up to it count as used.
     ///
     /// # Errors
-    /// A file could not be written. Nothing is lost then, and the log can be opened again.
+    /// A file could not be written, the log is open for reading only, or the verdict is about
+    /// another log. Nothing is lost then, and the log can be opened again.
     pub fn start(
         mut self,
         settings: IncarnationSettings,
@@ -103,8 +104,7 @@ impl Recovering {
     fn claim_directories(&mut self) -> Result<(), Error> {
         let device = &*self.options.device;
         if self.manifest.incarnations.is_empty() {
-            // The manifest goes first: a marker without a manifest means that the manifest was
-            // lost.
+            // The manifest first: a marker without a manifest means that the manifest was lost.
             self.manifest.write(device, &self.manifest_dir)?;
         }
         for dir in &self.options.dirs {
@@ -122,8 +122,8 @@ impl Recovering {
         Ok(())
     }
 
-    /// Makes every name durable that the log relies on. Those that are seen may be in the page cache only:
-    /// a process that was killed had renamed a file, or made a directory, and not come to the sync.
+    /// Makes every file and directory name durable that the log relies on. Visible names may be in
+    /// the page cache only, if a process was killed after a rename or mkdir and before the sync.
     fn sync_names(&self) -> Result<(), Error> {
         if mutation::is(Mutation::BelieveNames) {
             return Ok(());
@@ -148,7 +148,8 @@ impl Recovering {
     }
 
     /// Copies what the newest incarnation has beyond its proven ends to segments that take over,
-    /// and records its ends. Returns which streams got such a segment: (sequence, start).
+    /// and records its ends. Returns the streams that got such a segment, with its (sequence,
+    /// start).
     fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<u32, (u64, Lsn)>, Error> {
         let mut tails = BTreeMap::new();
         let (Some(newest), Some(end)) = (self.manifest.incarnations.last(), verdict.ends().last())
@@ -238,10 +239,10 @@ impl Recovering {
         }
         .encode();
         let device = &*self.options.device;
-        // Under its own name only when it is whole and durable: it takes over from the original.
+        // Renamed only when it is whole and durable: under its own name it replaces the original.
         let mut temporary = path.with_extension("tmp");
         if chain.and_then(|c| c.spare.as_ref()).is_some_and(|spare| spare.path == temporary) {
-            // What is being copied may be that one.
+            // The spare may be the source of this copy.
             temporary = path.with_extension("again.tmp");
         }
         let length = (header.len() + body.len()) as u64;
@@ -255,7 +256,7 @@ impl Recovering {
         Ok((last + 1, start))
     }
 
-    /// Where each stream goes on.
+    /// The position at which each stream continues.
     fn stream_ends(&self) -> BTreeMap<u32, Lsn> {
         let mut ends = BTreeMap::new();
         for dim in self.manifest.incarnations.iter().flat_map(|i| &i.dims) {
@@ -265,12 +266,11 @@ impl Recovering {
         ends
     }
 
-    /// Incarnations without a frame that is still kept say nothing any more.
+    /// Removes incarnations of which no frame is kept.
     fn forget_empty_incarnations(&mut self) {
         let kept: BTreeMap<u32, Lsn> =
             self.manifest.streams.iter().map(|s| (s.id, s.kept_from)).collect();
-        // The streams of the newest stay known by `choose_streams`, which runs on what is left
-        // here.
+        // `choose_streams` runs on what is left here, but must know the streams of the newest.
         let active: BTreeSet<u32> = self.newest_streams().collect();
         self.manifest.incarnations.retain(|incarnation| {
             incarnation.dims.iter().any(|dim| {
@@ -285,8 +285,8 @@ impl Recovering {
         self.manifest.newest().into_iter().flat_map(|i| i.dims.iter().map(|d| d.stream))
     }
 
-    /// The stream and the directory for each lane: those of the newest incarnation go on where a
-    /// lane is placed in their directory, and new ones are made for the other lanes.
+    /// Chooses the stream and the directory for each lane: a stream of the newest incarnation
+    /// continues where a lane is placed in its directory; the other lanes get new streams.
     fn choose_streams(&mut self) -> Vec<(u32, PathBuf)> {
         let mut chosen: Vec<(u32, PathBuf)> = Vec::new();
         for lane in 0..self.options.streams {
@@ -317,7 +317,7 @@ impl Recovering {
         chosen
     }
 
-    /// The stream's directory with a segment to begin in.
+    /// Prepares the stream's directory, with a segment in which it can begin.
     fn prepare_lane(
         &self,
         stream: u32,
@@ -337,7 +337,7 @@ impl Recovering {
         begun.extend(tails.get(&stream));
         let first_sequence = self.manifest.stream(stream).map_or(1, |s| s.first_sequence);
         let mut next = begun.last().map_or(first_sequence, |(sequence, _)| sequence + 1);
-        // What was prepared and not begun is taken over in place.
+        // Segments that were prepared and have not begun are used where they are.
         let mut ready = VecDeque::new();
         let block = self.options.block_bytes as u64;
         for segment in segments {
@@ -363,7 +363,7 @@ impl Recovering {
         Ok(LaneStart { stream, start, place, replies, first, begun })
     }
 
-    /// Streams that no incarnation has any more leave the manifest.
+    /// Removes streams without an incarnation from the manifest; returns their directories.
     fn drop_unused_streams(&mut self) -> Vec<PathBuf> {
         let used: BTreeSet<u32> =
             self.manifest.incarnations.iter().flat_map(|i| &i.dims).map(|d| d.stream).collect();
@@ -373,7 +373,7 @@ impl Recovering {
         dropped
     }
 
-    /// Files that nothing refers to. One that cannot be removed does no harm.
+    /// Removes files that nothing refers to. One that cannot be removed does no harm.
     fn remove_leftovers(&self, dropped: &[PathBuf]) {
         let device = &*self.options.device;
         for path in self.chains.values().flat_map(|c| &c.leftovers) {
@@ -388,8 +388,8 @@ impl Recovering {
     }
 }
 
-/// Removes what a checkpoint that was not finished, or one that the manifest has replaced, left behind: parts,
-/// and the segments of streams that were given up.
+/// Removes what is left of unfinished or replaced checkpoints, and the segments of streams that are
+/// not in the manifest any more.
 fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
     for (at, place) in places.iter().enumerate() {
         let Some(place) = place else { continue };

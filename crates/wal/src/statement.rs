@@ -1,22 +1,22 @@
-//! What the log itself says of how far its streams were durable.
+//! Durable statements: what the log itself records of how far its streams were durable.
 
 use crate::Lsn;
 use crate::frame::{self, Frame, FrameKind};
 use std::path::PathBuf;
 
-/// Something durable says that a stream was durable up to `lsn`.
+/// A durable statement that a stream was durable up to `lsn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
-    /// Up to where.
+    /// The stated position.
     pub lsn: Lsn,
-    /// The file that says so.
+    /// The file that states it.
     pub path: PathBuf,
-    /// Where in the file.
+    /// The offset of the statement in the file.
     pub offset: u64,
 }
 
 impl Statement {
-    /// Notes that the stream is said to have been durable up to `lsn`, if that is more than was known.
+    /// Keeps a statement of durability up to `lsn`, if it is higher than the last one.
     pub(crate) fn note(&mut self, lsn: Lsn, path: &PathBuf, offset: u64) {
         if lsn > self.lsn {
             self.lsn = lsn;
@@ -26,7 +26,7 @@ impl Statement {
     }
 }
 
-/// What an anchor or a heartbeat states, and the anchor that is in effect after it.
+/// Notes what an anchor or a heartbeat states, and updates the anchor in effect.
 pub(crate) fn take_statements(
     dimension: usize,
     frame: &Frame<'_>,

@@ -1,4 +1,4 @@
-//! A log stream while it is written: what its writers and its flusher share.
+//! A log stream being written: the state shared by its writers and its flusher.
 
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The slot of the flusher itself, for anchors and heartbeats.
+/// The flusher's own slot, for anchors and heartbeats.
 pub(crate) const FLUSHER_SLOT: usize = 0;
 
 /// Counters of one stream, since it was opened.
@@ -28,7 +28,7 @@ pub struct StreamStats {
     pub device_ns: u64,
 }
 
-/// Written by the flusher only, read by anyone; Relaxed, since each stands alone.
+/// Written by the flusher only, read by all threads; Relaxed, since each is independent.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     frame_bytes: AtomicU64,
@@ -58,40 +58,41 @@ impl Counters {
 /// The shared state of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The lane of this incarnation's vectors.
+    /// The stream's component in this incarnation's vectors.
     pub(crate) lane: usize,
-    /// The stream's id for ever.
+    /// The stream's id, which is permanent.
     pub(crate) id: u32,
     pub(crate) order: Order,
     pub(crate) ring: Ring,
     /// See `frame::seed`.
     pub(crate) seed: u32,
-    /// Where the flusher sleeps while there is nothing to flush. A writer's addition to `log_lsn`
-    /// and the flusher's load of it are SeqCst, so that a writer's look for sleepers after it is
-    /// one load.
+    /// The event on which the flusher sleeps while there is nothing to flush. A writer's addition
+    /// to `log_lsn` and the flusher's load of it are SeqCst, so that the writer's check for a
+    /// sleeping flusher after it is one load.
     pub(crate) wake: Event,
-    /// The published anchor, lane by lane. Written by the flusher (Release) after the anchor frame
-    /// got its place, read by writers (Acquire) before theirs: a writer that sees a lane's value
-    /// gets a place behind an anchor with at least this value. Each lane is compared on its own
-    /// when a vector is compressed, and only grows, so a mixture of two anchors is as good as
+    /// The published anchor, by component. Written (Release) after the anchor frame has its
+    /// position, read by writers (Acquire) before they reserve theirs: a writer that reads a value
+    /// gets a position behind an anchor with at least this value. Components only grow, and each is
+    /// compared on its own when a vector is compressed, so a mix of two anchors is as good as
     /// either; no sequence lock is needed.
     pub(crate) published: Box<[AtomicU64]>,
-    /// Anchors that the flusher still has to know, each with the end of its frame: it writes the one in
-    /// effect into segment headers. Whoever places an anchor holds this meanwhile, so that anchors only
-    /// grow along the stream.
+    /// Anchors that the flusher still needs, each with the end of its frame: it writes the one in
+    /// effect into segment headers. Locked while an anchor is placed, so that anchors only grow
+    /// along the stream.
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
-    /// A heartbeat that is wanted: its mark + 1, or 0. Raised by anyone, taken by the flusher.
+    /// A requested heartbeat's watermark + 1, or 0. Raised by any thread, reset by the flusher.
     pub(crate) heartbeat: AtomicU64,
-    /// The highest mark that somebody waits for. Raised by anyone, read by the flusher. SeqCst: raised
-    /// before the look for a sleeping flusher, which looks at it after announcing.
+    /// The highest watermark for which a thread waits. Raised by any thread, read by the flusher.
+    /// SeqCst: it is raised before the check for a sleeping flusher, which reads it after
+    /// announcing its sleep.
     pub(crate) wanted_mark: AtomicU64,
     pub(crate) counters: Counters,
-    /// On lines of its own: written for each batch, and read by sessions that choose a stream.
+    /// On cache lines of its own: written for each batch, read by sessions that choose a stream.
     pub(crate) pace: Padded<Pace>,
 }
 
 impl Stream {
-    /// Copies a frame to its reserved place. The payload's length is the one reserved.
+    /// Copies a frame to its reserved position. The payload has the reserved length.
     ///
     /// # Safety
     /// The caller reserved `[start, start + frame::len(payload.len()))` and has not published it,
@@ -99,11 +100,11 @@ impl Stream {
     #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
         let (head, len, rest) = frame::head(self.seed, start, kind, payload);
-        // SAFETY: all together is the reservation (contract).
+        // SAFETY: head and payload together fill exactly the caller's reservation (contract).
         unsafe { self.ring.write_behind(start, head, len, rest) };
     }
 
-    /// An anchor's vector at least as high as the last one's. The caller holds `anchors`.
+    /// Raises an anchor's vector to at least the last one. The caller holds `anchors`.
     pub(crate) fn next_anchor(&self, mut vector: Vec<Lsn>) -> Vec<Lsn> {
         for (lane, published) in vector.iter_mut().zip(&self.published) {
             *lane = (*lane).max(published.load(Ordering::Acquire));
@@ -111,22 +112,22 @@ impl Stream {
         vector
     }
 
-    /// Announces an anchor whose frame has its place. The caller holds `anchors`, here `placed`.
+    /// Publishes an anchor whose frame has its position. The caller holds `anchors`, here `placed`.
     pub(crate) fn publish_anchor(
         &self,
         placed: &mut VecDeque<(Lsn, Vec<Lsn>)>,
         end: Lsn,
         vector: Vec<Lsn>,
     ) {
-        // After the anchor has its place; see `published`.
+        // Only after the anchor has its position; see `published`.
         for (lane, &lsn) in self.published.iter().zip(&vector) {
             lane.store(lsn, Ordering::Release);
         }
         placed.push_back((end, vector));
     }
 
-    /// Wakes the flusher if it sleeps. After `log_lsn`, `heartbeat` or `wanted_mark` was raised
-    /// (SeqCst).
+    /// Wakes the flusher if it sleeps. Call it after raising `log_lsn`, `heartbeat` or
+    /// `wanted_mark` (SeqCst).
     #[inline]
     pub(crate) fn notify(&self) {
         self.wake.notify_ordered();
@@ -135,7 +136,7 @@ impl Stream {
     /// Bytes reserved and not yet durable.
     #[inline]
     pub(crate) fn backlog(&self, frontier: &Frontier) -> u64 {
-        // Durable first: it never exceeds a later log_lsn.
+        // Durable first: it never exceeds a later `log_lsn`.
         let durable = frontier.durable(self.lane);
         self.order.log_lsn().saturating_sub(durable)
     }

@@ -1,5 +1,5 @@
-//! A directory that is being made from another database: refused until it is finished
-//! (`docs/format.md`, section 11).
+//! A directory to which a database is being copied: refused until it is finished (`docs/format.md`,
+//! section 11).
 
 use crate::error::Error;
 use crate::open::{Leniency, Recovering, open_as};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const UNFINISHED: &str = "UNFINISHED";
-const TEXT: &str = "A backup or a recovered database that is being made, or whose making was cut off.\n\
-                    If nobody is making it now, remove this directory and make it again.\n";
+const TEXT: &str = "A backup or a recovered database that is not finished.\n\
+                    If no process is writing it now, remove this directory and make it again.\n";
 
 /// A directory that cannot be opened as a database yet. It stays so if this is dropped.
 #[derive(Debug)]
@@ -19,25 +19,25 @@ pub struct Unfinished {
     pub(crate) dir: PathBuf,
 }
 
-/// Refuses a directory that holds the mark.
+/// Refuses a directory that holds the file `UNFINISHED`.
 pub(crate) fn refuse(device: &dyn Device, dir: &Path) -> Result<(), Error> {
     let path = dir.join(UNFINISHED);
     if !device.exists(&path).map_err(Error::io(&path, "look for"))? {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "{} is a backup or a recovered database that was not finished ({} is there): remove the directory and \
-         make it again",
+        "{} is a backup or a recovered database that was not finished ({} is there): remove the \
+         directory and make it again",
         dir.display(),
         path.display()
     )))
 }
 
 impl Unfinished {
-    /// Takes an empty or absent directory, and marks it, durably.
+    /// Claims an empty or absent directory, and durably marks it as unfinished.
     ///
     /// # Errors
-    /// Something is in the directory, or it could not be written to.
+    /// The directory is not empty, or could not be written to.
     pub fn begin(device: Arc<dyn Device>, dir: &Path) -> Result<Self, Error> {
         device.create_dir(dir).map_err(Error::io(dir, "create the directory"))?;
         refuse(&*device, dir)?;
@@ -59,7 +59,7 @@ impl Unfinished {
         &self.dir
     }
 
-    /// Opens what has been made so far. The options' directories and device are this one's.
+    /// Opens what has been made so far. Replaces the options' directories and device.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -69,7 +69,7 @@ impl Unfinished {
         open_as(options, Leniency { unfinished: true, ..Leniency::default() })
     }
 
-    /// Writes a file for people beside the database, durably once this is finished.
+    /// Writes a text file for users beside the database; durable once this is finished.
     ///
     /// # Errors
     /// It could not be written.
@@ -78,8 +78,8 @@ impl Unfinished {
         self.device.write_small(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
     }
 
-    /// It will not be made after all: takes the mark away if there is nothing beside it. What cannot be
-    /// removed stays, and the directory is refused.
+    /// Abandons the copy: removes the mark if the directory holds nothing else. If the mark stays,
+    /// the directory is refused.
     pub fn abandon(self) {
         let names = self.device.list(&self.dir).unwrap_or_default();
         if names.iter().all(|name| name == UNFINISHED) {
@@ -88,10 +88,10 @@ impl Unfinished {
         }
     }
 
-    /// It is whole and durable: takes the mark away, durably.
+    /// Finishes the copy, which must be whole and durable: removes the mark durably.
     ///
     /// # Errors
-    /// It could not be removed.
+    /// The directory could not be synced, or the mark not be removed.
     pub fn finish(self) -> Result<(), Error> {
         let (device, dir) = (&*self.device, &self.dir);
         let path = dir.join(UNFINISHED);

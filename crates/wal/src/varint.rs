@@ -10,7 +10,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// How many bytes a number takes.
+/// The length of an encoded number in bytes.
 #[inline]
 pub(crate) fn len(value: u64) -> usize {
     if value < 0x80 {
@@ -19,7 +19,7 @@ pub(crate) fn len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads a number: its value and its length; None if it is cut off, too large or not the shortest.
+/// Decodes a number: its value and length; None if it is cut off, too large or not the shortest.
 #[inline]
 pub(crate) fn get(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;

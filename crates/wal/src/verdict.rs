@@ -1,8 +1,8 @@
-//! Where streams end: the judgement on what was read, at a torn tail or at damage.
+//! The verdict on where streams end: at a torn tail, or at damage.
 //!
-//! A stream's valid prefix ends at the first byte that is not a frame of its own. That is a torn tail
-//! unless something durable, a frame of another stream, a checkpoint or the manifest, states that the
-//! stream was durable beyond: then it is damage.
+//! A stream's valid prefix ends at the first byte that is not a valid frame of the stream. That is
+//! a torn tail, unless something durable (a frame of another stream, a checkpoint or the manifest)
+//! states that the stream was durable beyond it: then it is damage.
 
 use crate::Lsn;
 use crate::error::Error;
@@ -12,7 +12,8 @@ use crate::open::Recovering;
 use crate::reader::ReaderEnd;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A stream is damaged: something durable says that it was durable beyond the end of its valid prefix.
+/// A damaged stream: something durable states that it was durable beyond its valid prefix, or it
+/// cannot be read or used that far.
 #[derive(Debug)]
 pub struct Damage {
     /// The incarnation.
@@ -21,15 +22,15 @@ pub struct Damage {
     pub stream: u32,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
-    /// Up to where the stream is known to have been durable.
+    /// The position up to which the stream is known to have been durable.
     pub durable_to: Lsn,
-    /// The file and the byte at which it shows, and why.
+    /// The file and the offset of the damage, and why.
     pub error: Error,
-    /// The stream is whole there; what follows may rely on one that is not.
+    /// The stream itself is whole there, but what follows may depend on one that is not.
     pub cut_short: bool,
 }
 
-/// Where every stream of every incarnation ends; proof that nothing durable is missing.
+/// The end of every stream of every incarnation; proof that nothing durable is missing.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     ends: Vec<IncarnationEnd>,
@@ -40,11 +41,11 @@ pub struct Verdict {
 pub struct IncarnationEnd {
     /// Its number.
     pub incarnation: u32,
-    /// The end vector: a record is dead iff its vector is not covered by it, for ever.
+    /// The end vector: a record is dead for ever iff this does not cover its vector.
     pub ends: LsnVector,
-    /// Up to where something durable states that each stream was durable.
+    /// The position up to which something durable states that each stream was durable.
     pub(crate) proven: Vec<Lsn>,
-    /// The highest mark that each stream has stated within its valid prefix.
+    /// The highest watermark that each stream has stated within its valid prefix.
     pub marks: Vec<u64>,
 }
 
@@ -61,7 +62,7 @@ impl Verdict {
 }
 
 impl Recovering {
-    /// Judges where the readers stopped: at tails, or at damage.
+    /// Decides whether the readers stopped at torn tails or at damage.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if something durable says that a stream was durable beyond the end of its
@@ -72,8 +73,7 @@ impl Recovering {
         Ok(Verdict { ends: ends.collect::<Result<_, _>>()? })
     }
 
-    /// The verdict on one incarnation, for whoever wants to know that it is whole before going on to
-    /// the next.
+    /// The verdict on one incarnation, for a caller that checks it before it reads the next.
     ///
     /// # Errors
     /// As [`verdict`](Self::verdict).
@@ -97,13 +97,14 @@ impl Recovering {
         Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
     }
 
-    /// Reads everything to find the streams that are damaged, and how far the others can be used. Readers that
-    /// are made afterwards take no manifest's word for what a damaged stream holds: its mark is what is stated
-    /// before the damage.
+    /// Reads everything to find the damaged streams, and how far the others are usable. Readers
+    /// that are made afterwards ignore the manifest's watermark of a damaged stream, and use only
+    /// what is stated before the damage.
     ///
-    /// Where records leave out what an anchor covers (`leaves_out`), a record may depend on anything that the
-    /// anchor states, and others depend on that record by its position alone. So where an anchor states more
-    /// than is whole, readers end behind it, and streams that rely on what lies there end likewise.
+    /// Where records leave out what an anchor covers (`leaves_out`), a record may depend on
+    /// anything that the anchor states, and others depend on that record by its position alone. So
+    /// readers end behind an anchor that states more than is usable, and streams that depend on
+    /// what is cut off there end likewise.
     ///
     /// # Errors
     /// The device failed.
@@ -141,7 +142,7 @@ impl Recovering {
         Ok(())
     }
 
-    /// Which streams of an incarnation are damaged, those first that are so themselves; for whoever goes on all the same.
+    /// The damaged streams of an incarnation, first those that are damaged themselves. For salvage.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a reader is missing or was not read to its end.
@@ -156,7 +157,7 @@ impl Recovering {
         Ok(damaged)
     }
 
-    /// By lane: how far it is proven durable, or how it is damaged.
+    /// By stream: the position up to which it is proven durable, or its damage.
     fn judge_lanes(
         &self,
         incarnation: &Incarnation,
@@ -181,8 +182,8 @@ impl Recovering {
     }
 }
 
-/// How far each stream can be used, if anchors are to state no more than that. `anchors`: by stream, where each
-/// begins to count, and what it states.
+/// How far each stream is usable, if no anchor may state more than that. `anchors`: by stream, the
+/// position from which each anchor counts, and the vector that it states.
 fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
     loop {
         let states_more = |anchor: &[Lsn]| anchor.iter().zip(&ends).any(|(lsn, end)| lsn > end);
@@ -197,7 +198,8 @@ fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
     }
 }
 
-/// The highest Lsn that a lane is proven durable to, unless it is valid only below that.
+/// The highest LSN to which a stream is proven durable; an error if its valid prefix ends below
+/// that, could not be read, or was cut short.
 fn judge(
     lanes: &[&ReaderEnd],
     lane: &ReaderEnd,
@@ -213,7 +215,7 @@ fn judge(
         best.offset = 0;
     }
     if let Some(end) = recorded {
-        // Beyond a recorded end nothing counts; what is stated about it is history.
+        // A recorded end replaces all statements: nothing beyond it counts.
         best.lsn = end;
         best.path = manifest_dir.join(MANIFEST);
         best.offset = 0;
@@ -226,9 +228,9 @@ fn judge(
         path,
         *offset,
         format!(
-            "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that it \
-             was durable up to Lsn {}; restore the files from a copy, or save what is whole into a new \
-             directory (`hyades recover --salvage`)",
+            "{why}, and log stream {} is valid up to Lsn {} only, but {} at byte {} states that \
+             it was durable up to Lsn {}; restore the files from a copy, or save what is whole \
+             into a new directory (`hyades recover --salvage`)",
             lane.stream,
             lane.valid_to,
             best.path.display(),
@@ -252,9 +254,10 @@ mod tests {
             &[(0, vec![0, 0, 0]), (50, vec![9, 40, 0]), (70, vec![11, 60, 0])],
             &[(0, vec![0, 0, 0]), (20, vec![9, 70, 0]), (60, vec![10, 71, 0])],
         ];
-        // Nothing is lost: nothing states more than is whole.
+        // Nothing is lost: no anchor states more than is whole.
         assert_eq!(usable(vec![90, 90, 90], &anchors), [90, 90, 90]);
-        // Stream 1 relies on stream 0 from 70 on, and stream 2 from 60 on on what stream 1 has there.
+        // From 70 on stream 1 depends on what stream 0 lost; from 60 on stream 2 on what stream 1
+        // lost.
         assert_eq!(usable(vec![10, 90, 90], &anchors), [10, 70, 60]);
         assert_eq!(usable(vec![9, 90, 90], &anchors), [9, 70, 60]);
         assert_eq!(usable(vec![8, 90, 90], &anchors), [8, 50, 20]);

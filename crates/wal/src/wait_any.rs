@@ -1,14 +1,15 @@
-//! Sleeping until one of several lanes of the frontier is far enough.
+//! Waiting until one of several slots of the frontier has reached its number.
 //!
-//! The waiter parks a waker at each lane, sleeps until one of them is woken, and withdraws the others: a
-//! lane that stands still collects none. A flusher pays nothing for this while no waker is parked, and
-//! wakes the waiter only when its own lane is as far as the waiter wants it.
+//! The waiter parks a waker at each slot, sleeps until one of them is woken, and withdraws the
+//! others, so that wakers do not accumulate at a slot without progress. A flusher pays nothing
+//! while no waker is parked, and wakes the waiter only when its own slot has reached the wanted
+//! number.
 //!
-//! No wake-up is lost. Each waker is parked by the same announce-then-look as a single one
-//! (`Frontier::park`): either who raises the lane finds it parked, or who parks it finds the lane
-//! raised; and so with the stop of the log. So once a lane has got there, its waker has been or will
-//! be woken, before or after the others were parked. A waker that is woken sets `rung` before it looks
-//! for a sleeper, and the sleeper announces itself before it looks at `rung`.
+//! No wake-up is lost. Each waker is parked by the same announce-then-check as a single one
+//! (`Frontier::park`): either the raising thread finds it parked, or the parking thread finds the
+//! slot raised; the same holds when the log stops. So once a slot is reached, its waker is woken,
+//! whether before or after the others were parked. A waker sets `rung` before it checks for a
+//! sleeper, and the sleeper announces itself before it checks `rung`.
 
 use crate::Lsn;
 use crate::error::Poisoned;
@@ -20,15 +21,15 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-/// How often a waiter looks again before it sleeps, as at a watermark.
+/// How often a waiter checks before it sleeps, as in `Watermark`.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
-/// Wakes one waiter, whichever lane it comes from. A waker that was taken to be woken when the waiter
-/// withdrew it may ring later: nobody listens then.
+/// Wakes one waiter on behalf of any slot. A waker taken for wake-up while the waiter withdrew it
+/// may ring later; that has no effect.
 #[derive(Debug)]
 struct Alarm {
     event: Event,
-    /// Set by who wakes, read by the waiter; SeqCst against the announcement in `event`.
+    /// Set by the waking thread, read by the waiter; SeqCst against the announcement in `event`.
     rung: AtomicBool,
 }
 
@@ -51,11 +52,12 @@ impl Alarm {
 }
 
 impl Frontier {
-    /// Blocks until one of the lanes is at its number; lanes other than those of streams somebody has to
-    /// have asked for, see [`Log::wait_any`](crate::Log::wait_any). Returns at once if there are none.
+    /// Blocks until one of the slots has reached its number. Slots other than the positions of
+    /// streams must have been requested, see [`Log::wait_any`](crate::Log::wait_any). Returns at
+    /// once if there are none.
     ///
     /// # Errors
-    /// The log stopped before any was.
+    /// The log stopped before any was reached.
     pub fn wait_any(&self, wanted: &[(usize, Lsn)]) -> Result<(), Poisoned> {
         let is_reached = || wanted.iter().any(|&(lane, lsn)| self.at(lane) >= lsn);
         for _ in 0..SPINS {
@@ -66,7 +68,7 @@ impl Frontier {
         }
         while !wanted.is_empty() && !is_reached() {
             if let Some(poisoned) = self.poisoned() {
-                // The sync may have returned between the two looks: then it is durable all the same.
+                // The sync may have returned between the two checks: then it is durable anyway.
                 return if is_reached() { Ok(()) } else { Err(poisoned) };
             }
             let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
@@ -88,7 +90,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// One lane stands still all the while; each of the others is the first in turn.
+    /// One slot never advances; the other two take turns to be raised first.
     #[test]
     fn every_waiter_is_woken_by_each_of_its_lanes_and_leaves_nothing_behind() {
         let frontier = Arc::new(Frontier::new(&[0, 0, 0]));
@@ -98,7 +100,7 @@ mod tests {
             for step in 1..=2_000 {
                 waiter.wait_any(&[(0, 1), (1, step), (2, step)]).unwrap();
                 woken.send(step).unwrap();
-                // The other one follows.
+                // Wait until both have advanced.
                 waiter.wait(1, step).unwrap();
                 waiter.wait(2, step).unwrap();
             }
@@ -129,7 +131,7 @@ mod loom_tests {
         model
     }
 
-    /// A sleeper that is forgotten would spin for ever, which the checker reports.
+    /// A sleeper without a wake-up would spin for ever, which loom reports.
     #[test]
     fn the_first_of_several_lanes_wakes() {
         for first in [0, 1] {
@@ -145,7 +147,7 @@ mod loom_tests {
         }
     }
 
-    /// Both lanes are raised at a time, each by its flusher, to what the waiter wants and to less.
+    /// Two flushers raise their slots concurrently, one to the wanted number and one to less.
     #[test]
     fn two_flushers_wake_one_waiter() {
         bounded().check(|| {

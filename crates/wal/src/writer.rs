@@ -1,4 +1,4 @@
-//! Appending: reserve a place, then fill it.
+//! Appending: reserve a position, then fill it.
 
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// The payload of a void frame that tries a device.
+/// The payload length in bytes of a void frame that measures a device.
 const TRY_BYTES: usize = 8;
 
 /// A thread's access to the log. It occupies a slot until it is dropped.
@@ -40,14 +40,14 @@ impl Writer {
         s.order.log_lsn().saturating_sub(self.shared.frontier.durable(stream))
     }
 
-    /// A stream with a smaller [`backlog`](Self::backlog) than this has room: half of a buffer.
+    /// The backlog in bytes below which a stream has room: half of a buffer.
     #[inline]
     pub fn room(&self) -> u64 {
         self.shared.room()
     }
 
-    /// Waits until the stream has room, or the log has stopped. For before locks are taken, so that
-    /// `fill` need not wait under them. Returns how many bytes were waiting.
+    /// Waits until the stream has room, or the log has stopped. Call it before taking locks, so
+    /// that `fill` need not wait under them. Returns the backlog in bytes that it found.
     #[inline]
     pub fn wait_for_room(&self, stream: usize) -> u64 {
         let backlog = self.backlog(stream);
@@ -57,31 +57,31 @@ impl Writer {
         backlog
     }
 
-    /// How far the stream has to be durable to have room.
+    /// The position up to which the stream has to be durable to have room.
     fn has_room_at(&self, stream: usize) -> Lsn {
         (self.shared.streams[stream].order.log_lsn() + 1).saturating_sub(self.room())
     }
 
-    /// Whether the stream's device may be slow, or stand still: then it is worth while to
+    /// Whether the stream's device may be slow or stuck, so that it is worthwhile to
     /// [choose](Self::choose_stream) again.
     pub fn may_be_slow(&self, stream: usize) -> bool {
         self.shared.may_be_slow(stream)
     }
 
-    /// The stream for a writer that begins: the one in which a record would be durable first, without regard
-    /// to room if none has any. Of streams that are about as good each writer takes the first in an order of
-    /// its own.
+    /// The initial stream for a writer: the one in which a record would be durable first,
+    /// regardless of room if none has any. Of streams about equally good, each writer takes the
+    /// first in an order of its own.
     pub fn first_stream(&self) -> usize {
         let own = self.slot - (FLUSHER_SLOT + 1);
         let choice = self.shared.quickest(own, None, true).choice;
         choice.map_or(own % self.shared.streams.len(), |choice| choice.stream)
     }
 
-    /// The stream in which a record would be durable first, of those that have room; waits until one has.
-    /// Idle streams whose devices have to be tried, for the first time or again, get a void frame.
-    /// The caller is at `current`. It `stays` there unless another is at least twice as good; otherwise it
-    /// goes on to the next of those that are about as good, each writer in an order of its own. Once the
-    /// log has stopped there is nothing to wait for. For before locks are taken, as
+    /// The stream in which a record would be durable first, of those that have room; waits until
+    /// one has. Idle streams whose device must be measured, for the first time or again, get a void
+    /// frame. With `stays`, leaves the stream `current` only for one at least twice as good;
+    /// otherwise takes the next of those about equally good, each writer in an order of its own.
+    /// Returns `current` if the log has stopped. Call it before taking locks, like
     /// [`wait_for_room`](Self::wait_for_room).
     pub fn choose_stream(&mut self, current: usize, stays: bool) -> Choice {
         let streams = self.shared.streams.len();
@@ -104,8 +104,8 @@ impl Writer {
         }
     }
 
-    /// Appends an anchor: records that this stream gets from now on may leave out the lanes that it covers.
-    /// `vector` is durable. Each anchor is also at least the one before it.
+    /// Appends an anchor: later records of this stream may leave out the components that it covers.
+    /// `vector` must be durable. The anchor is raised to at least the one before it.
     pub fn append_anchor(&mut self, stream: usize, vector: &[Lsn]) {
         let shared = Arc::clone(&self.shared);
         debug_assert!(shared.frontier.covers(vector), "an anchor states what is durable");
@@ -120,8 +120,8 @@ impl Writer {
         reservation.fill(FrameKind::Anchor, &payload);
     }
 
-    /// Takes a place for a frame with a payload of this length: this is the order point, and the
-    /// frame's Lsn is known from here on. Takes no lock, allocates nothing, and never waits. Fill
+    /// Reserves a position for a frame with a payload of this length. This is the order point: the
+    /// frame's LSN is known from here on. Takes no lock, allocates nothing, and never waits. Fill
     /// it soon: until then nothing behind it in the stream becomes durable.
     ///
     /// Panics if the payload is longer than [`max_payload`](Self::max_payload) or there is no such
@@ -131,12 +131,13 @@ impl Writer {
         self.reserve_in(stream, payload_len)
     }
 
-    /// Takes a place in each of several streams, as [`reserve`](Self::reserve) does; hands each of them
-    /// to `take`. `places` are streams with the length of the payload, in ascending order. Whoever has
-    /// several places fills them in this order: then those who wait for room in a stream wait for
-    /// nobody who waits for a later one.
+    /// Reserves a position in each of several streams, as [`reserve`](Self::reserve) does, and
+    /// passes each reservation to `take`. `places` are streams with payload lengths, in ascending
+    /// order. A caller with several reservations fills them in this order: then a writer that waits
+    /// for room in a stream never depends on one that waits in a later stream, so they cannot
+    /// deadlock.
     ///
-    /// Panics as `reserve` does, and if a stream does not come after the one before it.
+    /// Panics as `reserve` does, and if the streams are not in ascending order.
     pub fn reserve_each<'w>(
         &'w mut self,
         places: impl IntoIterator<Item = (usize, usize)>,
@@ -151,7 +152,7 @@ impl Writer {
         }
     }
 
-    /// The slot must have no open reservation in the stream.
+    /// Reserves a position. The slot must have no open reservation in the stream.
     #[inline(always)]
     fn reserve_in(&self, stream: usize, payload_len: usize) -> Reservation<'_> {
         assert!(
@@ -168,12 +169,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Reservations borrow the writer, so the slot has none open.
+        // Reservations borrow the writer, so none is open in the slot.
         self.shared.free_slot(self.slot);
     }
 }
 
-/// A place in a stream that is not filled yet. Dropped unfilled, it becomes a void frame.
+/// A reserved, unfilled position in a stream. Dropped unfilled, it becomes a void frame.
 #[derive(Debug)]
 #[must_use = "dropping a reservation voids it"]
 pub struct Reservation<'a> {
@@ -203,10 +204,10 @@ impl Reservation<'_> {
         self.end
     }
 
-    /// Copies the frame to its place. Waits for the device only if the stream's buffer is full;
-    /// once the log has stopped it does nothing, since nothing becomes durable any more.
+    /// Copies the frame to its position. Waits for the device only if the stream's buffer is full;
+    /// if the log stops meanwhile, writes nothing, since nothing becomes durable any more.
     ///
-    /// Panics if the payload has not the length that was reserved (the place is voided then).
+    /// Panics if the payload does not have the reserved length (the reservation is voided then).
     #[inline(always)]
     pub fn fill<'p>(self, kind: FrameKind, payload: impl Into<Payload<'p>>) {
         let payload = payload.into();
@@ -214,7 +215,7 @@ impl Reservation<'_> {
         ManuallyDrop::new(self).put(kind, payload);
     }
 
-    /// Gives the place up; it stays in the log as a void frame of the same length.
+    /// Abandons the reservation; it stays in the log as a void frame of the same length.
     pub fn void(self) {
         drop(self);
     }
@@ -224,11 +225,11 @@ impl Reservation<'_> {
         let (shared, stream) = (&self.writer.shared, self.stream);
         let needed = self.end.saturating_sub(stream.ring.size());
         if shared.frontier.durable(stream.lane) < needed && !shared.reached(stream.lane, needed) {
-            // Stopped. The frame is not there, so it must not be published.
+            // The log has stopped. The frame was not written, so it must not be published.
             return;
         }
-        // SAFETY: reserved by us at [start, end) and not yet published; everything a ring size
-        // before `end` is durable, so its bytes are free.
+        // SAFETY: this writer reserved [start, end) and has not published it; everything a ring
+        // size before `end` is durable, so no unflushed byte is overwritten.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
         stream.notify();

@@ -1,4 +1,4 @@
-//! The interval between flushes lets work collect, and a fill ends it early.
+//! The flush interval lets work collect, and `flush_fill_bytes` ends it early.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Random histories: append, flush, lose power anywhere (also while recovering), open again.
+//! Random histories: append, flush, cut the power anywhere (also during recovery), open again.
 
 mod common;
 use common::{Read, append, read_all, reopen, small};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What must be there: by (incarnation, lane), the records appended, and how far acknowledged.
+/// What must be recovered: by (incarnation, lane), the records appended and the acknowledged LSN.
 #[derive(Default)]
 struct Model {
     lanes: BTreeMap<(u32, usize), Lane>,
@@ -21,7 +21,7 @@ struct Model {
 struct Lane {
     appended: Vec<(Lsn, Vec<u8>)>,
     acknowledged: Lsn,
-    /// Once an incarnation's end is recorded, it reads the same for ever.
+    /// The incarnation's end is recorded, so its content must not change any more.
     fixed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// The newest incarnation's end was recorded: what was read is what it holds.
+    /// The newest incarnation's end was recorded: it holds exactly what was read.
     fn fix(&mut self, frames: &[Read]) {
         for (&(incarnation, number), lane) in &mut self.lanes {
             let of_lane = |f: &&Read| f.incarnation == incarnation && f.lane == number;
@@ -63,8 +63,8 @@ fn options(dir: &std::path::Path, random: &mut Random, device: PowerCutDevice) -
     options
 }
 
-/// One history of several openings; returns how many records survived, so that the test can tell
-/// that it tested something.
+/// Runs one history of several openings. Returns how many frames survived, so that the test can
+/// check that it tested something.
 fn history(seed: u64, lying_sync: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::seeded(seed);
@@ -77,7 +77,8 @@ fn history(seed: u64, lying_sync: bool) -> usize {
             device.cut_after(random.below(150));
         }
         let options = options(dir.path(), &mut random, device.clone());
-        // Damage is an error that the cut explains, or a test failure.
+        // The cut explains I/O errors and a stopped log; any other error, such as damage, fails the
+        // test.
         let result = one_opening(options, &mut model, &mut random);
         match result {
             Err(hyades_wal::Error::Io { .. } | hyades_wal::Error::Poisoned(_)) => {}
@@ -112,7 +113,7 @@ fn one_opening(
         let number = random.below(streams as u64) as usize;
         let mut payload = vec![0; random.below(1000) as usize];
         random.fill(&mut payload);
-        // A stopped log still hands out places; they mean nothing.
+        // A stopped log still hands out positions; they mean nothing.
         let end = append(&mut writer, number, &payload);
         if let Some(lane) = model.lanes.get_mut(&(incarnation, number)) {
             lane.appended.push((end, payload));
@@ -135,7 +136,7 @@ fn acknowledged_is_recovered_wherever_the_power_goes() {
 
 #[test]
 fn a_device_that_lies_is_found_out() {
-    // The same check, on a device that breaks its promise, must fail for some seed.
+    // On a device that breaks its promise, the same check must fail for some seed.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let caught = (0..20).any(|seed| std::panic::catch_unwind(|| history(seed, true)).is_err());
@@ -143,7 +144,7 @@ fn a_device_that_lies_is_found_out() {
     assert!(caught);
 }
 
-/// What a backup of the log has, if it can be opened.
+/// The content of a backup of the log, if the log can be opened.
 fn backed_up(disk: &SimulatedDisk) -> Option<Vec<Read>> {
     let disk = disk.fork();
     let device = Arc::new(disk.process(1));
@@ -157,8 +158,8 @@ fn backed_up(disk: &SimulatedDisk) -> Option<Vec<Read>> {
     Some(read_all(&copy).unwrap().0)
 }
 
-/// Who opens a log copies what nothing vouches for, and may die before the copy has its name. Whole, the
-/// copy stands in for the original, through power cuts and rot.
+/// Opening a log copies the tail that no statement covers, and may be interrupted before the copy
+/// is renamed. A whole copy then replaces the original, through power cuts and rot.
 #[test]
 fn the_copy_of_a_tail_serves_before_it_has_its_name() {
     let disk = SimulatedDisk::new();
@@ -191,7 +192,7 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
             let disk = disk.fork();
             let rot = disk.rot(seed).unwrap();
             let backed_up = (seed < 40).then(|| backed_up(&disk)).flatten();
-            // It is refused, or it is a tail that was never acknowledged as far as anybody can tell.
+            // It is refused; or a tail is missing that nothing proves to have been acknowledged.
             let Ok((log, frames)) = reopen(on(&disk)) else { continue };
             let found = records(frames);
             assert!(whole.starts_with(&found), "step {step}, {rot:?}");
@@ -201,7 +202,7 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
             }
             assert!(rot.in_last_write || found.len() == whole.len(), "step {step}, {rot:?}");
             saved += u64::from(found.len() == whole.len());
-            // What was recovered stays.
+            // What was recovered survives a power cut.
             drop(log);
             disk.power_cut(seed);
             let again = records(read_all(&open(on(&disk)).unwrap()).unwrap().0);

@@ -1,5 +1,5 @@
-//! Damage of any kind gives an error, or is the torn tail of what nothing proves; never a panic,
-//! and never silence.
+//! Damage of any kind gives an error, or is taken for a torn tail if nothing proves otherwise; it
+//! never causes a panic, and durable data is never lost silently.
 
 mod common;
 use common::{Read, append, read_all, reopen, small};
@@ -39,7 +39,8 @@ fn build(dir: &Path, clean: bool) -> Vec<Read> {
             }
         }
         log.flush().unwrap();
-        // The last of all comes alone: nothing in the other stream can state that it was durable.
+        // The last record has a batch of its own: nothing in the other stream can state that it was
+        // durable.
         append(&mut writer, 1, &[b'l'; 296]);
         log.flush().unwrap();
         if clean || round == 0 { log.close().unwrap() } else { drop(log) }
@@ -51,7 +52,7 @@ fn read(dir: &Path) -> Result<Vec<Read>, Error> {
     read_all(&open(options(dir))?).map(|(frames, _)| frames)
 }
 
-/// By lane of the newest incarnation, `read` holds a beginning of `whole`, and the past in full.
+/// `read` holds a prefix of each stream of the newest incarnation, and all of the older one.
 fn is_prefix(read: &[Read], whole: &[Read]) -> bool {
     let newest = whole.last().unwrap().incarnation;
     [1, 2].into_iter().all(|incarnation| {
@@ -78,7 +79,7 @@ fn any_flipped_bit_or_cut_is_an_error_or_a_tail() {
             let original = fs::read(path).unwrap();
             let mut damaged = original.clone();
             let kind = trial % 4;
-            // Early bytes more often: later ones are often the zeros of a segment not yet used.
+            // Early bytes more often: later ones are often the zeros of an unused segment.
             let bound = original.len() as u64 >> random.below(4);
             let at = random.below(bound.max(1)) as usize;
             match kind {
@@ -97,7 +98,7 @@ fn any_flipped_bit_or_cut_is_an_error_or_a_tail() {
                 }
                 Ok(frames) => {
                     assert!(is_prefix(&frames, &whole), "trial {trial}: not a prefix");
-                    // A clean end is a durable statement about everything.
+                    // A clean end is a durable statement about the end of every stream.
                     assert!(!clean || frames == whole, "trial {trial}: silently cut");
                     shortened += u32::from(frames != whole);
                 }
@@ -116,7 +117,7 @@ fn a_missing_file_is_named() {
     build(dir.path(), true);
     let all = files(dir.path());
     for path in all.iter() {
-        // The last segment of each stream is prepared and not begun: nothing is lost with it.
+        // The last segment of each stream is prepared and has not begun: nothing is lost with it.
         let spare = !files(path.parent().unwrap()).iter().any(|p| p > path);
         let bytes = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
@@ -135,7 +136,7 @@ fn a_torn_tail_is_cut_and_the_log_goes_on_behind_it() {
     let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
     let whole = build(dir.path(), false);
     let last = whole.iter().rfind(|f| f.lane == 1 && f.kind == FrameKind::Record).unwrap();
-    // Damages the last record of lane 1. The incarnation before holds the same bytes, in earlier
+    // Damages the last record of lane 1. The previous incarnation holds the same bytes, in earlier
     // files.
     let mut damaged = false;
     for path in files(dir.path()).into_iter().rev() {
@@ -150,7 +151,7 @@ fn a_torn_tail_is_cut_and_the_log_goes_on_behind_it() {
     }
     assert!(damaged);
     let (log, frames) = reopen(options(dir.path())).unwrap();
-    // An anchor may have come behind it.
+    // An anchor may follow it.
     let behind = |f: &&Read| {
         f.incarnation == last.incarnation && f.lane == last.lane && f.start >= last.start
     };

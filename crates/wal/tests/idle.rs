@@ -1,4 +1,5 @@
-//! An idle log is asleep. Alone in its file, and so in its process: it looks at all threads.
+//! An idle log sleeps. This test is alone in its file, and so in its process, because it reads the
+//! counters of all threads.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -6,7 +7,7 @@ use common::{append, reopen, small};
 use hyades_platform::device::MemoryDevice;
 use std::fs;
 
-/// How often the log's threads were put to sleep, or taken off a processor.
+/// The number of context switches of the log's threads.
 fn switches() -> u64 {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -32,7 +33,7 @@ fn an_idle_log_wakes_nobody() {
         append(&mut writer, i % 4, &[7; 100]);
     }
     log.flush().unwrap();
-    // Until the threads have gone to sleep.
+    // Wait until the threads sleep.
     let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
     pause();
     let before = switches();

@@ -1,4 +1,4 @@
-//! What a log takes at each of its limits, and what it refuses one past it, before anything is written.
+//! What a log accepts at each of its limits, and refuses one past it, before anything is written.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! A log in good and bad days, one opening after another.
+//! A log over several openings: clean closes, drops, failing devices, power cuts.
 
 mod common;
 use common::{append, read_all, reopen, small};
@@ -35,7 +35,7 @@ fn acknowledged_is_recovered_over_incarnations() {
         }
         log.flush().unwrap();
         drop(writer);
-        // Closed in good order, or dropped: what was durable is there.
+        // Whether closed cleanly or dropped, what was durable is recovered.
         if round % 2 == 0 { log.close().unwrap() } else { drop(log) }
     }
 }
@@ -58,7 +58,7 @@ fn a_void_keeps_its_place_and_what_follows() {
     assert_eq!(frames[2].payload, b"after");
 }
 
-/// How many segments a stream's directory has under their own names.
+/// The number of segments in a stream's directory under their own names.
 fn segments(dir: &Path) -> usize {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     names.filter(|path| path.extension().is_none()).count()
@@ -73,7 +73,7 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"durable");
     log.frontier().wait(0, first).unwrap();
-    // Segments that are made ahead of need are synced as well: each stream has its second one by now.
+    // Segments made ahead of need are synced as well: wait until each stream has its second one.
     while (0..2).any(|s| segments(&dir.path().join(format!("stream-{:04}", log.stream_id(s)))) < 2)
     {
         std::thread::yield_now();
@@ -82,11 +82,11 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let lost = append(&mut writer, 0, b"lost?");
     let error = log.frontier().wait(0, lost).unwrap_err();
     assert!(error.cause.contains("could not sync"), "{error}");
-    // The other stream, too, and later work; earlier acknowledgements stand.
+    // The other stream and later records fail, too; earlier acknowledgements stay valid.
     let other = append(&mut writer, 1, b"too late");
     assert_eq!(log.frontier().wait(1, other), Err(error));
     log.frontier().wait(0, first).unwrap();
-    // A full buffer does not hang a writer of a stopped log.
+    // A full buffer does not block a writer of a stopped log.
     for _ in 0..100 {
         append(&mut writer, 1, &[1; 1000]);
     }
@@ -140,7 +140,7 @@ fn streams_come_and_go_and_stay_readable() {
     }
     assert_eq!(ids[0], [0, 1]);
     assert!(ids[1][0] == 0 && ids[1][2] == 1, "streams in the same directory go on: {ids:?}");
-    // A directory that is not given is missed by name.
+    // The error for a missing directory names it.
     let error = open(small(a.path(), 1, MemoryDevice::shared())).unwrap_err().to_string();
     assert!(error.contains(&b.path().display().to_string()), "{error}");
 }
@@ -152,7 +152,7 @@ fn a_log_has_one_opener() {
     let writer = log.writer().unwrap();
     let error = open(small(dir.path(), 1, MemoryDevice::shared())).unwrap_err();
     assert!(matches!(error, Error::InUse { .. }), "{error}");
-    // Released by dropping the log, even while a writer is left.
+    // Dropping the log releases the lock, even while a writer exists.
     drop(log);
     open(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
     drop(writer);
@@ -230,7 +230,7 @@ fn retired_segments_go_and_the_rest_is_read() {
     assert_eq!(frames[0].start, kept);
     let mut records = frames.iter().filter(|f| f.kind == FrameKind::Record);
     assert_eq!(records.next_back().unwrap().end, last);
-    // The anchor in effect came with the first segment left, although its frame is gone.
+    // The first kept segment's header has the anchor in effect, although its frame is gone.
     assert!(frames[0].anchor[0] > 0 && frames[0].anchor[0] <= kept);
     log.retire_past_incarnations().unwrap();
     drop(log);
@@ -239,8 +239,8 @@ fn retired_segments_go_and_the_rest_is_read() {
     assert!(log.next_lsn(0) >= last);
 }
 
-/// Who retires as much as they write, time after time, writes the same files again; when less is written
-/// fewer are kept.
+/// A log that always retires as much as it writes reuses the same files; if it writes less, it
+/// keeps fewer.
 #[test]
 fn retired_segments_are_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn retired_segments_are_written_again() {
     let left = write_segments(1).len();
     assert!(left <= 2 + 4, "{left} files for one segment");
     drop((writer, log));
-    // What was written over what had been there is read as what it is.
+    // What was written over old content is read correctly.
     let (_, frames) = reopen(options).unwrap();
     assert!(
         frames.iter().all(|frame| frame.payload == [1; 2900] || frame.kind != FrameKind::Record)
@@ -333,7 +333,7 @@ fn the_last_handle_may_go_on_a_flushers_own_thread() {
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"a");
     log.wait(0, first).unwrap();
-    // There is time now until the next flush.
+    // The next flush is 300 ms away.
     let end = append(&mut writer, 0, b"b");
     drop(writer);
     let (gone, went) = mpsc::channel();
@@ -342,7 +342,7 @@ fn the_last_handle_may_go_on_a_flushers_own_thread() {
     drop(log);
     let patience = Duration::from_secs(60);
     went.recv_timeout(patience).expect("the flusher waits for itself");
-    // Whatever it was started with has been given back.
+    // The directory locks have been released.
     let (_, frames) = reopen(options).unwrap();
     assert_eq!(frames.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What streams state about the numbers of their frames, and what is left of it.
+//! The watermarks that streams state about the numbers of their frames, and what recovery finds.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Numbers that stand where the test puts them.
+/// Numbers that the test sets.
 #[derive(Debug, Default)]
 struct Fixed(AtomicU64);
 
@@ -41,12 +41,12 @@ fn the_common_mark_is_the_lowest_and_waiting_for_it_moves_idle_streams() {
     let end = append(&mut writer, 1, b"seven");
     log.wait(1, end).unwrap();
     let common = log.frontier().common_lane();
-    // Nobody else has stated anything so far.
+    // No other stream has stated anything so far.
     assert_eq!([0, 2].map(|s| log.frontier().mark(s)), [0, 0]);
     assert_eq!((log.frontier().at(common), log.stats(0).syncs), (0, 0));
     log.wait(common, 7).unwrap();
     assert_eq!([0, 1, 2].map(|s| log.frontier().mark(s)), [7, 7, 7]);
-    // What cannot be stated yet is stated as soon as it can.
+    // What cannot be stated yet is stated as soon as possible.
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| log.wait(common, 9));
         std::thread::sleep(Duration::from_millis(5));
@@ -56,11 +56,11 @@ fn the_common_mark_is_the_lowest_and_waiting_for_it_moves_idle_streams() {
     });
     let syncs = log.stats(0).syncs;
     std::thread::sleep(Duration::from_millis(10));
-    assert_eq!(log.stats(0).syncs, syncs, "nobody waits, and something was written");
+    assert_eq!(log.stats(0).syncs, syncs, "something was written though no thread waits");
 }
 
-/// The heartbeat stands in the last segment that is given up: its successor was begun in memory only
-/// when the device failed.
+/// The heartbeat is in the last truncated segment: its successor was begun in memory only when the
+/// device failed.
 #[test]
 fn a_mark_outlives_the_heartbeat_that_stated_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn a_mark_outlives_the_heartbeat_that_stated_it() {
     let marks = marked(&log);
     let mut writer = log.writer().unwrap();
     marks.0.store(41, Ordering::SeqCst);
-    // Batches of three blocks: 21 of them fill the segment behind its header. None has a higher number.
+    // Batches of three blocks: 21 fill a segment behind its header. None has a higher number.
     for _ in 0..21 {
         append(&mut writer, 1, &[1; 2900]);
         assert!(log.step(1));
@@ -90,7 +90,7 @@ fn a_mark_outlives_the_heartbeat_that_stated_it() {
         let recovering = open(small(dir.path(), 2, FileDevice::shared())).unwrap();
         let (_, verdict) = read_all(&recovering).unwrap();
         assert_eq!(verdict.ends()[0].marks, [0, 41]);
-        // A process that dies here leaves everything as it was.
+        // A process that dies here changes nothing.
     }
 }
 
@@ -105,7 +105,7 @@ fn marks_are_of_their_incarnation_and_stay_with_it() {
         marks.0.store(mark, Ordering::SeqCst);
         append(&mut log.writer().unwrap(), 0, b"a record");
         log.flush().unwrap();
-        // Closed, or not.
+        // Closed cleanly, or not.
         if life == 1 { log.close().unwrap() } else { drop(log) }
     }
     let recovering = open(small(dir.path(), 1, FileDevice::shared())).unwrap();

@@ -15,9 +15,9 @@ fn options(dir: &std::path::Path) -> LogOptions {
     options
 }
 
-/// Four writers, two streams, buffers that are full all the time: every record comes back once, in
-/// its writer's order, and every compressed vector comes back between itself and its join with what
-/// was durable.
+/// Four writers, two streams, buffers that are always full: every record is read back once, in its
+/// writer's order, and every compressed vector decodes to a vector between itself and its join with
+/// the anchor.
 #[test]
 fn every_record_of_every_writer_comes_back() {
     const RECORDS: u32 = 4000;
@@ -87,7 +87,7 @@ fn every_record_of_every_writer_comes_back() {
     assert!(frames.iter().any(|f| f.kind == FrameKind::Void));
 }
 
-/// A dropped log lets its writers and waiters go.
+/// Dropping the log releases its writers and waiters.
 #[test]
 fn dropping_the_log_hangs_nobody() {
     let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();

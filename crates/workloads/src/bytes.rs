@@ -1,4 +1,4 @@
-//! Values that follow from a seed: the same at population, at run time and at replay.
+//! Values derived from a seed: the same at population, at run time and at replay.
 
 use fastrand::Rng;
 
@@ -10,7 +10,7 @@ pub fn mix(a: u64, b: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-/// Fills `out` with the bytes that belong to `seed`.
+/// Fills `out` with bytes derived from `seed`.
 #[inline]
 pub fn fill(seed: u64, out: &mut [u8]) {
     let mut words = out.chunks_exact_mut(8);
@@ -25,7 +25,7 @@ pub fn fill(seed: u64, out: &mut [u8]) {
     rest.copy_from_slice(&last[..len]);
 }
 
-/// A generator for the row `id` of `kind`, seeded so that every row can be made by itself.
+/// A generator for the row `id` of `kind`, seeded so that every row can be made on its own.
 pub fn generator(seed: u64, kind: u64, id: u64) -> Rng {
     Rng::with_seed(mix(mix(seed, kind), id))
 }
@@ -68,7 +68,7 @@ impl<const N: usize> Text<N> {
         text
     }
 
-    /// Appends as much of `more` as has room, whole characters only.
+    /// Appends as much of `more` as fits, whole characters only.
     pub fn push(&mut self, more: &str) -> &mut Self {
         let mut end = more.len().min(N - self.len);
         while !more.is_char_boundary(end) {

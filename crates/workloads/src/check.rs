@@ -3,16 +3,16 @@
 use hyades::{Abort, Error, Transaction};
 use std::fmt;
 
-/// A transaction ends with this [`Abort::User`] if a row is missing that must be there: the
-/// database was not populated, or otherwise than the workload is set.
+/// Ends a transaction with this [`Abort::User`] if a required row is missing: the database was not
+/// populated, or with other settings than the workload's.
 pub const MISSING_ROW: i64 = -1;
 
-/// Something that a consistency check found wrong.
+/// A finding of a consistency check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The condition's number.
     pub condition: u8,
-    /// What differs, where.
+    /// What differs, and where.
     pub text: String,
 }
 
@@ -22,11 +22,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Runs a closure in a read-only transaction: a database, or a test's oracle.
+/// Runs closures in read-only transactions: a database, or the oracle of the tests.
 pub trait Reader {
-    /// Runs `body`.
+    /// Runs `body` in a transaction.
     ///
     /// # Errors
-    /// The database's; and an abort other than a conflict becomes an error.
+    /// The database's; an abort other than a conflict becomes an error.
     fn read<T>(&self, body: impl Fn(&Transaction<'_>) -> Result<T, Abort>) -> Result<T, Error>;
 }

@@ -1,5 +1,5 @@
-//! The workloads on the engine: what the oracle says, what the conditions ask, and the same again
-//! after recovery.
+//! The workloads on the engine: the same outcomes as on the oracle, and consistent, also after
+//! recovery.
 
 use crate::bank::{self, Bank};
 use crate::oracle::Oracle;
@@ -73,7 +73,7 @@ fn open<W: Workload>(workload: &mut W, form: Form, dir: &Path) -> Database {
     builder.open(dir).unwrap()
 }
 
-/// Runs `count` transactions on each of two workers, and waits for them.
+/// Runs `count` transactions on each of two workers, and waits for their acknowledgement.
 fn run<W: Workload>(workload: &W, database: &Database, seed: u64, count: usize) {
     std::thread::scope(|scope| {
         for worker in 0..2 {

@@ -1,8 +1,8 @@
-//! Workloads: YCSB, TPC-C and bank transfers, as stored procedures that run data-logged and
-//! command-logged alike.
+//! Workloads: YCSB, TPC-C and bank transfers, as stored procedures that run both data-logged and
+//! command-logged.
 //!
-//! Everything random is drawn outside the procedures, from a generator that the caller seeds; the
-//! population follows from its seed alone. A driver runs any of them through [`Workload`].
+//! All random inputs are drawn outside the procedures, from a generator that the caller seeds; the
+//! population depends only on its seed. A driver runs any workload through [`Workload`].
 #![forbid(unsafe_code)]
 
 pub mod bank;

@@ -1,6 +1,6 @@
-//! A small, obviously right, single-threaded database to run procedures on: ordered maps, and a
-//! journal to roll back with. Columns that were not asked for read as garbage, so that a procedure
-//! that forgets to ask for one is found out.
+//! A small, simple, single-threaded database that serves as the oracle for procedures: ordered
+//! maps, and a journal for rollback. Columns that were not requested read as garbage, so that a
+//! procedure that forgets to request one is detected.
 
 use bumpalo::Bump;
 use hyades::for_tests::{TestTable, has_column, savepoint, savepoint_number, table_number};
@@ -52,7 +52,7 @@ impl Owned {
         }
     }
 
-    /// Something else of the same type.
+    /// A different value of the same type.
     fn garbage(&self) -> Owned {
         match self {
             Owned::Null => Owned::Null,
@@ -82,9 +82,9 @@ struct Contents {
 pub struct Oracle {
     shapes: Vec<TestTable>,
     contents: RefCell<Vec<Contents>>,
-    /// What to put back, latest last: table, key, old row.
+    /// The undo journal, oldest first: table, key, old row.
     journal: RefCell<Vec<(usize, Tuple, Option<Tuple>)>>,
-    /// Rows handed out stand here.
+    /// Storage of the rows that were returned.
     arena: Bump,
     draws: Cell<u64>,
     gets: Cell<usize>,
@@ -94,7 +94,7 @@ fn owned(values: &[Value<'_>]) -> Tuple {
     values.iter().map(Owned::of).collect()
 }
 
-/// How a key compares with a bound that is a prefix.
+/// Compares a key with a bound that may be a prefix.
 fn by_prefix(key: &[Owned], prefix: &[Owned]) -> std::cmp::Ordering {
     key[..prefix.len().min(key.len())].cmp(prefix)
 }
@@ -120,7 +120,8 @@ impl Oracle {
         }
     }
 
-    /// Runs a transaction: its changes stay if it returns a value, and go if it aborts.
+    /// Runs a transaction: its changes are kept if it returns a value, and rolled back if it
+    /// aborts.
     pub fn transact<T>(
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Abort>,
@@ -133,12 +134,12 @@ impl Oracle {
         outcome
     }
 
-    /// How many rows have been asked for one by one.
+    /// Number of calls of `get`.
     pub fn gets(&self) -> usize {
         self.gets.get()
     }
 
-    /// How many rows a table has.
+    /// Number of rows of a table.
     pub fn len(&self, table: Table) -> usize {
         self.contents.borrow()[table_number(table)].rows.len()
     }
@@ -159,7 +160,7 @@ impl Oracle {
         columns.iter().map(|&c| row[c as usize].clone()).collect()
     }
 
-    /// The key of a row, checked as the engine checks it.
+    /// Checks a key as the engine does, and returns an owned copy.
     fn checked_key(&self, table: usize, key: &[Value<'_>]) -> Result<Tuple, Abort> {
         let shape = &self.shapes[table];
         assert_eq!(key.len(), shape.key().len().max(1), "the key's columns");
@@ -169,7 +170,7 @@ impl Oracle {
         Ok(owned(key))
     }
 
-    /// Puts a row (or its absence) in place, indexes included, and returns the old one.
+    /// Stores a row, or removes it if `None`, indexes included, and returns the old row.
     fn put(&self, table: usize, key: &Tuple, row: Option<Tuple>) -> Option<Tuple> {
         let mut all = self.contents.borrow_mut();
         let contents = &mut all[table];

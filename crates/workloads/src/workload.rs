@@ -1,4 +1,4 @@
-//! What all workloads have in common, so that one driver runs them.
+//! The interface of all workloads, so that one driver runs them.
 
 use crate::check::{Reader, Violation};
 use fastrand::Rng;
@@ -7,26 +7,25 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a session's call returns: the procedure's outcome, and what to wait for.
+/// The result of a session's call: the procedure's outcome, and the ticket to wait for.
 pub type Outcome = Result<(Result<(), Abort>, Ticket), Error>;
 
-/// A workload: what it declares, how it is populated, what it runs, and what must hold after.
+/// A workload: its tables and procedures, population, transactions, and consistency check.
 pub trait Workload: Send + Sync {
-    /// The input of one transaction. It is drawn over and over in place, so that drawing allocates
-    /// nothing.
+    /// The input of one transaction. It is reused, so that drawing allocates nothing.
     type Input: Default + Send;
 
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Declares tables and procedures, those of the population included, and keeps their handles.
-    /// To be called once, before all that follows.
+    /// Declares tables and procedures, including those of the population, and keeps their handles.
+    /// To be called once, before all other methods.
     fn declare(&mut self, builder: &mut Builder);
 
-    /// How many calls populate the database. They may run in any order and at the same time.
+    /// The number of calls that populate the database. They may run in any order and concurrently.
     fn parts(&self) -> usize;
 
-    /// Makes the `part`-th call of the population, counted from 0.
+    /// Runs the `part`-th call of the population, counted from 0.
     ///
     /// # Errors
     /// The database's.
@@ -44,14 +43,14 @@ pub trait Workload: Send + Sync {
     /// The kinds of transactions, for reports.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Which of the kinds an input is.
+    /// The index of an input in [`kinds`](Self::kinds).
     fn kind(&self, input: &Self::Input) -> usize;
 
-    /// Whether a transaction may end so when all is well: a rollback that the workload asks for,
-    /// or one that its rules allow.
+    /// Whether a transaction may abort like this when all is well: a rollback that the workload
+    /// requires, or one that its rules allow.
     fn expects(&self, abort: Abort) -> bool;
 
-    /// Checks what must hold when nothing is running; `None` if there is nothing to check.
+    /// Checks what must hold while no transaction runs; `None` if there is nothing to check.
     ///
     /// # Errors
     /// The database's.
@@ -66,28 +65,28 @@ impl Reader for Database {
     }
 }
 
-/// So many calls of the population await their acknowledgement at most, per thread.
+/// Population calls that may await acknowledgement, per thread.
 const IN_FLIGHT: usize = 64;
 
-/// Populates a database with `threads` threads and returns when all is acknowledged. `progress`
-/// is told after each call how many have been made.
+/// Populates a database with `threads` threads and returns when all calls are acknowledged. After
+/// each call `progress` gets its part number, counted from 1.
 ///
 /// # Errors
-/// The database's; and [`Error::Misuse`] if a call aborts, as when the rows are there already.
+/// The database's; and [`Error::Misuse`] if a call aborts, for example because the rows exist.
 pub fn populate<W: Workload>(
     workload: &W,
     database: &Database,
     threads: usize,
     progress: impl Fn(usize) + Sync,
 ) -> Result<(), Error> {
-    // Threads take the next part from here and learn nothing else by it, hence `Relaxed`.
+    // Relaxed: threads need only distinct part numbers.
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 if let Err(error) = load_parts(workload, database, &next, &progress) {
-                    // The others run out of parts, and the first failure is told.
+                    // The other threads find no more parts; the first failure is returned.
                     next.store(usize::MAX / 2, Ordering::Relaxed);
                     failure.lock().expect("no holder panics").get_or_insert(error);
                 }

@@ -1,11 +1,11 @@
 //! Zipf-distributed ranks, exact and in constant time.
 //!
-//! Rank `r` (from 0) has probability proportional to `(r + 1)^-theta`. The formula that YCSB and
-//! most benchmarks after it use (Gray et al., SIGMOD 1994) only approximates this: it draws rank 3
-//! about 20 % too often. Here the ranks are cut into blocks whose probabilities differ by a few per
-//! cent at most; a block is drawn by Walker's alias method from a table that stays in the cache,
-//! then a rank inside it uniformly, and the small difference to its true probability is made up for
-//! by rejection. No harmonic number is needed, so that setting up takes microseconds for any range.
+//! Rank `r` (from 0) has probability proportional to `(r + 1)^-theta`. The formula of YCSB and most
+//! later benchmarks (Gray et al., SIGMOD 1994) only approximates this: it draws rank 3 about 20 %
+//! too often. Here the ranks are split into blocks whose probabilities differ by a few per cent at
+//! most. Walker's alias method draws a block from a table that stays in the cache, then a rank is
+//! drawn uniformly from it, and rejection corrects the small difference to its true probability.
+//! This needs no harmonic number, so setting up takes microseconds for any range.
 
 use fastrand::Rng;
 
@@ -16,8 +16,8 @@ struct Block {
     first: u64,
     /// How many ranks.
     size: u64,
-    /// The last rank's probability relative to the first's, times 2^64, rounded down: below it a
-    /// draw is accepted without computing a power.
+    /// The last rank's probability relative to the first's, times 2^64, rounded down: a draw below
+    /// it is accepted without computing a power.
     surely: u64,
     /// The column keeps its own block when 32 random bits are below this.
     keep: u32,
@@ -34,7 +34,7 @@ pub struct Zipf {
     blocks: Vec<Block>,
 }
 
-/// Blocks grow by a factor of 17/16, so that a block of 16 ranks is the first with more than one.
+/// A block has a sixteenth as many ranks as all before it, at least one: block ends grow by 17/16.
 const GROWTH: u64 = 16;
 
 impl Zipf {
@@ -54,7 +54,7 @@ impl Zipf {
         while first < n {
             let size = (first / GROWTH).max(1).min(n - first);
             let ratio = ((first + size) as f64 / (first + 1) as f64).powf(-theta);
-            // A hair below the true ratio: rounding must not accept what the power would refuse.
+            // Slightly below the true ratio: rounding must not accept what the power would reject.
             let surely = if size == 1 { u64::MAX } else { scale(ratio * (1.0 - 1e-12)) };
             weights.push(size as f64 * ((first + 1) as f64).powf(-theta));
             blocks.push(Block { first, size, surely, keep: 0, alias: 0 });
@@ -82,8 +82,8 @@ impl Zipf {
             if bits as u32 >= block.keep {
                 block = &self.blocks[block.alias as usize];
             }
-            // One draw serves twice: its integer part is the place in the block, its fraction (24
-            // bits and more, as blocks have at most 2^40 ranks) decides on acceptance.
+            // One draw serves twice: its integer part is the rank within the block, its fraction
+            // (24 bits and more, as blocks have at most 2^40 ranks) decides on acceptance.
             let place = rng.u64(..) as u128 * block.size as u128;
             let rank = block.first + (place >> 64) as u64;
             let fraction = place as u64;
@@ -105,7 +105,7 @@ fn scale(probability: f64) -> u64 {
 }
 
 /// Walker's alias method, set up as by Vose: every column is filled up to the average by one block
-/// that has more.
+/// that has more than the average.
 fn set_aliases(blocks: &mut [Block], weights: &[f64]) {
     let average = weights.iter().sum::<f64>() / weights.len() as f64;
     let mut left: Vec<f64> = weights.iter().map(|w| w / average).collect();
@@ -148,7 +148,7 @@ impl Scramble {
         Scramble { n, factor }
     }
 
-    /// Where rank `rank` is kept.
+    /// The key of rank `rank`.
     #[inline]
     pub fn key(&self, rank: u64) -> u64 {
         match rank.checked_mul(self.factor) {
@@ -169,8 +169,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Pearson's statistic of `draws` draws against the exact probabilities, ranks from `bins` on
-    /// lumped by powers of two, divided by its degrees of freedom: about 1 if they agree.
+    /// Pearson's statistic of `draws` draws against the exact probabilities, divided by its degrees
+    /// of freedom: about 1 if they agree. Ranks from `bins` on are grouped by powers of two.
     fn reduced_chi_square(n: u64, theta: f64, bins: u64, draws: u64) -> f64 {
         let bin = |rank: u64| {
             if rank < bins { rank } else { bins + (rank / bins).ilog2() as u64 }

@@ -11,13 +11,14 @@ const VERSION: u32 = 1;
 pub(crate) const HEADER: usize = 64;
 /// The length of a block's head in bytes.
 pub(crate) const BLOCK_HEAD: usize = 16;
-/// The longest content of a block that is written, in bytes: a little more than a block and the longest row.
-/// A reader takes any length that the file has room for.
+/// Maximum length of the content of a written block, in bytes: slightly more than a full block plus
+/// the longest row. A reader accepts any length that fits into the file.
 pub(crate) const MAX_CONTENT: usize = 32 << 20;
-/// A compressed byte stands for at most so many: each byte that continues a length in LZ4's format adds 255.
+/// Maximum expansion by LZ4, content bytes per stored byte: each byte that continues a length in
+/// LZ4's format adds 255.
 const MAX_EXPANSION: u64 = 255;
 
-/// Which part of which checkpoint.
+/// Identifies one part file of one checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartId {
     pub uuid: [u8; 16],
@@ -54,16 +55,16 @@ impl PartId {
         out
     }
 
-    /// Sees that a file begins as it should.
+    /// Checks that a file begins with the header of this part.
     pub fn check_header(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() < HEADER || &bytes[..8] != MAGIC {
-            return Err(damaged(path, 0, "it does not begin as a part of a checkpoint does"));
+            return Err(damaged(path, 0, "it does not begin with the header of a checkpoint part"));
         }
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
         if version != VERSION {
             let what = format!(
-                "it has format version {version}, and this program reads version {VERSION}: use the \
-                 program that wrote it"
+                "it has format version {version}, and this program reads version {VERSION}: use \
+                 the program that wrote it"
             );
             return Err(damaged(path, 8, &what));
         }
@@ -84,10 +85,10 @@ impl PartId {
         crc32c::crc32c(&bytes)
     }
 
-    /// Puts a block together in `out`, for this offset. Returns whether compressing it paid.
+    /// Encodes a block for this file offset into `out`. Returns whether it was stored compressed.
     ///
     /// # Errors
-    /// The content is longer than a block may be.
+    /// The content is longer than [`MAX_CONTENT`].
     pub fn block(
         &self,
         offset: u64,
@@ -105,7 +106,7 @@ impl PartId {
         Ok(self.compose(offset, content, rows, compress, out))
     }
 
-    /// As [`PartId::block`], whatever the length.
+    /// Like [`PartId::block`], without the length limit.
     fn compose(
         &self,
         offset: u64,
@@ -121,7 +122,7 @@ impl PartId {
             let most = lz4_flex::block::get_maximum_output_size(content.len());
             out.resize(BLOCK_HEAD + most, 0);
             let into = lz4_flex::block::compress_into(content, &mut out[BLOCK_HEAD..]);
-            // Less than an eighth saved is not worth the time to undo it.
+            // Saving less than an eighth is not worth the time to decompress.
             stored = into.ok().filter(|n| *n < content.len() / 8 * 7).unwrap_or(0);
             out.truncate(BLOCK_HEAD + stored);
         }
@@ -138,7 +139,7 @@ impl PartId {
         paid
     }
 
-    /// Reads a block's head; it says how long the block is if `end` leaves room for that.
+    /// Decodes a block's head. Fails if the block would extend beyond `end`.
     pub fn block_head(
         path: &Path,
         offset: u64,
@@ -161,7 +162,7 @@ impl PartId {
         Ok(BlockHead { crc, stored, content, rows })
     }
 
-    /// Checks a block and gives its content, which may lie in `out`.
+    /// Checks a block's checksum and returns its content, decompressed into `out` if necessary.
     pub fn content<'b>(
         &self,
         path: &Path,
@@ -214,7 +215,7 @@ mod tests {
             let mut block = Vec::new();
             ID.block(64, &content, 5, compress, &mut block).unwrap();
             prop_assert_eq!(read(&ID, 64, &block).unwrap(), content);
-            // At another place, or in another part, it is not valid.
+            // A block is valid only at its own offset and in its own part.
             prop_assert!(read(&ID, 72, &block).is_err());
             let other = PartId { part: 2, ..ID };
             prop_assert!(read(&other, 64, &block).is_err());
@@ -242,7 +243,7 @@ mod tests {
         content.push(0);
         let error = ID.block(64, &content, 1, true, &mut block).unwrap_err();
         assert!(error.contains("33554433 bytes is longer than the 33554432"), "{error}");
-        // As versions wrote it that had no such limit.
+        // Blocks written by versions without the limit are still readable.
         for compress in [false, true] {
             ID.compose(64, &content, 1, compress, &mut block);
             assert!(read(&ID, 64, &block).unwrap() == content);

@@ -1,4 +1,5 @@
-//! Who takes checkpoints: on demand, at an interval, or so often that replay stays short.
+//! Decides when checkpoints are taken: on demand, at an interval, or often enough to bound replay
+//! time.
 
 use super::{CheckpointReport, CheckpointSettings};
 use crate::engine::cut::Cut;
@@ -11,46 +12,48 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Replay is taken to be at least this fast until it has been measured, in bytes per second: a cautious guess.
+/// Lower bound of the assumed replay speed until it has been measured, in bytes per second: a
+/// cautious guess.
 const UNMEASURED_BYTES_PER_S: u64 = 32 << 20;
 
-/// Of the time that replay may take, checkpoints aim at this part.
+/// Fraction of the permitted replay time that checkpoints aim at.
 const MARGIN: f64 = 0.8;
 
-/// How often a busy database is looked at.
+/// Interval at which a busy database is checked.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The log's own speed is taken over at least so long.
+/// Minimum time span over which the speed of logging is measured.
 const SPAN: Duration = Duration::from_millis(200);
 
-/// After a checkpoint that failed, the next is tried no earlier than this.
+/// Minimum delay before the next attempt after a failed checkpoint.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// What checkpoints have come to since the database was opened.
+/// Checkpoint statistics since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckpointStats {
     /// Checkpoints taken.
     pub taken: u64,
-    /// One is being taken now.
+    /// Whether one is being taken now.
     pub under_way: bool,
     /// Checkpoints that failed; the database goes on without them.
     pub failed: u64,
     /// Why the last of them failed.
     pub last_failure: Option<String>,
-    /// The newest.
+    /// The newest checkpoint.
     pub last: Option<CheckpointReport>,
-    /// How fast replay is taken to be, in bytes of log per second: as measured when the log was replayed last;
-    /// if it never was, as fast as this run would have written it with all processors to itself.
+    /// Assumed replay speed, in bytes of log per second: as measured by the last replay. If there
+    /// was none, it is estimated as the speed at which this run would write log with all processors
+    /// to itself.
     pub replay_bytes_per_s: u64,
     /// How long replaying the log would take if the database failed now, in seconds, at that speed.
     pub replay_seconds: f64,
-    /// The longest that it would have taken at any time before.
+    /// The longest replay time that was estimated at any moment so far.
     pub longest_replay_seconds: f64,
-    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it could not.
+    /// Why [`CheckpointSettings::max_recovery`] could not be kept, if it was missed.
     pub bound_missed: Option<String>,
 }
 
-/// An engine, whatever its concurrency control and its logging protocol, as checkpoints see it.
+/// An engine as checkpoints use it, independent of its concurrency control and logging protocol.
 pub(crate) trait Checkpointed: Send + Sync {
     fn cut(&self) -> &Cut;
     /// Writes a checkpoint; see [`super::write()`].
@@ -62,40 +65,42 @@ pub(crate) trait Checkpointed: Send + Sync {
     ) -> Result<(Checkpoint, CheckpointReport), Error>;
 }
 
-/// See the module.
+/// Takes checkpoints of one database; see the module.
 pub(crate) struct Keeper {
     engine: Arc<dyn Checkpointed>,
     log: Log,
     settings: CheckpointSettings,
-    /// Whether replay's speed was measured when the database was opened, or earlier.
+    /// Whether replay speed was measured, when the database was opened or earlier.
     measured: bool,
-    /// Set once, when the database is closed; read by everyone here (Release and Acquire).
+    /// Set once, when the database is closed (Release); read by all methods and the thread
+    /// (Acquire).
     stop: AtomicBool,
     /// Held while a checkpoint is taken.
     state: Mutex<KeeperState>,
     stats: Mutex<CheckpointStats>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Log written per second, lately. Written by the thread, read by who asks how it goes: Relaxed.
+    /// Recent growth of the log in bytes per second. Written by the thread, read by `stats`:
+    /// Relaxed.
     growth: AtomicU64,
 }
 
 #[derive(Default)]
 struct KeeperState {
-    /// The manifest could not be written: it is not known which checkpoint counts.
+    /// Set when writing the manifest failed: it is unknown which checkpoint is valid.
     broken: Option<String>,
 }
 
-/// What the thread knows between two looks.
+/// State that the thread keeps between two rounds.
 struct Look {
     last_bytes: u64,
     last_ns: u64,
-    /// Log written per second, lately.
+    /// Recent growth of the log, in bytes per second.
     growth: f64,
     began_ns: u64,
     paced: Paced,
 }
 
-/// What the run had done when its speed was taken last.
+/// Counters of the run when its speed was last measured.
 #[derive(Clone, Copy, Default)]
 struct Paced {
     at_ns: u64,
@@ -127,10 +132,11 @@ impl Keeper {
         if keeper.settings.interval.is_some() || keeper.settings.max_recovery.is_some() {
             let of = Arc::downgrade(&keeper);
             let thread = std::thread::Builder::new().name("checkpoints".into());
-            // Without the thread there are no checkpoints but on demand, and `stats` says so.
+            // Without the thread, checkpoints are taken on demand only; `stats` reports the
+            // failure.
             match thread.spawn(move || run(&of)) {
                 Ok(thread) => *keeper.thread.lock().expect("no holder panics") = Some(thread),
-                Err(error) => keeper.note_failure(&format!("there is no thread for it ({error})")),
+                Err(error) => keeper.note_failure(&format!("its thread cannot start ({error})")),
             }
         }
         keeper
@@ -149,7 +155,7 @@ impl Keeper {
         }
         let result = self.write().and_then(|(checkpoint, mut report)| {
             report.truncated_bytes = self.log.adopt(checkpoint).inspect_err(|error| {
-                state.broken = Some(format!("the last checkpoint's place is not known: {error}"));
+                state.broken = Some(format!("the last checkpoint may not be valid: {error}"));
             })?;
             Ok(report)
         });
@@ -164,9 +170,9 @@ impl Keeper {
         result
     }
 
-    /// Writes a checkpoint. A panic in it is a failure like others: what it left is not named by the manifest, and
-    /// the next one begins anew. Within it nothing is changed that outlives it but the cut, which ends with it however
-    /// it ends.
+    /// Writes a checkpoint. A panic counts as a failure: the manifest does not name the partial
+    /// files, and the next checkpoint starts afresh. The only state that outlives the call is the
+    /// cut, and that ends however the call ends.
     fn write(&self) -> Result<(Checkpoint, CheckpointReport), Error> {
         let write = || self.engine.checkpoint(&self.log, &self.settings, &self.stop);
         catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
@@ -214,21 +220,22 @@ impl Keeper {
         stats
     }
 
-    /// Ends everything; no checkpoint is taken, and no manifest written, once this has returned.
+    /// Stops the thread. After this returns, no checkpoint is taken and no manifest is written.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.engine.cut().wake();
         let thread = self.thread.lock().expect("no holder panics").take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-            // A panic there has ended it, which is what is wanted.
+            // If the thread panicked, it has ended, which is all that is needed.
             let _ = thread.join();
         }
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.broken.get_or_insert_with(|| "it is closed".to_string());
     }
 
-    /// Until it has been measured, takes replay to get through as much log in a second of processor time as
-    /// the run does, on all processors: it does no more than the run did.
+    /// Estimates replay speed until it has been measured. Replay does no more work per byte of log
+    /// than the run did, so it is assumed to need at most the same processor time per byte, on all
+    /// processors.
     fn learn_speed(&self, look: &mut Look, now: u64) {
         if self.measured || now < look.paced.at_ns + SPAN.as_nanos() as u64 {
             return;
@@ -245,8 +252,8 @@ impl Keeper {
         }
     }
 
-    /// One look: takes a checkpoint if one is due. Returns how long to sleep; `None`: until something is
-    /// committed.
+    /// One round: takes a checkpoint if one is due. Returns how long to sleep; `None` means until
+    /// something is committed.
     fn look(&self, look: &mut Look) -> Option<Duration> {
         let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
         let seconds = (now - look.last_ns) as f64 / 1e9;
@@ -275,13 +282,14 @@ impl Keeper {
         }
         match self.settings.interval {
             _ if grown > 0 => Some(TICK),
-            // Nothing goes on: only the interval can make one due.
+            // No log was written: only the interval can make a checkpoint due.
             Some(interval) => Some(interval.saturating_sub(since).max(TICK)),
             None => None,
         }
     }
 
-    /// Whether a checkpoint has to begin now for replay to stay below `bound`; notes how it goes.
+    /// Whether a checkpoint has to start now to keep replay time below `bound`; updates the
+    /// statistics.
     fn is_near(&self, bound: Duration, bytes: u64, growth: f64) -> bool {
         let mut stats = self.stats.lock().expect("no holder panics");
         let speed = stats.replay_bytes_per_s as f64;
@@ -290,20 +298,20 @@ impl Keeper {
         let takes = stats.last.as_ref().map_or(0.0, |last| last.seconds);
         if seconds > bound.as_secs_f64() {
             stats.bound_missed = Some(format!(
-                "replay would take {seconds:.1} s and not {:.1} s: the log grows by {:.1} MB/s, is replayed at \
-                 {:.1} MB/s, and a checkpoint takes {takes:.1} s at a share of {:.0} %",
+                "replay would take {seconds:.1} s and not {:.1} s: the log grows by {:.1} MB/s, is \
+                 replayed at {:.1} MB/s, and a checkpoint takes {takes:.1} s at a share of {:.0} %",
                 bound.as_secs_f64(),
                 growth / 1e6,
                 speed / 1e6,
                 self.settings.share * 100.0
             ));
         }
-        // While it is being written the log goes on growing.
+        // The log keeps growing while the checkpoint is written.
         (bytes as f64 + growth * takes) / speed >= bound.as_secs_f64() * MARGIN
     }
 }
 
-/// The thread: it keeps no database alive.
+/// The thread's loop. It holds only a weak reference, so it does not keep the database alive.
 fn run(of: &Weak<Keeper>) {
     let now = clock::monotonic_ns();
     let mut look =

@@ -1,10 +1,11 @@
-//! Checkpoints: images of all rows at a cut, from which recovery begins instead of at the log's
-//! beginning.
+//! Checkpoints: images of all rows at a cut, from which recovery starts instead of from the
+//! beginning of the log.
 //!
-//! A checkpoint never stops the world. It makes a cut ([`cut`]), writes rows while transactions run
-//! ([`write`]), reads them back, waits until the log is durable up to the cut, and then has the manifest name it;
-//! only after that the log below the cut is truncated. Taken at a cut, it serves every protocol and every kind of
-//! record: a command replayed on it finds what it found when it ran. A log of data records alone needs less, see
+//! Taking a checkpoint does not stop transactions. It makes a cut ([`cut`]), writes rows while
+//! transactions run ([`write`]), reads the files back, waits until the log is durable up to the
+//! cut, and then records the checkpoint in the manifest. Only after that is the log below the cut
+//! truncated. An image at a cut works for every protocol and every kind of record: a replayed
+//! command finds the state in which it ran. A log of data records alone needs less, see
 //! [`CheckpointSettings::fuzzy`].
 
 pub(crate) mod format;
@@ -30,23 +31,26 @@ use write::Writing;
 /// When checkpoints are taken, and what they may cost.
 #[derive(Clone, Debug)]
 pub struct CheckpointSettings {
-    /// Takes one this long after the last one, if anything was committed since: 1 ms to a year.
-    pub interval: Option<Duration>,
-    /// Takes them so often that the log's replay, after the image has been loaded, stays below this: 1 ms to a
+    /// Takes a checkpoint this long after the last one, if anything was committed since: 1 ms to a
     /// year.
+    pub interval: Option<Duration>,
+    /// Takes checkpoints often enough that replaying the log, after the image has been loaded,
+    /// takes less than this: 1 ms to a year.
     pub max_recovery: Option<Duration>,
-    /// The share of all processors' time, writes to the device included, that writing one may take: above
-    /// 0, at most 1.
+    /// The share of all processors' time, writes to the device included, that writing a checkpoint
+    /// may take: above 0, at most 1.
     pub share: f64,
-    /// What rows overwritten while one is being written may take, in bytes, before sessions wait for them to
-    /// be written down: 1 byte to 1 TiB.
+    /// Memory for the earlier versions of rows that are overwritten while a checkpoint is being
+    /// written, in bytes. Above this, sessions wait until saved rows are written out: 1 byte to 1
+    /// TiB.
     pub buffer_bytes: u64,
-    /// In a log of data records alone: rows are taken as they are when they are read, and replay goes by their
-    /// versions. Nothing has to be saved while transactions run, and a database can be brought back to moments
-    /// since the last row was read, not since the first. A log that may hold commands takes exactly a cut.
+    /// In a log of data records alone: writes each row as it is when it is read; replay applies
+    /// later records by version. No row has to be saved while transactions run. A database can then
+    /// be restored to moments since the last row was read, not since the first. A log that may hold
+    /// commands always gets an exact cut.
     pub fuzzy: bool,
-    /// Rows are put together to blocks of about this many bytes; between two of them a writer rests. 1 byte to
-    /// 1 GiB; more than 256 KiB are as good as that.
+    /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
+    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB.
     pub block_bytes: usize,
 }
 
@@ -70,23 +74,23 @@ pub struct CheckpointReport {
     pub number: u64,
     /// The epoch up to which it holds everything.
     pub cut_epoch: u64,
-    /// Rows written; one overwritten meanwhile may count twice.
+    /// Rows written; a row overwritten meanwhile may count twice.
     pub rows: u64,
-    /// Of these, rows that had changed since the checkpoint before, or were about to change again: what an
-    /// incremental checkpoint would have had to write.
+    /// Of these, rows that changed since the previous checkpoint, or were saved because they were
+    /// about to be overwritten: what an incremental checkpoint would have had to write.
     pub changed_rows: u64,
     /// Bytes written, after compression.
     pub bytes: u64,
-    /// Files.
+    /// Number of files.
     pub parts: usize,
-    /// From the cut until everything was written and the log durable up to it.
+    /// Seconds from the cut until everything was written and the log was durable up to it.
     pub seconds: f64,
-    /// Bytes of log that were given up.
+    /// Bytes of log that were truncated.
     pub truncated_bytes: u64,
 }
 
-/// Writes a checkpoint of an engine, one at a time. Returns what the manifest is to say, and what to report
-/// once it does.
+/// Writes a checkpoint of an engine, one at a time. Returns the entry for the manifest, and the
+/// report for when the manifest has it.
 pub(crate) fn write<P: LoggingProtocol>(
     engine: &Engine<P>,
     log: &Log,
@@ -105,7 +109,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let epoch =
         engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || positions(&mut from));
     let _ended = Ended(engine);
-    // Everything of the cut has its place in the log, and its row ids.
+    // Everything in the cut has its position in the log and its row ids by now.
     positions(&mut up_to);
     let mut highest = log.highest_number();
     let mut next_row_id = engine.row_ids.load(Ordering::Relaxed);
@@ -128,8 +132,8 @@ pub(crate) fn write<P: LoggingProtocol>(
     let written = writing.run().and_then(|written| {
         engine.cut.end();
         if fuzzy {
-            // Rows of whoever has its place in the log by now may be in it. (Who installs a row has read its
-            // epoch before, and has its place.)
+            // The image may show rows of any transaction that has its place in the log by now. (A
+            // transaction reads its epoch and gets its place before it installs rows.)
             scan_end = Some(engine.epoch.current());
             taken_at_us = clock::wall_us();
             positions(&mut up_to);
@@ -148,7 +152,8 @@ pub(crate) fn write<P: LoggingProtocol>(
     let written = match written {
         Ok(written) => written,
         Err(error) => {
-            // No manifest names them. What cannot be removed goes when the database is opened.
+            // No manifest names these files. Those that cannot be removed now are removed when the
+            // database is opened.
             for (_, path) in &parts {
                 let _ = log.device().remove(path);
             }
@@ -189,7 +194,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     Ok((checkpoint, report))
 }
 
-/// Ends the cut, however the checkpoint ends.
+/// Ends the cut on drop, whether or not the checkpoint succeeded.
 struct Ended<'e, P: LoggingProtocol>(&'e Engine<P>);
 
 impl<P: LoggingProtocol> Drop for Ended<'_, P> {
@@ -208,7 +213,7 @@ fn wait_for_frontier(
     let positions = up_to.iter().copied().enumerate();
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
-        // In any case one that ends: a log that is closed or fails stops the wait.
+        // The wait always ends: closing the log, or its failure, ends it.
         let waited = log.wait(lane, until);
         waited.map_err(|cause| Error::Poisoned(cause.to_string()))?;
         if stop.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! Reading a part of a checkpoint, block by block: to load it, to examine it, and to see, before the manifest
-//! names it, that what was written can be read.
+//! Reads a part of a checkpoint, block by block: to load it, to examine it, and to verify it before
+//! the manifest names it.
 
 use super::format::{BLOCK_HEAD, BlockHead, HEADER, PartId, damaged};
 use crate::error::Error;
@@ -7,7 +7,7 @@ use hyades_platform::device::{Device, DeviceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a part holds, as its writer counted it or as the manifest states it.
+/// Size of a part, as counted by its writer or as stated by the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub bytes: u64,
@@ -19,13 +19,13 @@ pub(crate) struct PartReader {
     pub id: PartId,
     pub path: PathBuf,
     file: Arc<dyn DeviceFile>,
-    /// The next block.
+    /// Offset of the next block.
     at: u64,
     expected: Extent,
     rows: u64,
 }
 
-/// A block as it stands in its part.
+/// A block as stored in its part.
 #[derive(Default)]
 pub(crate) struct Block {
     pub offset: u64,
@@ -46,7 +46,7 @@ impl PartReader {
         Self::over(file, path, id, expected)
     }
 
-    /// Reads a part that is open already.
+    /// Reads a part whose file is already open.
     pub fn over(
         file: Arc<dyn DeviceFile>,
         path: &Path,
@@ -61,7 +61,7 @@ impl PartReader {
         Ok(PartReader { id, path: path.to_owned(), file, at: HEADER as u64, expected, rows: 0 })
     }
 
-    /// Rows of the blocks read so far.
+    /// Number of rows in the blocks read so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -71,7 +71,8 @@ impl PartReader {
         self.expected.bytes
     }
 
-    /// Reads the next block; false at the end. What is in it is not yet checked, see [`Block::content`].
+    /// Reads the next block; returns false at the end. The content is not checked yet, see
+    /// [`Block::content`].
     pub fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         if self.at >= self.expected.bytes {
             if self.rows != self.expected.rows {
@@ -114,8 +115,8 @@ impl Block {
         PartId::block_head(path, self.offset, end, &self.bytes)
     }
 
-    /// Checks the block, which was read from this part. Returns its content, which may lie in `out`, and how many
-    /// rows it has.
+    /// Checks the block, which was read from this part. Returns its content, which may be stored in
+    /// `out`, and its number of rows.
     pub fn content<'b>(
         &'b self,
         id: PartId,

@@ -1,4 +1,4 @@
-//! Opening the parts of a checkpoint, and checking them without a database.
+//! Opens the parts of a checkpoint, and checks them without a database.
 
 use super::format::PartId;
 use super::read::{Block, Extent, PartReader};
@@ -33,7 +33,7 @@ pub(crate) fn parts(
     files.map(|(part, path)| open(recovering, checkpoint, part, path).map(Mutex::new)).collect()
 }
 
-/// Reads all of the checkpoint and checks it; nothing is installed. Returns its rows and bytes.
+/// Reads and checks the whole checkpoint without installing anything. Returns its rows and bytes.
 pub(crate) fn verify(
     recovering: &Recovering,
     checkpoint: &Checkpoint,
@@ -51,8 +51,8 @@ pub(crate) fn verify(
     Ok((rows, bytes))
 }
 
-/// Reads all of the checkpoint, past what is damaged. Returns the rows and bytes of what is whole,
-/// and what is wrong.
+/// Reads the whole checkpoint and skips damaged blocks. Returns the rows and bytes of the intact
+/// blocks, and all errors.
 pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64, u64, Vec<Error>) {
     let (mut rows, mut bytes, mut wrong) = (0, 0, Vec::new());
     let (mut block, mut content) = (Block::default(), Vec::new());
@@ -68,7 +68,7 @@ pub(crate) fn examine(recovering: &Recovering, checkpoint: &Checkpoint) -> (u64,
             match part.next(&mut block) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // Where the next block begins is not known.
+                // The offset of the next block is unknown.
                 Err(error) => {
                     wrong.push(error);
                     break;

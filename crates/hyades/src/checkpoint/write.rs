@@ -1,5 +1,5 @@
-//! Writing a checkpoint: rows are gathered from the tables and from the side buffer, and written to all
-//! parts at the same time. Then all of it is read back.
+//! Writes a checkpoint: rows from the tables and from the side buffer are written to all parts in
+//! parallel. Then all parts are read back.
 
 use super::format::PartId;
 use super::pace::Pace;
@@ -18,36 +18,38 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// A part is synced after so many bytes, so that the log's own syncs never wait for much.
+/// Bytes after which a part is synced, so that the log's own syncs are not delayed for long.
 const SYNC_BYTES: u64 = 4 << 20;
 
-/// After so many blocks that did not compress, only one in as many is tried.
+/// After this many consecutive blocks that did not compress, compression is tried only once in this
+/// many blocks.
 const GIVE_UP: u32 = 16;
 
-/// Where the rows come from.
+/// Source of the rows, shared by the writers of all parts.
 struct RowSource<'s, S: Default + Send + Sync + 'static> {
     tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
     epoch: u64,
-    /// Rows of later epochs are taken as well.
+    /// Whether rows of epochs after the cut are written as well.
     fuzzy: bool,
     table: usize,
     at: Walk,
     block_bytes: usize,
     row: Vec<u8>,
-    /// Blocks that are ready: what was saved, and what was scanned beyond a block that was full.
+    /// Blocks ready to write: saved rows from the side buffer, and scanned rows that exceeded a
+    /// full block.
     ready: VecDeque<Rows>,
-    /// The cut of the checkpoint before, or 0.
+    /// The cut of the previous checkpoint, or 0.
     before: u64,
-    /// Rows of later versions than that, and what was saved: it is being overwritten.
+    /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
     changed: u64,
-    /// Everything has been scanned, and what was saved meanwhile has been taken.
+    /// Whether all tables have been scanned and the remaining saved rows taken.
     over: bool,
 }
 
 impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
-    /// Puts the next rows into `out`; false if there are none left.
+    /// Fills `out` with the next rows; returns false if none are left.
     fn next(&mut self, out: &mut Rows) -> bool {
         out.bytes.clear();
         out.rows = 0;
@@ -56,7 +58,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
                 *out = ready;
                 return true;
             }
-            // First what takes room that sessions may wait for.
+            // The side buffer goes first: sessions may be waiting for room in it.
             if self.cut.held() as usize >= 4 * BLOCK_BYTES {
                 self.take_saved();
                 continue;
@@ -71,7 +73,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
                 return false;
             }
             self.over = true;
-            // A row that the scan passed over for its later version was saved before it got that.
+            // A row that the scan skipped for its later version was saved before it got that.
             self.take_saved();
         }
     }
@@ -82,7 +84,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
         self.ready.extend(saved);
     }
 
-    /// Adds rows to `out` until it is full, or for a while.
+    /// Adds rows to `out` until it is full or one step of the table walk ends.
     fn scan(&mut self, out: &mut Rows) {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
@@ -90,7 +92,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
         let last = if self.fuzzy { u64::MAX } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
-            // The walk goes on to the end of a bucket, and its rows may be of any length.
+            // The walk continues to the end of a bucket, and rows may be of any length.
             if out.bytes.len() >= block_bytes && !mutation::is(Mutation::LongBlocks) {
                 ready.push_back(std::mem::take(out));
             }
@@ -109,7 +111,8 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
     }
 }
 
-/// Adds a row, if its version is of no later epoch than `last`. Returns the version if so.
+/// Adds a row to `out` if its version's epoch is at most `last`. Returns that version, or `None` if
+/// the row was skipped.
 fn take_row<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     record: &Record<S>,
@@ -122,14 +125,14 @@ fn take_row<S: Default + Send + Sync + 'static>(
     loop {
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
-        // All transactions of the cut are installed: whoever is at work here comes after it.
+        // All transactions of the cut are installed, so an active writer is after the cut.
         if Tid(tid).epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
             return None;
         }
         if seen & word::LOCKED == 0 {
             row.clear();
             record.read_row(row);
-            // The copy comes before the second look.
+            // The copy must precede the second load of the version word.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
                 out.push(table, record.key(), tid, row);
@@ -140,7 +143,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
         match looks {
             0..64 => std::hint::spin_loop(),
             64..128 => std::thread::yield_now(),
-            // Then the row may stay locked for ever, and the checkpoint will not count.
+            // Then the row may stay locked for ever, but the checkpoint is abandoned.
             _ if pace.is_over() => return None,
             _ => std::thread::sleep(std::time::Duration::from_micros(50)),
         }
@@ -153,10 +156,10 @@ struct PartFile<'p> {
     path: &'p Path,
     file: Arc<dyn DeviceFile>,
     extent: Extent,
-    /// Of the content of all blocks, before it was compressed.
+    /// CRC of the content of all blocks, before compression.
     checksum: u32,
     synced: u64,
-    /// Blocks that did not compress, one after the other.
+    /// Number of consecutive blocks that did not compress.
     stubborn: u32,
     block: Vec<u8>,
 }
@@ -168,14 +171,14 @@ struct Written {
     checksum: u32,
 }
 
-/// All parts as they were written, and how many rows had changed since the checkpoint before.
+/// All written parts, and the number of rows that changed since the previous checkpoint.
 pub(super) struct WrittenParts {
     parts: Vec<Written>,
     pub changed_rows: u64,
 }
 
 impl WrittenParts {
-    /// What each part holds.
+    /// The size of each part.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         self.parts.iter().map(|part| part.extent)
     }
@@ -229,12 +232,12 @@ impl<'p> PartFile<'p> {
     }
 }
 
-/// What is to be written.
+/// Parameters of one checkpoint.
 pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
     pub epoch: u64,
-    /// The cut of the checkpoint before, or 0.
+    /// The cut of the previous checkpoint, or 0.
     pub before: u64,
     pub fuzzy: bool,
     pub device: &'w dyn Device,
@@ -246,7 +249,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
 }
 
 impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
-    /// Writes all parts and makes them durable, names included.
+    /// Writes all parts and makes them durable, including their directory entries.
     pub fn run(&self) -> Result<WrittenParts, Error> {
         let source = Mutex::new(RowSource {
             tables: self.tables,
@@ -272,14 +275,14 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         Ok(WrittenParts { parts, changed_rows })
     }
 
-    /// Reads all parts back from the device, and sees that every row is in them as it was written: only then may
-    /// what they replace be removed.
+    /// Reads all parts back from the device and checks that every row was stored as written. Only
+    /// after that may the files that they replace be removed.
     pub fn read_back(&self, written: &WrittenParts) -> Result<(), Error> {
         let places = self.tables.iter().enumerate().map(|(at, table)| (table.log_id, at)).collect();
         let read = |part: usize, failed: &AtomicBool| {
             self.read_part(part, &written.parts[part], &places, failed).map_err(|error| match error
             {
-                // The words of who opens a database do not fit: nothing depends on it yet.
+                // The error for opening a database does not fit: nothing depends on this file yet.
                 Error::Checkpoint { path, offset, message } => {
                     Error::CheckpointRefused { path, offset, message }
                 }
@@ -289,8 +292,8 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         self.on_all_parts(read).map(|_| ())
     }
 
-    /// Does something to every part, at the same time, each in a thread; what it is given says whether it failed
-    /// for another.
+    /// Runs `work` on every part in parallel, one thread per part. `work` also gets a flag that
+    /// says whether it failed on another part.
     fn on_all_parts<T: Send>(
         &self,
         work: impl Fn(usize, &AtomicBool) -> Result<T, Error> + Sync,
@@ -298,7 +301,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         let failed = AtomicBool::new(false);
         let work = |part: usize| {
             let result = work(part, &failed);
-            // The others need not go on; Relaxed: it only says that early.
+            // Tells the other threads that they need not go on. Relaxed: only a hint to stop early.
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             result
         };
@@ -333,7 +336,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
                 break;
             }
             file.write(&rows)?;
-            // Sessions that wait for room must not wait for this pace.
+            // Sessions that wait for room in the side buffer must not be delayed by the pace.
             self.pace.rest(began, || self.cut.held() as usize >= 8 * BLOCK_BYTES);
         }
         file.finish()
@@ -347,7 +350,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         failed: &AtomicBool,
     ) -> Result<(), Error> {
         let path = &self.parts[part].1;
-        // What the system has in memory is not what the device has.
+        // Drop the page cache, so that the data is read from the device.
         written.file.drop_cached();
         let (id, extent) = (self.id(part), written.extent);
         let mut reader = PartReader::over(written.file.clone(), path, id, extent)?;
@@ -376,7 +379,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         Ok(())
     }
 
-    /// Decodes the rows of a block; `None` if they are not so many rows of the tables.
+    /// Decodes the rows of a block; `None` unless it holds exactly `rows` valid rows of the tables.
     fn read_rows(&self, mut rest: &[u8], rows: u32, places: &HashMap<u32, usize>) -> Option<()> {
         let shape = |id: u64| {
             let table = &self.tables[*places.get(&u32::try_from(id).ok()?)?];

@@ -1,17 +1,17 @@
-//! Which rows a transaction has locked or written: a small hash table, kept by the session.
+//! Which rows a transaction has locked or written: a small hash table owned by the session.
 
-/// What is known of a row: positions in the transaction's lists, plus one; 0 for none.
+/// Where a row is in the transaction's lists `held` and `writes`: the index plus one, 0 for none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KnownRow {
     address: usize,
-    /// The transaction that wrote this slot; another one finds it empty.
+    /// Number of the transaction that filled the slot. Other transactions treat the slot as empty.
     transaction: u32,
     pub held: u32,
     pub write: u32,
 }
 
-/// Open addressing with linear probing; never more than half full. Emptying it costs nothing: each
-/// transaction has a number, and sees only slots that bear it.
+/// Open addressing with linear probing, at most half full. Clearing the table is free: each
+/// transaction has a number and sees only slots with that number.
 pub(crate) struct KnownRows {
     slots: Vec<KnownRow>,
     transaction: u32,
@@ -36,11 +36,11 @@ impl KnownRows {
         }
     }
 
-    /// The row's slot, or the free one where it would stand.
+    /// Returns the row's slot, or the free slot where it would be inserted.
     #[inline]
     fn find(&self, address: usize) -> usize {
         let mask = self.slots.len() - 1;
-        // Records are aligned to 16: the low bits say nothing.
+        // Records are 16-byte aligned, so the low four bits carry no information.
         let mut at = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & mask;
         loop {
             let slot = &self.slots[at];
@@ -51,7 +51,7 @@ impl KnownRows {
         }
     }
 
-    /// What is known of the row at this address, if anything.
+    /// Returns the entry of the row, if it has one.
     #[inline]
     pub fn get<T>(&self, row: &T) -> Option<KnownRow> {
         if self.len == 0 {
@@ -61,7 +61,7 @@ impl KnownRows {
         (known.transaction == self.transaction).then_some(known)
     }
 
-    /// The place for what is known of the row.
+    /// Returns the entry of the row; adds an empty one if there is none.
     #[inline]
     pub fn entry<T>(&mut self, row: &T) -> &mut KnownRow {
         if (self.len + 1) * 2 > self.slots.len() {

@@ -1,18 +1,19 @@
-//! Concurrency control: how transactions are kept serializable, and when they take their place in
-//! the log.
+//! Concurrency control: keeps transactions serializable, and decides when they get their position
+//! in the log.
 //!
-//! Three invariants bind every file here, because the logging protocols are proved from them:
+//! The logging protocols rely on three invariants, which every file here has to keep:
 //!
 //! - **Observe under protection.** A row's stamp is read while the row is locked, or within the
 //!   window that validation covers.
-//! - **Append before publish.** The transaction's frame is reserved, so its LSN known, before any row
-//!   takes its stamp. A command is reserved before it validates: from then on every later writer of
-//!   what it read either sees the raised read stamp or makes it fail (docs/protocols.md, E4).
-//! - **Publish before release.** Rows take the stamp before their protection ends.
+//! - **Append before publish.** The transaction's frame is reserved, so that its LSN is known,
+//!   before any row gets its stamp. A command is reserved before it validates: from then on every
+//!   later writer of a row that it read either sees the raised read stamp or makes its validation
+//!   fail (docs/protocols.md, E4).
+//! - **Publish before release.** Rows get the stamp before their lock is released.
 //!
-//! The order of a commit: lock the write set, fold its stamps and those of what was read, look at its
-//! tables, read the epoch; [command: reserve, raise read stamps]; validate; [otherwise reserve]; fill;
-//! install; publish; release.
+//! The order of a commit: lock the write set; fold its stamps and those of the rows read; report
+//! the written tables to the protocol; read the epoch; [command: reserve, raise read stamps];
+//! validate; [otherwise reserve]; fill; install; publish; release.
 
 mod known;
 pub(crate) mod no_wait;
@@ -30,16 +31,16 @@ use crate::storage::record::Record;
 use state::TxnState;
 use steps::Appender;
 
-/// How a transaction takes part in concurrency control.
+/// A concurrency control: how a transaction reads, writes, validates and commits.
 pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
-    /// Version and lock words of a record that a transaction puts under a new key.
+    /// Initial version word and lock word of a record that a transaction inserts under a new key.
     const PLACED_WORD: u64;
     const PLACED_LOCK: u32;
-    /// Whether keys that are too large are refused; those of an older log are replayed.
+    /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
 
-    /// Reads a row: `copy` takes what is wanted of it, perhaps more than once. `None` if the row is
-    /// absent.
+    /// Reads a row. `copy` copies the wanted columns and may be called more than once. Returns
+    /// `None` if the row is absent.
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
@@ -48,7 +49,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         copy: impl FnMut() -> T,
     ) -> Result<Option<T>, Abort>;
 
-    /// Intends to write a row; true if the row is there.
+    /// Prepares a write that depends on the row's content. Returns whether the row exists.
     fn intend<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
@@ -56,7 +57,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort>;
 
-    /// Intends to write a row whatever is there: nothing is learnt of it.
+    /// Prepares a blind write: the transaction does not observe whether the row exists.
     fn intend_blindly<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
@@ -66,42 +67,45 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         Self::intend(engine, state, table, record).map(drop)
     }
 
-    /// A record that this transaction placed has inherited its gap's stamp.
+    /// Called after a record inserted by this transaction has inherited the stamp of its gap.
     fn placed<'s, P: LoggingProtocol>(
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
     );
 
-    /// Whether what the transaction has seen so far was there at one time, as far as that can be told now.
+    /// Whether everything the transaction has read is still current. An early check while the
+    /// transaction runs, to stop bodies that work on inconsistent rows; commit validates anyway.
     fn is_current<P: LoggingProtocol>(_: &TxnState<'_, P>) -> bool {
         true
     }
 
-    /// Commits, and says in the appender's `needs` what the frontier has to reach before the caller is
-    /// answered.
+    /// Commits the transaction. Sets `needs` in the appender to what the frontier has to reach
+    /// before the caller is answered.
     fn commit<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort>;
 
-    /// Ends a transaction whose abort the caller will see: it is validated as a read-only one.
+    /// Ends a transaction whose abort the caller will see. Validates it like a read-only one and
+    /// sets `needs` as [`ConcurrencyControl::commit`] does.
     fn abandon<'s, P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort>;
 
-    /// Lets go of everything without a trace.
+    /// Releases what the transaction holds and publishes nothing.
     fn abort<P: LoggingProtocol>(state: &mut TxnState<'_, P>);
 
-    /// Locks one record outside any transaction, if nobody holds it. Returns its version word.
+    /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
+    /// version word.
     fn try_lock_alone<S>(record: &Record<S>) -> Option<u64>;
 
-    /// Ends [`ConcurrencyControl::try_lock_alone`]; the record is dead from now on if `dead`.
+    /// Ends [`ConcurrencyControl::try_lock_alone`], and marks the record dead if `dead` is true.
     fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool);
 
-    /// Takes back that the record is dead. The caller is the one who said so.
+    /// Clears the dead mark. Only the thread that set it may call this.
     fn revive_alone<S>(record: &Record<S>, version: u64);
 }

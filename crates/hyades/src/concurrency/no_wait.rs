@@ -1,7 +1,7 @@
 //! Two-phase locking that aborts instead of waiting (Yu, Bezerra, Pavlo, Devadas, Stonebraker:
-//! "Staring into the Abyss", VLDB 2014, NO_WAIT), with the logging of Taurus, algorithm 1. Writes
-//! are buffered and installed at commit, under the locks taken when they were made. Gaps are not
-//! locked: they are validated, as under optimistic concurrency control.
+//! "Staring into the Abyss", VLDB 2014, NO_WAIT), with the logging of Taurus, algorithm 1. An
+//! operation locks its row at once; writes are buffered and installed at commit. Gaps are not
+//! locked but validated, as under optimistic concurrency control.
 
 use super::ConcurrencyControl;
 use super::state::{HeldLock, TxnState};
@@ -36,7 +36,7 @@ impl NoWait {
         state: &mut TxnState<'_, P>,
         appender: &mut Appender<'_>,
     ) -> Result<(), Abort> {
-        // It overwrites nothing, whatever it has locked.
+        // Nothing is overwritten, even if rows were locked for writing.
         state.observe(&engine.protocol, false);
         let valid = state.gaps_are_current();
         let ended = steps::end_read_only(engine, state, appender, valid);
@@ -59,8 +59,8 @@ impl ConcurrencyControl for NoWait {
     ) -> Result<Option<T>, Abort> {
         if state.own_lock(record).is_none() {
             let readers = record.lock.load(Ordering::Relaxed);
-            // A reader that loses a race against another reader tries once more; against a writer it
-            // gives up.
+            // `fetch_update` retries after losing a race against another reader, and fails against
+            // a writer.
             let shared =
                 |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
             if readers & WRITER != 0
@@ -83,7 +83,7 @@ impl ConcurrencyControl for NoWait {
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        // SeqCst: the lock comes before the load of the read stamp when the transaction commits (E4).
+        // SeqCst: orders the lock before the load of the read stamp at commit (E4).
         let take = |from| {
             record
                 .lock
@@ -92,7 +92,7 @@ impl ConcurrencyControl for NoWait {
         };
         match state.own_lock(record) {
             Some(at) if state.held[at].writer => {}
-            // An upgrade: this must be the only reader.
+            // An upgrade succeeds only if this transaction is the only reader.
             Some(at) => {
                 take(1)?;
                 state.held[at].writer = true;
@@ -128,7 +128,7 @@ impl ConcurrencyControl for NoWait {
         if state.writes.is_empty() {
             return Self::end_read_only(engine, state, appender);
         }
-        // The write set is locked since it was made.
+        // The rows of the write set were locked when they were written.
         state.observe(&engine.protocol, true);
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
@@ -137,7 +137,8 @@ impl ConcurrencyControl for NoWait {
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 
-        // Only gaps can fail: a command that saw some is reserved first, as under Silo.
+        // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its
+        // frame before it validates, as under Silo.
         let readers = command || P::TRACKS_READERS;
         let early = readers && !state.gaps.is_empty();
         if !early && !state.gaps_are_current() {
@@ -154,7 +155,7 @@ impl ConcurrencyControl for NoWait {
         let own = reserved.own();
         reserved.fill();
 
-        // Install, publish, release: all locks at the end, in any order.
+        // Install and publish; all locks are released together at the end, in any order.
         steps::install(engine, state, tid, |record, version| {
             record.word.store(version, Ordering::Release)
         });
@@ -182,7 +183,7 @@ impl ConcurrencyControl for NoWait {
 
     fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
         if dead {
-            // Whoever comes later finds it dead, or fails on the lock, which stays.
+            // The lock is kept: a later transaction either fails on it or finds the record dead.
             record.word.store(version | word::DEAD, Ordering::Release);
         } else {
             record.lock.store(0, Ordering::Release);

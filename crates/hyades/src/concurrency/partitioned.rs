@@ -1,4 +1,4 @@
-//! Records by partition: where a protocol wants the changes of each partition in a stream of its own.
+//! Partitioned records: for protocols that log the changes of each partition in a separate stream.
 
 use super::state::TxnState;
 use super::steps::{Appender, Reserved, encode_write, write_parts};
@@ -9,15 +9,15 @@ use hyades_wal::{FrameKind, Lsn, Reservation};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A record of the transaction, while it is built: its stream, and where it and its stamp stand in the
-/// session's working memory.
+/// A record of the transaction while it is built: its stream, and the ranges of the record and of
+/// its stamp in the session's `payload` buffer.
 struct PartitionDraft {
     stream: usize,
     bytes: Range<usize>,
     stamp: Range<usize>,
 }
 
-/// Places in several streams, ascending, each with its record's bytes.
+/// Reserved frames in several streams, in ascending order, with the bytes of their records.
 pub(super) struct Many<'w> {
     places: SmallVec<[Reservation<'w>; 8]>,
     records: SmallVec<[PartitionDraft; 8]>,
@@ -25,27 +25,27 @@ pub(super) struct Many<'w> {
 }
 
 impl Many<'_> {
-    /// The first of the records.
+    /// Returns the stream and the frame end of the first record.
     pub fn own(&self) -> Option<(usize, Lsn)> {
         let (record, place) = (self.records.first()?, self.places.first()?);
         Some((record.stream, place.end()))
     }
 
-    /// Publishes all records, in the order of streams.
+    /// Fills all frames, in the order of streams.
     pub fn fill(self) {
         for (place, record) in self.places.into_iter().zip(self.records) {
             place.fill(FrameKind::Record, &self.payload[record.bytes]);
         }
     }
 
-    /// All places stay, and say nothing.
+    /// Voids all frames: they keep their places and hold no record.
     pub fn void(self) {
         self.places.into_iter().for_each(Reservation::void);
     }
 }
 
 /// Builds a record for each partition written to, and reserves all of them in one step of the
-/// protocol: the order point.
+/// protocol (the order point).
 pub(super) fn reserve<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
@@ -73,7 +73,7 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
     }
     let mut records: SmallVec<[PartitionDraft; 8]> = SmallVec::new();
     for stream in (0..64).filter(|stream| written >> stream & 1 == 1) {
-        // All of them say it, since any may be the one that is found.
+        // Every record states when the epoch began, since any one of them may be the one found.
         let mut head = RecordHead { tid, epoch_us, ..RecordHead::default() };
         let start = payload.len();
         let begin = |head: &RecordHead, stamp: &mut P::TxnStamp, payload: &mut Vec<u8>| {
@@ -93,12 +93,13 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
             head.continued = Some(write_parts(writer, stream, &payload[body_at..]));
             stamp = begin(&head, state.stamp, payload);
         }
-        // Looked at before a number is drawn: until all places are known others may wait for the next one.
+        // Checked before a number is drawn: until all frames are reserved, other transactions may
+        // be waiting for the next number.
         let length = payload.len() - start;
         assert!(length <= writer.max_payload(), "a record's head is too long for a frame");
         records.push(PartitionDraft { stream, bytes: start..payload.len(), stamp });
     }
-    // Nothing is allocated once places are drawn.
+    // Allocates in advance: nothing is allocated once the number is drawn.
     let places = SmallVec::with_capacity(records.len());
     let mut many = Box::new(Many { places, records, payload: &[] });
     let Many { places, records, .. } = &mut *many;
@@ -110,7 +111,7 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
     for record in &*records {
         protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
     }
-    // The first record stands for the transaction.
+    // The first record gives the transaction its id.
     *appender.placed = places.first().map(|place| (epoch, first, place.end()));
     appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
     many.payload = payload;

@@ -1,5 +1,5 @@
-//! No concurrency control: for replay, where the order of the log keeps transactions apart. Where it
-//! keeps only writers apart, readers see versions.
+//! No concurrency control, for replay: the order of the log keeps conflicting transactions apart.
+//! Where it orders only writers, readers use row versions.
 
 use super::ConcurrencyControl;
 use super::state::{Pending, TxnState};
@@ -70,8 +70,8 @@ impl ConcurrencyControl for Replaying {
 
     fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 
-    /// Waits for another holder: locks are held shortly at replay, and none while taking another.
-    /// `None` only if the record is dead.
+    /// Waits while another thread holds the lock: replay holds locks briefly, and never takes a
+    /// second one. Returns `None` only if the record is dead.
     fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
         let mut looks = 0u32;
         loop {
@@ -84,7 +84,7 @@ impl ConcurrencyControl for Replaying {
             }
             looks += 1;
             if looks.is_multiple_of(64) {
-                // The holder may have lost its processor.
+                // The holder may have been descheduled.
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -102,16 +102,16 @@ impl ConcurrencyControl for Replaying {
     }
 }
 
-/// A row's lock, given back with the version that stands here, even if its holder panics: others, who look
-/// for nothing but the lock, come to know of that only when they have it.
+/// A row's lock. Dropping it stores `version` and unlocks, even if the holder panics: threads that
+/// wait for the lock check nothing else, so they learn of the panic only once they have it.
 pub(crate) struct RowLock<'r, S> {
     record: &'r Record<S>,
-    /// The row's version.
+    /// The version word to store at release.
     pub version: u64,
 }
 
 impl<'r, S> RowLock<'r, S> {
-    /// As [`Replaying::try_lock_alone`].
+    /// Locks the row like [`Replaying::try_lock_alone`].
     #[inline]
     pub fn take(record: &'r Record<S>) -> Option<Self> {
         let version = Replaying::try_lock_alone(record)?;
@@ -135,7 +135,7 @@ fn install_versions<P: LoggingProtocol>(
     let (versions, view) = engine.protocol.versions(state.stamp).expect("the caller has asked");
     for write in state.writes.iter().filter(|write| !write.superseded) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
-        // Rows that die do so while no command runs.
+        // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(Abort::Conflict)?;
         if tid > word::tid(row.version) {
             versions.supersede(record, row.version, view.own);

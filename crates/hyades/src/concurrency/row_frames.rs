@@ -9,8 +9,9 @@ use crate::storage::record::word;
 use hyades_wal::{FrameKind, Lsn, Writer};
 use std::sync::atomic::Ordering;
 
-/// Writes a frame for each changed row. Returns where the first one starts, by which the record, and
-/// all of them, name the transaction. The write set is protected: what a row holds now is what it was.
+/// Appends the row frames of each changed row. Returns the start of the first one, which identifies
+/// the transaction in all its row frames and in its record. The write set is locked, so what a row
+/// holds now is its before-image.
 pub(crate) fn write<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
@@ -32,7 +33,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     first
 }
 
-/// Working memory for before-images.
+/// Buffers for before-images.
 #[derive(Default)]
 struct Images {
     row: Vec<u8>,
@@ -52,7 +53,7 @@ impl Images {
         before.clear();
         if rows == RowFrames::Both {
             row.clear();
-            // Relaxed: the transaction itself holds the row.
+            // Relaxed: this transaction holds the row's lock.
             let there = write.record.word.load(Ordering::Relaxed) & word::ABSENT == 0;
             if there {
                 write.record.read_row(row);
@@ -65,7 +66,7 @@ impl Images {
     }
 }
 
-/// Appends a change, whose bytes stand behind room for the head, in as many frames as it takes.
+/// Appends one change in as many frames as it needs. In `frame` its bytes follow room for the head.
 fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Option<Lsn>) {
     let room = writer.max_payload() - FRAME_HEAD;
     let bytes = frame.len() - FRAME_HEAD;
@@ -74,7 +75,7 @@ fn append(writer: &mut Writer, stream: usize, frame: &mut [u8], first: &mut Opti
         let n = room.min(bytes - done);
         let reservation = writer.reserve(stream, FRAME_HEAD + n);
         let name = *first.get_or_insert(reservation.start());
-        // The head goes where the bytes before it have been written already.
+        // The head overwrites bytes that the previous frame already holds.
         let payload = &mut frame[done..done + FRAME_HEAD + n];
         let begins = if done == 0 { flag::BEGIN } else { 0 };
         let ends = if done + n == bytes { flag::END } else { 0 };

@@ -14,10 +14,10 @@ use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Silo;
 
-/// A row that stays locked this many looks is taken as a conflict.
+/// Attempts at a row that stays locked, or keeps changing, before it counts as a conflict.
 const PATIENCE: u32 = 64;
 
-/// Reads the version word of a row that nobody is writing.
+/// Reads the version word of a row. Spins while the row is locked, at most [`PATIENCE`] times.
 #[inline]
 fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
     for _ in 0..PATIENCE {
@@ -34,8 +34,8 @@ fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
 }
 
 impl Silo {
-    /// Whether every row read still has its version and every gap is as it was. The rows that the
-    /// transaction overwrites are locked by it.
+    /// Whether every row read still has its version and every gap is unchanged. Rows that the
+    /// transaction also overwrites are locked by it.
     fn validate<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
         let unchanged = state.reads.iter().all(|read| {
             let now = read.record.word.load(Ordering::SeqCst);
@@ -51,9 +51,9 @@ impl Silo {
         }
     }
 
-    /// Phase 1: locks the write set and folds the stamps of what is overwritten (E4, i). Silo sorts
-    /// the rows first, because it waits for locks. Nobody waits here for longer than a few looks, so
-    /// there is no deadlock to avoid.
+    /// Phase 1: locks the write set and folds the stamps of the rows it overwrites (E4, i). Silo
+    /// sorts the rows first, because it waits for locks. Here each wait is bounded, so there is no
+    /// deadlock to avoid.
     fn lock<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
@@ -78,7 +78,7 @@ impl Silo {
         Ok(())
     }
 
-    /// Ends a transaction that writes nothing, or whose writes are given up: they are not locked.
+    /// Ends a transaction that writes nothing or whose writes are discarded. No row is locked.
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
@@ -91,7 +91,7 @@ impl Silo {
 }
 
 impl ConcurrencyControl for Silo {
-    // Locked until it has inherited its gap's stamp.
+    // Locked until the record has inherited the stamp of its gap.
     const PLACED_WORD: u64 = word::ABSENT | word::LOCKED;
     const PLACED_LOCK: u32 = 0;
 
@@ -106,10 +106,10 @@ impl ConcurrencyControl for Silo {
         for _ in 0..PATIENCE {
             let seen = stable_word(record)?;
             let copied = if seen & word::ABSENT == 0 { Some(copy()) } else { None };
-            // The copy comes before the second look.
+            // Orders the copy before the second load of the version word.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
-                // Read, then written: the same version twice needs to be looked at once.
+                // Read, then written: the same version is added to the read set once.
                 let last = state.reads.last();
                 if last.is_none_or(|last| !std::ptr::eq(last.record, record) || last.seen != seen) {
                     engine.protocol.prefetch(&record.stamp);
@@ -132,7 +132,7 @@ impl ConcurrencyControl for Silo {
         Ok(Self::read(engine, state, table, record, || ())?.is_some())
     }
 
-    /// The row is locked, and its stamp folded, when the transaction commits; that is all there is to it.
+    /// Does nothing: commit locks the row and folds its stamp.
     fn intend_blindly<'s, P: LoggingProtocol>(
         _: &Engine<P>,
         _: &mut TxnState<'s, P>,
@@ -170,9 +170,8 @@ impl ConcurrencyControl for Silo {
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 
-        // Phase 2. A command takes its place in the log and leaves its mark on what it read before
-        // it looks whether that is unchanged (E4, ii); a data record need not, unless its readers
-        // are remembered as well.
+        // Phase 2. A command reserves its frame and raises the read stamps of what it read before
+        // it validates (E4, ii). A data record does so only if the protocol tracks its readers.
         let reserved = if command || P::TRACKS_READERS {
             let reserved = steps::reserve(engine, state, appender, tid, command);
             steps::publish_reads(engine, state);

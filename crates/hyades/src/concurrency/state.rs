@@ -1,4 +1,4 @@
-//! What a transaction remembers until it ends: what it read, which gaps it saw, what it will write.
+//! State of a running transaction: the rows it read, the gaps it saw, the writes it buffers.
 
 use super::known::KnownRows;
 use crate::engine::RowIdBlock;
@@ -19,12 +19,12 @@ use crossbeam_epoch::Guard;
 use hyades_platform::random::Random;
 use std::sync::atomic::Ordering;
 
-/// A row's pending change.
+/// Buffered change of a row.
 #[derive(Clone, Copy)]
 pub(crate) enum Pending<'s> {
     /// The whole row.
     Put(&'s [u8]),
-    /// Changed columns: their set, and the delta.
+    /// Changed columns: their set as a bit mask, and the encoded delta.
     Delta(u64, &'s [u8]),
     Delete,
 }
@@ -33,45 +33,46 @@ pub(crate) struct Write<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub pending: Pending<'s>,
-    /// The version that the write follows; known once the row is locked.
+    /// TID of the version that the write follows; known once the row is locked.
     pub base: u64,
-    /// The earlier write of the same row that this one replaces.
+    /// Index in `writes` of the earlier write of the same row that this one replaces.
     pub replaces: Option<u32>,
     pub superseded: bool,
 }
 
-/// An index entry that the transaction relies on until it ends.
+/// An index entry that stays pinned until the transaction ends.
 pub(crate) struct Link<'s, S> {
     pub table: u32,
     pub index: u16,
     pub entry: &'s IndexEntry<S>,
-    /// The transaction has put it in; otherwise it was there.
+    /// Whether the transaction inserted the entry; otherwise it existed before.
     pub fresh: bool,
 }
 
-/// An entry that will be stale once the transaction has committed.
+/// An index entry that becomes stale when the transaction commits.
 pub(crate) struct Stale<'s> {
     pub table: u32,
     pub index: u16,
     pub key: &'s [u8],
 }
 
-/// Time and randomness, taken once and written to a command's record if they were used.
+/// Time and random seed of a transaction, fixed when first used. A command's record states them if
+/// they were used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Determinism {
     pub time_us: Option<i64>,
     pub seed: Option<u64>,
-    /// How many random numbers were drawn.
+    /// Number of random numbers drawn.
     pub drawn: u64,
 }
 
 impl Determinism {
-    /// What a command's record says of them.
+    /// Restores the values that a command's record states.
     pub fn recorded(head: &RecordHead) -> Self {
         Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
     }
 
-    /// The next random number; `fresh` gives a seed.
+    /// Returns the next random number. `fresh` supplies the seed for the first one.
     pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
         let seed = *self.seed.get_or_insert_with(fresh);
         self.drawn += 1;
@@ -79,58 +80,57 @@ impl Determinism {
     }
 }
 
-/// Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014: the
-/// finaliser. Its numbers are part of what command replay repeats, so it may never change.
+/// Finaliser of a splittable generator (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014). Command replay repeats its numbers, so it must never change.
 fn split_mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
 
-/// Where hidden row ids come from.
+/// Source of hidden row ids.
 pub(crate) enum RowIds<'s> {
-    /// A running database gives out the next ones.
+    /// New ids, from a running database.
     Fresh(&'s mut RowIdBlock),
-    /// A replayed command takes those that its record carries.
+    /// The ids stated in the record of a replayed command.
     Recorded(std::slice::Iter<'s, u64>),
 }
 
-/// Working memory that a session, or a replaying thread, keeps between transactions.
+/// Buffers that a session or a replay thread reuses between transactions.
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
     known: KnownRows,
-    /// The number of the savepoint that was given out last.
+    /// Number of the newest savepoint.
     last_savepoint: u64,
 }
 
 impl Workspace {
     pub fn new() -> Self {
-        // Sessions begin at numbers far from each other, so that one's savepoints are not
-        // another's.
+        // Sessions start at numbers far apart, so that a savepoint of one is not valid in another.
         let last_savepoint = Random::from_entropy().next_u64() >> 1;
         Workspace { scratch: Vec::new(), known: KnownRows::new(), last_savepoint }
     }
 }
 
-/// A transaction looks after at least so many operations whether what it has seen is still current.
+/// Minimum number of operations between two checks of whether the reads are still current.
 pub(crate) const CHECK_INTERVAL: u32 = 1024;
 
-/// A row that was read.
+/// An entry of the read set.
 pub(crate) struct ReadRow<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
-    /// The version word then.
+    /// The version word when it was read.
     pub seen: u64,
-    /// The transaction overwrites it: known once its write set is locked.
+    /// Whether the transaction overwrites the row; known once its write set is locked.
     pub overwritten: bool,
 }
 
-/// A lock that is held, under two-phase locking.
+/// A row lock held under two-phase locking.
 pub(crate) struct HeldLock<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub writer: bool,
-    /// The transaction overwrites it: known once it commits.
+    /// Whether the transaction overwrites the row; known at commit.
     pub overwritten: bool,
 }
 
@@ -144,35 +144,34 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub writes: ArenaVec<'s, Write<'s, P::RowStamp>>,
     pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
     pub stale: ArenaVec<'s, Stale<'s>>,
-    /// Records that this transaction put under keys that had none.
+    /// Records that this transaction inserted under new keys.
     pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
-    /// The row found last, which is often wanted again: read, then written.
+    /// The row found last, which is often accessed again: read, then written.
     pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
-    /// Places in ordered indexes, if it has inserted or announced something.
+    /// Positions in ordered indexes; `None` until the transaction inserts or prefetches.
     pub places: Option<&'s mut IndexPositions<'s>>,
-    /// Rows whose buckets are on their way to the cache.
+    /// Announced rows whose hash buckets are being prefetched.
     pub wanted: ArenaVec<'s, Wanted>,
-    /// The row ids given out.
+    /// Hidden row ids drawn by the transaction.
     pub row_ids_used: ArenaVec<'s, u64>,
     pub row_ids: RowIds<'s>,
     pub determinism: Determinism,
-    /// The highest version read or to be overwritten.
+    /// Highest version read or about to be overwritten.
     pub max_tid: u64,
-    /// Which rows are in `writes` and `held`.
+    /// Where rows are in `writes` and `held`.
     known: &'s mut KnownRows,
-    /// An operation met a conflict: whatever the caller makes of it, the transaction runs again.
+    /// An operation met a conflict. The transaction runs again, whatever the body returns.
     pub conflict: bool,
     pub rolled_back: bool,
-    /// Operations so far, and after how many of them the transaction looks whether what it saw is
-    /// still current.
+    /// Operations since the last check of the reads, and how many of them make the next one due.
     pub operations: u32,
     pub check_at: u32,
     /// Operations after the first conflict.
     pub ignored: u32,
-    /// The savepoints there are: their numbers, and how many writes there were.
+    /// Valid savepoints: number, and length of `writes` when it was created.
     pub savepoints: ArenaVec<'s, (u64, usize)>,
     pub last_savepoint: &'s mut u64,
-    /// Working memory, kept by the session.
+    /// Buffer owned by the session.
     pub scratch: &'s mut Vec<u8>,
 }
 
@@ -218,28 +217,28 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
-    /// The latest write of this row.
+    /// Returns the index in `writes` of the latest write of this row.
     #[inline]
     pub fn own_write(&self, record: &Record<P::RowStamp>) -> Option<usize> {
         let known = self.known.get(record)?;
         (known.write as usize).checked_sub(1)
     }
 
-    /// The place in `held` of the lock on this row.
+    /// Returns the index in `held` of the lock on this row.
     #[inline]
     pub fn own_lock(&self, record: &Record<P::RowStamp>) -> Option<usize> {
         let known = self.known.get(record)?;
         (known.held as usize).checked_sub(1)
     }
 
-    /// Adds a lock that was taken.
+    /// Adds an acquired lock.
     #[inline]
     pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
         self.held.push(HeldLock { record, table, writer, overwritten: false });
         self.known.entry(record).held = self.held.len() as u32;
     }
 
-    /// Adds a write, replacing an earlier one of the same row.
+    /// Adds a write, which replaces an earlier one of the same row.
     pub fn push_write(
         &mut self,
         table: u32,
@@ -255,7 +254,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         self.writes.push(Write { record, table, pending, base: 0, replaces, superseded: false });
     }
 
-    /// Takes back the writes from `len` on.
+    /// Removes the writes from index `len` on and restores those that they replaced.
     pub fn truncate_writes(&mut self, len: usize) {
         while self.writes.len() > len {
             let write = self.writes.pop().expect("it is longer");
@@ -267,7 +266,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         self.rolled_back = true;
     }
 
-    /// The row as it will be after write `at`; `None` if it will be absent.
+    /// Returns the row as it is after write `at`; `None` if it is absent then.
     pub fn own_row(
         &self,
         at: usize,
@@ -279,14 +278,14 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             Pending::Put(row) => Ok(Some(row)),
             Pending::Delete => Ok(None),
             Pending::Delta(_, delta) => {
-                // The row below the delta is protected: it was read, or is locked.
+                // The row under the delta is in the read set or locked.
                 let mut row = Vec::with_capacity(write.record.row_len());
                 match protocol.versions(self.stamp) {
                     Some((versions, view)) => drop(versions.read(write.record, view, &mut row)),
                     None => write.record.read_row(&mut row),
                 }
                 if !table.layout.is_valid(&row) {
-                    // Torn by a writer that came in between: validation would fail anyway.
+                    // Torn by a concurrent writer: validation would fail anyway.
                     return Err(Abort::Conflict);
                 }
                 apply_delta(&table.layout, &mut row, delta)?;
@@ -295,14 +294,15 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
-    /// Whether every gap that was seen is as it was.
+    /// Whether every gap seen is unchanged.
     pub fn gaps_are_current(&self) -> bool {
         self.gaps.iter().all(Gap::is_current)
     }
 
-    /// Folds the stamps of what was read, or is locked, into the transaction's own. Unless the
-    /// transaction writes nothing after all, its write set is locked: what is in it is told apart
-    /// (and, where locks are held, folded as what a writer overwrites).
+    /// Folds the stamps of the rows read or locked into the transaction's own stamp. If
+    /// `overwrites`, the write set is locked and its rows are marked as overwritten. Under
+    /// two-phase locking their stamps are folded here as well; under Silo that was done when they
+    /// were locked.
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
         let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
@@ -323,15 +323,16 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
-    /// Whether it was given something that a command's record has to repeat beside its arguments.
+    /// Whether the transaction drew time, randomness or row ids, which a command's record has to
+    /// state.
     #[inline]
     pub fn has_drawn(&self) -> bool {
         let given = &self.determinism;
         given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
     }
 
-    /// A checksum of what the transaction writes: tables, keys, and what becomes of the rows. The
-    /// same call of a deterministic procedure on the same rows gives the same.
+    /// Checksum of the final writes: tables, keys, and new content. The same call of a
+    /// deterministic procedure on the same rows yields the same value.
     #[cold]
     pub fn outcome(&self, tables: &[TableData<P::RowStamp>]) -> u32 {
         self.final_writes().fold(0, |sum, write| {
@@ -349,14 +350,14 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         })
     }
 
-    /// The writes that count.
+    /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         self.writes.iter().filter(|w| !w.superseded)
     }
 }
 
 impl<S> Write<'_, S> {
-    /// The write as a data record holds it.
+    /// Returns the write in the form of a data record.
     pub fn change(&self) -> Change<'_> {
         match self.pending {
             Pending::Put(row) => Change::Put(row),
@@ -366,7 +367,7 @@ impl<S> Write<'_, S> {
     }
 
     /// Writes the change into the row; the caller holds its write protection. Returns whether the
-    /// row is there afterwards.
+    /// row exists afterwards.
     pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
         match self.pending {
             Pending::Put(row) => self.record.store_row(row, guard),
@@ -379,7 +380,7 @@ impl<S> Write<'_, S> {
     }
 }
 
-/// Writes changed columns into a row whose write protection the caller holds.
+/// Writes changed columns into a row; the caller holds its write protection.
 pub(crate) fn install_delta<S>(
     record: &Record<S>,
     layout: &Layout,
@@ -401,7 +402,7 @@ pub(crate) fn install_delta<S>(
     record.store_row(scratch, guard);
 }
 
-/// The delta that has the effect of `first` and then `second`.
+/// Returns one delta with the effect of `first` followed by `second`.
 pub(crate) fn merge_deltas<'s>(
     layout: &Layout,
     first: &[u8],

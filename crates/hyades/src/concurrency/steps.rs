@@ -1,4 +1,4 @@
-//! The steps that commits have in common.
+//! Commit steps that the concurrency controls share.
 
 use super::partitioned::{self, Many};
 use super::row_frames;
@@ -16,57 +16,57 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 
-/// The call of a procedure, as a command record repeats it.
+/// The call of a procedure, as a command record states it.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    /// The number that stands for the procedure in the log.
+    /// Number of the procedure in the log.
     pub log_id: u32,
     pub arguments: &'a [u8],
 }
 
-/// Where a session's transactions go.
+/// Where a session's transactions are logged, and results of a commit.
 pub(crate) struct Appender<'a> {
-    /// None where there is no log.
+    /// `None` without a log.
     pub writer: Option<&'a mut Writer>,
     pub stream: usize,
     pub kind: RecordKind,
     pub call: Option<Call<'a>>,
-    /// What the frontier has to reach before the caller is answered.
+    /// Set by the commit: what the frontier has to reach before the caller is answered.
     pub needs: &'a mut Needs,
-    /// Working memory for the record.
+    /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
-    /// Bytes of frames appended by the transaction.
+    /// Bytes of frames that the transaction appended.
     pub appended: u64,
-    /// The epoch whose beginning the session has stated last.
+    /// The last epoch whose beginning the session has logged.
     pub stated_epoch: u64,
-    /// The transaction's epoch and the end of its record, once that has its place. None before.
+    /// The transaction's epoch, and the stream and end of its record, once that is reserved.
     pub placed: &'a mut Option<(u64, usize, Lsn)>,
-    /// The version that a replayed transaction installs.
+    /// The TID that a replayed transaction installs.
     pub replayed_tid: u64,
 }
 
-/// Transactions whose replay would come so many commands behind that of all else are logged as data
-/// under [`RecordKind::Adaptive`]: they are in a chain that replay waits for, and a short data record takes
-/// less time in it.
+/// A transaction whose replay as a command would finish this many commands after everything else is
+/// logged as data under [`RecordKind::Adaptive`]: it is in a dependency chain that delays replay,
+/// and a short data record takes less time there.
 const ADAPTIVE_LAG: u64 = 48;
 
-/// Data records longer than this take longer to read and apply than a usual command to run: then there
-/// is nothing to win in a chain.
+/// Data records longer than this usually take longer to read and apply than a command takes to run,
+/// so they would not shorten a chain.
 const ADAPTIVE_DATA_BYTES: usize = 1536;
 
-/// A data record may be this much longer than the command before [`RecordKind::Adaptive`] prefers the
-/// command: data needs no execution at replay.
+/// [`RecordKind::Adaptive`] logs data, which needs no execution at replay, if the data record is at
+/// most this much longer than the command.
 const ADAPTIVE_SLACK_BYTES: usize = 32;
 
-/// The next version: above all that was read or is overwritten, in the current epoch. Called while
-/// the write set is protected.
+/// Returns the next TID: above every version read or overwritten, and in the current epoch. Called
+/// while the write set is locked.
 #[inline]
 pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> u64 {
     let epoch = engine.epoch.current();
     let above = Tid(state.max_tid + 1);
     if above.epoch() >= epoch {
-        // More than 2^27 versions of one row in an epoch carry into the next number, and the epoch is
-        // pulled along.
+        // More than 2^27 versions of a row in one epoch overflow into the epoch number, and the
+        // epoch is advanced to match.
         while engine.epoch.current() < above.epoch() {
             engine.epoch.advance();
         }
@@ -76,10 +76,10 @@ pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<
     }
 }
 
-/// The longest that a row id is in a record.
+/// Maximum length of a row id in a record, in bytes.
 const MOST_ID_BYTES: usize = 10;
 
-/// Whether the transaction goes to the log as a command.
+/// Whether the transaction is logged as a command.
 #[inline]
 pub(crate) fn as_command<P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -87,7 +87,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
     appender: &Appender<'_>,
 ) -> bool {
     let (Some(call), Some(writer)) = (appender.call, &appender.writer) else { return false };
-    // The row ids that it was given stand in a command's head, which is never divided among frames.
+    // Its row ids are part of a command's head, which is never split among frames.
     let given = state.row_ids_used.len();
     if given > 0 && given * MOST_ID_BYTES > writer.max_payload() / 2 {
         return false;
@@ -111,7 +111,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
     }
 }
 
-/// The tables of the write set, which is protected, are about to be written.
+/// Reports the tables of the locked write set to the protocol, before it overwrites their rows.
 pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
     let mut last = None;
     for write in state.writes.iter().filter(|write| !write.superseded) {
@@ -122,8 +122,8 @@ pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut
     }
 }
 
-/// Builds the record, writes what does not fit a frame ahead of it, and reserves the last frame: the
-/// order point.
+/// Builds the record, writes what exceeds one frame ahead of it, and reserves its frame (the order
+/// point).
 #[inline(always)]
 pub(crate) fn reserve<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -142,7 +142,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let states_epoch = epoch != appender.stated_epoch;
     appender.stated_epoch = epoch;
     if command && !states_epoch && !state.has_drawn() {
-        // Nearly every command: nothing but its arguments has to be copied.
+        // Fast path of nearly every command: only its arguments are copied.
         let Call { log_id, arguments } = appender.call.expect("a command is a call");
         let stream = appender.stream;
         if arguments.len() <= Payload::MAX_REST
@@ -161,7 +161,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     reserve_composed(engine, state, appender, tid, command, states_epoch)
 }
 
-/// As [`reserve`], where the record is put together in memory.
+/// Like [`reserve`], but composes the record in memory.
 #[inline(never)]
 fn reserve_composed<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -205,7 +205,8 @@ fn reserve_composed<'w, P: LoggingProtocol>(
         engine.protocol.encode(state.stamp, stream, command, payload);
         body_at = payload.len();
     }
-    // Looked at before a number is drawn: until the place is known others may wait for the next one.
+    // Checked before a number is drawn: until the frame is reserved, other transactions may be
+    // waiting for the next number.
     assert!(payload.len() <= writer.max_payload(), "a record's head is too long for a frame");
     engine.protocol.draw(state.stamp, stream);
     let reservation = writer.reserve(stream, payload.len());
@@ -216,7 +217,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     Reserved(ReservedFrames::One(reservation, Payload::from(&*payload)))
 }
 
-/// The head of a record that says more than what it is and its TID.
+/// Builds the head of a record that states more than its kind and its TID.
 #[inline(never)]
 fn head<P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -230,7 +231,8 @@ fn head<P: LoggingProtocol>(
     if command {
         head.time_us = state.determinism.time_us;
         head.seed = state.determinism.seed;
-        // Now and then is enough to tell that a procedure is not deterministic. Whole rows are not what it wrote.
+        // A sample is enough to detect a procedure that is not deterministic. With `whole_rows` the
+        // write set holds more than the procedure wrote, and has no checksum.
         if epoch_us.is_some() && !engine.whole_rows {
             head.outcome = Some(state.outcome(&engine.tables));
         }
@@ -239,7 +241,7 @@ fn head<P: LoggingProtocol>(
     head
 }
 
-/// Appends a write as a data record has it.
+/// Appends a write in the format of a data record.
 pub(super) fn encode_write<P: LoggingProtocol>(
     engine: &Engine<P>,
     write: &Write<'_, P::RowStamp>,
@@ -250,8 +252,8 @@ pub(super) fn encode_write<P: LoggingProtocol>(
     push_change(out, table.log_id, keyless, fixed, write.record.key(), write.change());
 }
 
-/// Writes a body that is too long for one frame as Part frames: each starts with the start of the
-/// first one, which names the chain. Returns that start.
+/// Writes a body that is too long for one frame as Part frames. Each begins with the start LSN of
+/// the first one, which identifies the chain and is returned.
 pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
     let mut first = None;
     let mut frame = Vec::with_capacity(writer.max_payload());
@@ -266,7 +268,7 @@ pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Ls
     first.expect("a body that is too long is not empty")
 }
 
-/// A reserved frame, or several, or nothing where there is no log.
+/// Reserved frames: one, several, or none without a log.
 pub(crate) struct Reserved<'w>(ReservedFrames<'w>);
 
 enum ReservedFrames<'w> {
@@ -284,7 +286,7 @@ impl<'w> Reserved<'w> {
         Reserved(ReservedFrames::Many(many))
     }
 
-    /// The stream and end of the frame, or of one of them.
+    /// Returns the stream and the end of the frame, or of the first of several.
     #[inline]
     pub fn own(&self) -> Option<(usize, Lsn)> {
         match &self.0 {
@@ -294,7 +296,7 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// Publishes the record.
+    /// Fills the frames with the record.
     #[inline(always)]
     pub fn fill(self) {
         match self.0 {
@@ -306,7 +308,8 @@ impl<'w> Reserved<'w> {
         }
     }
 
-    /// The transaction failed its validation: the frame keeps its place and says nothing.
+    /// Voids the frames of a transaction that failed validation: they keep their places and hold no
+    /// record.
     pub fn void(self) {
         match self.0 {
             ReservedFrames::None => {}
@@ -316,14 +319,14 @@ impl<'w> Reserved<'w> {
     }
 }
 
-/// Raises the read stamps of everything that a command read, before it validates.
+/// Raises the read stamps of everything read, before validation.
 #[inline(always)]
 pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'s, P>,
 ) {
-    // A row locked for writing may in the end not be written: it was read all the same.
-    // What is overwritten as well will take the write stamp, which stands above.
+    // A row locked for writing but not written counts as read. A row that is overwritten gets the
+    // write stamp, which is higher.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
         leave_mark(engine, state.stamp, read.table, read.record);
     }
@@ -333,13 +336,13 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
     for gap in &state.gaps {
         engine.protocol.publish_read(gap.stamp(), state.stamp);
     }
-    // The raises, and the looks at what was raised already, are SeqCst, and so are the loads of the
-    // validation that follows: they come in this order in the one order that a writer's lock and its
-    // later load of the stamps are also in.
+    // Raising a read stamp, or finding it high enough, is SeqCst, and so are the loads of the
+    // validation that follows. A writer's lock and its later load of the stamps are in the same
+    // total order: either the validation sees the lock, or the writer sees the stamp.
     checker_fence();
 }
 
-/// The row remembers that the command has read it, if rows of its table have to.
+/// Raises the row's read stamp, if rows of its table need one.
 #[inline(always)]
 fn leave_mark<P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -352,8 +355,8 @@ fn leave_mark<P: LoggingProtocol>(
     }
 }
 
-/// Installs and publishes the writes; the version word that each row then gets is handed to
-/// `release`, which stores it and ends the row's protection.
+/// Installs and publishes the writes. `release` is called with the new version word of each row,
+/// which it stores; that may end the row's protection.
 #[inline(always)]
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -382,7 +385,8 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     }
 }
 
-/// Ends a transaction that wrote nothing, or whose writes are given up: it has to wait for what it read.
+/// Ends a transaction that wrote nothing or whose writes are discarded. It has to wait for what it
+/// read.
 pub(crate) fn end_read_only<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,

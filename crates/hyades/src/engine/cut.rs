@@ -1,34 +1,33 @@
-//! The cut: which transactions a checkpoint holds, and how it gets to see their rows although later
-//! transactions run on.
+//! The cut: which transactions a checkpoint holds, and how it gets their rows while later
+//! transactions run.
 //!
-//! A cut is an epoch E. The checkpoint holds what transactions with epochs up to E have left. That
-//! is a state in which every transaction has all that it depends on, anti-dependencies included: a
-//! transaction reads its epoch while what it writes is locked and before it validates what it read,
-//! so a transaction that overwrites something that it read has an epoch that is not lower (Silo,
-//! SOSP 2013, section 4.9: epochs are serialization points).
+//! A cut is an epoch E. The checkpoint holds the effects of the transactions with epochs up to E.
+//! This state contains all that its transactions depend on, anti-dependencies included: a
+//! transaction reads its epoch while its write set is locked and before it validates its reads, so
+//! a transaction that overwrites something it read has an epoch that is not lower (Silo, SOSP 2013,
+//! section 4.9: epochs are serialization points).
 //!
-//! Making it, in order:
+//! Steps, in order:
 //!
-//! 1. The cut is published, and the position of every stream is noted; then the epoch is seen to be
-//!    still E. A transaction of a later epoch read it after that: it sees the cut, and its frames
-//!    lie behind the positions.
-//! 2. The epoch is advanced. Every session enters its epoch slot before it reads its transaction's
-//!    epoch, so once each slot has been seen idle, or with a later epoch, all that is up to E is
+//! 1. Publish the cut and note the position of every stream; then check that the epoch is still E.
+//!    A transaction of a later epoch reads its epoch after that: it sees the cut, and its frames
+//!    are behind the positions.
+//! 2. Advance the epoch. Every session enters its epoch slot before it reads its transaction's
+//!    epoch. So once each slot has been seen idle or in a later epoch, everything up to E is
 //!    installed.
-//! 3. Rows are scanned, one after the other. Those of a later version are passed over, because
-//!    their writers (who have seen the cut) have put the earlier version into the side buffer
-//!    before they installed. What lies there when the scan has ended belongs to the checkpoint as
-//!    well.
+//! 3. Scan the rows, one after the other. Rows of a later version are skipped: their writers saw
+//!    the cut, and saved the earlier version in the side buffer before they installed. The side
+//!    buffer's content at the end of the scan belongs to the checkpoint as well.
 //!
-//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row as it is when it is
-//! read, whole, and nothing is saved. Replay passes over the records up to the cut all the same,
-//! and applies the later ones by version: what the image has already it leaves alone. Such an image
-//! shows transactions that came after the cut, so it counts only once everything that had its place
-//! in the log when the scan ended is durable.
+//! In a log of data records alone the cut may be *fuzzy*: step 3 takes each row, whole, as it is
+//! when it is read, and nothing is saved. Replay still skips the records up to the cut, and applies
+//! later ones by version, so changes that the image already contains are ignored. Such an image
+//! holds changes of transactions after the cut. It counts only once everything reserved in the log
+//! by the end of the scan is durable.
 //!
 //! The side buffer is what a checkpoint costs in memory:
 //! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
-//! overwrites, since sessions wait for it to be drained only before they begin one.
+//! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
 use crate::logging::record::{Change, Tid, push_change, push_tid};
 use crate::storage::record::{Record, word};
@@ -40,15 +39,15 @@ use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fen
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// No cut is being made: no epoch lies above this one.
+/// No cut is active: no epoch is above this one.
 const NONE: u64 = u64::MAX;
 
-/// Rows are put together to blocks of about this size, in bytes.
+/// Approximate size of a block of rows, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 const SHARDS: usize = 16;
 
-/// Rows, encoded one after the other as they stand in a checkpoint.
+/// Rows in the format of a checkpoint, one after the other.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub bytes: Vec<u8>,
@@ -78,7 +77,7 @@ struct SavedShard {
     blocks: Vec<Rows>,
 }
 
-/// A commit under way, until this is dropped.
+/// A commit in progress, until this is dropped.
 pub(crate) struct Entered<'s> {
     slot: &'s EpochSlot,
     cut: &'s Cut,
@@ -95,22 +94,22 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// See the module.
+/// Coordinates commits with checkpoints, see the module.
 pub(crate) struct Cut {
-    /// The cut being made, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to
-    /// be in one order with the epoch.
+    /// The active cut, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to be
+    /// in one order with the epoch.
     epoch: AtomicU64,
-    /// The thread that takes checkpoints sleeps until something is committed. Written by it and by
-    /// the threads that wake it; SeqCst, since it looks at the log after it has said so.
+    /// The checkpointing thread sleeps until something is committed. Written by it and by the
+    /// threads that wake it; SeqCst, since it checks the log after it has set this.
     asleep: AtomicBool,
-    /// Rows of later transactions may be taken: nothing is saved. Written before `epoch`, by the
-    /// checkpoint; read by commits that have seen the cut (SeqCst).
+    /// The active cut is fuzzy: nothing is saved. Written before `epoch`, by the checkpoint; read
+    /// by commits that have seen the cut (SeqCst).
     fuzzy: AtomicBool,
     bell: Mutex<()>,
     rung: Condvar,
     active: Arc<ActiveEpochs>,
     shards: Box<[Padded<Mutex<SavedShard>>]>,
-    /// Bytes in the shards. Changed under their locks, read by sessions that look whether to wait:
+    /// Bytes in the shards. Changed under their locks, read by sessions that check whether to wait:
     /// Relaxed.
     held: Padded<AtomicU64>,
     limit: AtomicU64,
@@ -133,30 +132,30 @@ impl Default for Cut {
 }
 
 impl Cut {
-    /// With the slots of all sessions, which others look at as well.
+    /// Creates it over the epoch slots of all sessions, which have other readers as well.
     pub fn over(active: Arc<ActiveEpochs>) -> Cut {
         Cut { active, ..Cut::default() }
     }
 
-    /// A slot for a new session.
+    /// Adds a slot for a new session.
     pub fn add_slot(&self) -> Arc<EpochSlot> {
         self.active.add()
     }
 
-    /// The session ends.
+    /// Removes the slot of a session that ends.
     pub fn remove_slot(&self, slot: &Arc<EpochSlot>) {
         self.active.remove(slot);
     }
 
-    /// Announces a commit; before its epoch is read.
+    /// Announces a commit. Call it before the commit's epoch is read.
     #[inline]
     pub fn enter<'s>(&'s self, slot: &'s EpochSlot, epoch: &Epoch) -> Entered<'s> {
         slot.enter(epoch);
         Entered { slot, cut: self }
     }
 
-    /// Before a transaction, while nothing is locked: waits while a checkpoint has yet to write
-    /// down what was saved for it.
+    /// Waits while the side buffer is over its limit, until the checkpoint has written it out or
+    /// `stopped` returns true. Call it before a transaction, while nothing is locked.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
         while self.epoch.load(Ordering::SeqCst) != NONE
@@ -167,11 +166,12 @@ impl Cut {
         }
     }
 
-    /// The cut that transaction `tid` comes after, if one is being made.
+    /// Returns the active cut if transaction `tid` is after it.
     #[inline]
     pub fn before(&self, tid: u64) -> Option<u64> {
         if mutation::is(Mutation::NoWaitForCommits) && tid.is_multiple_of(4) {
-            // Makes it likely that a cut falls between a transaction's epoch and its installing.
+            // Makes it likely that a cut falls between reading a transaction's epoch and
+            // installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
@@ -179,9 +179,9 @@ impl Cut {
         (Tid(tid).epoch() > cut).then_some(cut)
     }
 
-    /// Saves a row that is about to be overwritten by a transaction after the cut, unless it is not
-    /// in the cut. The caller has the row's write protection, and keeps it until it stores a new
-    /// version word.
+    /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
+    /// cut or the cut is fuzzy. The caller has the row's write protection, and keeps it until it
+    /// stores a new version word.
     #[cold]
     pub fn save<S: Default + Send + Sync + 'static>(
         &self,
@@ -190,8 +190,7 @@ impl Cut {
         cut: u64,
     ) {
         let seen = record.word.load(Ordering::Relaxed);
-        // Whatever the concurrency control: a scan must not take a half-written row for a whole
-        // one.
+        // Under every concurrency control: a scan must not accept a half-written row.
         record.word.store(seen | word::LOCKED, Ordering::Relaxed);
         fence(Ordering::Release);
         let tid = word::tid(seen);
@@ -208,7 +207,7 @@ impl Cut {
         let mut shard = self.shards[at].lock().expect("no holder panics");
         if shard.cut != cut {
             if shard.cut > cut {
-                // That checkpoint has ended meanwhile.
+                // The shard serves a later checkpoint: the one of this cut has ended.
                 return;
             }
             self.empty(&mut shard);
@@ -235,7 +234,7 @@ impl Cut {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Takes what was saved for the cut.
+    /// Takes what was saved for the cut, and drops what was saved for other cuts.
     pub fn take(&self, cut: u64) -> Vec<Rows> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -249,8 +248,8 @@ impl Cut {
         all
     }
 
-    /// Makes a cut (steps 1 and 2). `note` notes the streams' positions; it may be called again.
-    /// Returns the cut once all that it holds is installed. [`Cut::end`] ends it.
+    /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
+    /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
     pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
@@ -272,7 +271,7 @@ impl Cut {
         cut
     }
 
-    /// Nothing needs to be saved any more.
+    /// Ends the cut: nothing is saved any more.
     pub fn end(&self) {
         self.epoch.store(NONE, Ordering::SeqCst);
         for shard in &self.shards {
@@ -280,8 +279,8 @@ impl Cut {
         }
     }
 
-    /// Sleeps until something is committed, unless `busy` says, after this has been announced, that
-    /// there is something to do; or until the time is over.
+    /// Sleeps for at most `time` or, without `time`, until something is committed. Does not sleep
+    /// if `busy`, which is called once the sleep has been announced, returns true.
     pub fn sleep(&self, time: Option<Duration>, busy: impl Fn() -> bool) {
         let bell = self.bell.lock().expect("no holder panics");
         if time.is_none() {
@@ -310,9 +309,9 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// Two sessions commit while a cut is made. A transaction of the cut is installed when the cut
-    /// is made; a later one knows of the cut before it installs, and its frame lies behind the
-    /// positions that were noted.
+    /// Two sessions commit while a cut is made. A transaction of the cut is installed once the cut
+    /// is made; a later one sees the cut before it installs, and its frame is behind the noted
+    /// positions.
     #[test]
     fn a_transaction_is_in_the_cut_or_knows_of_it() {
         struct Shared {
@@ -338,7 +337,7 @@ mod loom_tests {
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
                     let knows = shared.cut.before(Tid::new(epoch, 0).0);
-                    // Relaxed: it is the slot that must make it visible.
+                    // Relaxed: the slot has to make it visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     drop(entered);
                     (epoch, place, knows)

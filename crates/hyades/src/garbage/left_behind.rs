@@ -1,4 +1,4 @@
-//! What sessions that have ended have left to be cleared away.
+//! Garbage that ended or idle sessions have handed over.
 
 use super::{Garbage, looks};
 use crate::concurrency::ConcurrencyControl;
@@ -9,17 +9,17 @@ use hyades_platform::sync::Padded;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// See the module.
+/// Garbage without a session; any session may remove it.
 #[derive(Default)]
 pub(crate) struct LeftBehind {
-    /// How many items there are, those included that somebody is just looking at. Changed by who adds or clears away;
-    /// read as a hint, Relaxed.
+    /// Number of items, those that a sweep has taken out included. Changed by threads that add or
+    /// remove items; read as a hint, Relaxed.
     count: Padded<AtomicUsize>,
     items: Mutex<Garbage>,
 }
 
 impl LeftBehind {
-    /// How many items wait.
+    /// Number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -29,20 +29,21 @@ impl LeftBehind {
         self.items.lock().expect("no holder panics")
     }
 
-    /// Takes over what a session has left.
+    /// Takes over a session's garbage.
     pub fn take_over(&self, garbage: &mut Garbage) {
         if mutation::is(Mutation::ForgetLeftBehind) {
             *garbage = Garbage::default();
         }
         if !garbage.is_empty() {
-            // Before they can be cleared away: the count is never below zero.
+            // Counted before they can be removed: the count is never below zero.
             self.count.fetch_add(garbage.len(), Ordering::Relaxed);
             self.items().append(garbage);
         }
     }
 
-    /// Clears away some, for a session that has left `noted` items and is between transactions. They are looked at
-    /// with nothing locked: several may do this at once.
+    /// Removes some items, for a session that has left `noted` items itself and is between
+    /// transactions. They are taken out and checked without the lock, so several threads may do
+    /// this at once.
     pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
         &self,
         engine: &Engine<P>,
@@ -53,13 +54,13 @@ impl LeftBehind {
         if waiting == 0 {
             return;
         }
-        // Those who end after a few transactions end no epoch otherwise.
+        // Sessions that end after a few transactions advance no epoch otherwise.
         let now = engine.epoch.advance_if_older_than(engine.epoch_interval);
         let mut taken = self.items().take(looks(noted, waiting), now);
         self.sweep_taken::<C, P>(engine, stamp, &mut taken);
     }
 
-    /// Clears away all that can be.
+    /// Removes everything it can.
     pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(&self, engine: &Engine<P>) {
         if self.len() > 0 {
             let mut stamp = engine.protocol.txn_stamp();

@@ -1,5 +1,6 @@
-//! Which records count, by the rule that recovery goes by: [`crate::logging::admits`] over where the streams end and
-//! what marks they have stated, or, where records list their predecessors, those lists.
+//! Which records are live, by the rule that recovery uses: [`crate::logging::admits`] over the ends
+//! of the streams and the marks they have stated or, where records list their predecessors, these
+//! lists.
 
 use super::{Inspected, Inspector};
 use crate::error::Error;
@@ -9,27 +10,27 @@ use crate::transaction_id::TransactionId;
 use hyades_wal::{Incarnation, Lsn, ReaderEnd, Recovering, StreamReader};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the records of a log are judged by, see [`Inspected::is_live`].
+/// What decides which records of a log are live, see [`Inspected::is_live`].
 #[derive(Clone, Debug, Default)]
 pub struct Liveness {
-    /// By incarnation.
+    /// By incarnation number.
     of: BTreeMap<u32, Frontier>,
 }
 
-/// An incarnation's frontier: where streams end, their marks, the common mark.
+/// Frontier of an incarnation: the ends of its streams, their marks, the common mark.
 #[derive(Clone, Debug, Default)]
 struct Frontier {
     lanes: Vec<Lsn>,
-    /// Where records list their predecessors: the dead ones.
+    /// The dead records, where records list their predecessors.
     dead: Option<BTreeSet<Id>>,
 }
 
 impl Inspector {
-    /// What the records of the log are judged by. `ends` are those of all its readers. Where records list their
-    /// predecessors it reads these incarnations.
+    /// Determines which records of the log are live. `ends` are the ends of all its readers. Reads
+    /// incarnations whose records list their predecessors.
     ///
     /// # Errors
-    /// A stream cannot be read, or a record is not of this format.
+    /// A stream cannot be read, or a record is not of this version's format.
     pub fn liveness(&self, recovering: &Recovering, ends: &[ReaderEnd]) -> Result<Liveness, Error> {
         let mut liveness = Liveness::default();
         for incarnation in &recovering.manifest().incarnations {
@@ -47,9 +48,9 @@ impl Inspector {
         Ok(liveness)
     }
 
-    /// The dead records of an incarnation whose records list their predecessors: those whose vectors are not
-    /// admitted, and those that have read from one that is lost, or is itself dead. It reads the log again as long as
-    /// there are more; only a log that has any is read more than once.
+    /// Finds the dead records of an incarnation whose records list their predecessors: those whose
+    /// vectors are not admitted, and those that have read from a lost or a dead one. Reads the log
+    /// until a pass finds no more: once, if none is dead.
     fn dead(
         &self,
         recovering: &Recovering,
@@ -96,7 +97,7 @@ impl Frontier {
 }
 
 impl Inspected<'_> {
-    /// Whether recovery takes the record: all that it needs is there.
+    /// Whether recovery applies the record: everything it needs is durable.
     pub fn is_live(&self, liveness: &Liveness) -> bool {
         let Some(frontier) = liveness.of.get(&self.incarnation) else { return false };
         match &frontier.dead {
@@ -106,8 +107,9 @@ impl Inspected<'_> {
     }
 }
 
-/// Whether the transaction, whose record is in the log, counts, by the rule that recovery goes by. A record can be there
-/// without what it depends on: then the transaction was lost in the crash all the same.
+/// Whether the transaction, whose record is in the log, is live, by the rule that recovery uses. A
+/// record may be intact although something it depends on is lost; then the crash has lost the
+/// transaction too.
 pub(crate) fn is_live(
     from: &Recovering,
     ends: &[ReaderEnd],
@@ -124,7 +126,7 @@ pub(crate) fn is_live(
             for frame in chunk.frames() {
                 let record = inspect.read(&frame)?;
                 if frame.end == id.lsn {
-                    // Without a record it is in the checkpoint.
+                    // A position without a record is covered by the checkpoint.
                     return Ok(record.is_none_or(|record| record.is_live(&liveness)));
                 }
             }

@@ -1,5 +1,6 @@
-//! When streams get anchors: durable vectors that a compressed record may leave out what they cover
-//! (Taurus, VLDB 2020, algorithm 5, FlushPLV).
+//! Anchoring: decides when streams get anchors, frames that state a durable vector, so that later
+//! compressed vectors may leave out components it covers (Taurus, VLDB 2020, algorithm 5,
+//! FlushPLV).
 
 use super::lsn_vector_table::LsnVectorTable;
 use super::settings::LogSettings;
@@ -10,34 +11,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Anchoring {
     log: Log,
-    /// In all streams together: one that stands still does not hold the cold vector up.
+    /// Summed over all streams, so that a stalled stream does not hold back the eviction vector
+    /// (`cold` in the code).
     delta_bytes: u64,
     interval_bytes: u64,
-    /// The durable vectors that were made anchors: the last one, and those before it that are not yet delta
-    /// bytes behind in every stream, on average; the first of all is, if any.
+    /// History of anchor vectors, oldest first. `back()` is the newest. `front()` is the newest
+    /// that is already `delta_bytes` behind the durable frontier, summed over streams, if any is.
     durable: Mutex<VecDeque<Durable>>,
-    /// The sum of lanes from which on there is to be another anchor. Written under `durable`; read by sessions as a
-    /// hint, Relaxed.
+    /// The sum of durable positions at which the next anchor is due. Written under `durable`;
+    /// sessions read it as a hint, Relaxed.
     due: AtomicU64,
-    /// Counts anchors. Written under `durable`; read by sessions to see that there is a new one.
+    /// The number of the newest anchor. Written under `durable`; sessions read it to detect a new
+    /// anchor.
     generation: AtomicU64,
-    /// The number of the anchor last written to each stream. Raised by whoever writes one.
+    /// By stream: the number of the last anchor written to it. Raised by the session that writes
+    /// one.
     anchored: Box<[AtomicU64]>,
-    /// The number of an anchor that is at least the cold vector. Raised under `durable`, before the cold vector
-    /// is; read by sessions after they found something cold.
+    /// The number of an anchor that covers the eviction vector. Raised under `durable`, before the
+    /// eviction vector is; sessions read it after they have found an evicted row.
     cold: AtomicU64,
 }
 
-/// Where slots of the hot-row table get few there is an anchor after so many bytes at least, and all that is durable
-/// is cold. Not more often: while a stream stands still it would be of no use.
+/// The longest anchor interval while the LSN vector table is short of slots; everything durable is
+/// evicted then. A shorter one would be of no use while a stream is stalled.
 const PRESSED_INTERVAL_BYTES: u64 = 128 << 10;
 
-/// How far the streams were durable.
+/// A durable vector.
 struct Durable {
     vector: Vec<u64>,
-    /// The sum of its lanes.
+    /// The sum of its components.
     sum: u64,
-    /// The number of the anchor that it is, or of one that is above it.
+    /// The number of the anchor with this vector, or of one that covers it.
     number: u64,
 }
 
@@ -52,7 +56,7 @@ impl Durable {
 
 impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
-        // It is no anchor itself, and below the first that there will be.
+        // Not an anchor itself, but covered by the first one.
         let first = Durable::now(log, 1);
         Anchoring {
             due: AtomicU64::new(first.sum.saturating_add(settings.anchor_interval_bytes)),
@@ -66,22 +70,23 @@ impl Anchoring {
         }
     }
 
-    /// Whether the stream's anchor covers all that the caller has found to be cold: of what a record that gets its
-    /// place there from now on depends on, that can be left out.
+    /// Whether the stream's anchor covers everything that the caller has found to be evicted. If
+    /// so, a record reserved there from now on may leave it out of its vector.
     #[inline(always)]
     pub fn covers_cold(&self, stream: usize) -> bool {
-        // Relaxed: what was found to be cold is so since after this was raised. Acquire: the anchor has its place.
+        // Relaxed: raised before the eviction that the caller has observed. Acquire: the anchor is
+        // reserved before the caller's record.
         let cold = self.cold.load(Ordering::Relaxed);
         self.anchored[stream].load(Ordering::Acquire) >= cold
     }
 
-    /// A stream gets the newest anchor before the next record that may be compressed against it, and
-    /// only then: an idle stream gets none.
+    /// Writes the newest anchor to the stream, if it lacks it, before the next record that may be
+    /// compressed against it. An idle stream gets none.
     #[inline]
     pub fn enter_stream(&self, writer: &mut Writer, stream: usize) {
-        // Acquire: pairs with the Release that counted the anchor.
+        // Acquire: pairs with the Release store of the anchor's number.
         let newest = self.generation.load(Ordering::Acquire);
-        // Relaxed: a session that finds an old number writes the same anchor once more.
+        // Relaxed: a session that reads an old number writes the same anchor once more.
         if self.anchored[stream].load(Ordering::Relaxed) != newest {
             self.anchor(writer, stream, newest);
         }
@@ -93,12 +98,13 @@ impl Anchoring {
         let vector = durable.back().expect("the last one is kept").vector.clone();
         drop(durable);
         writer.append_anchor(stream, &vector);
-        // Release: who finds the number gets a place behind the anchor.
+        // Release: a session that reads this number reserves its record behind the anchor.
         self.anchored[stream].fetch_max(newest, Ordering::Release);
     }
 
-    /// Once in a while: what is durable now becomes the anchor that each stream gets before its next
-    /// record. What lies delta bytes behind is cold; `cooled` is told that.
+    /// Makes the durable frontier the next anchor, if one is due; each stream gets it before its
+    /// next record. Evicts what is `delta_bytes` behind, and passes the eviction vector to
+    /// `cooled`.
     pub fn keep_house(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
         let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();
         let pressed = table.is_pressed();
@@ -109,7 +115,7 @@ impl Anchoring {
         let number = self.generation.load(Ordering::Relaxed) + 1;
         let now = Durable::now(&self.log, number);
         let newest = durable.back().expect("the last one is kept").sum;
-        // The settings say how much is worth while to keep, not how much has to be: what is durable may be cold.
+        // The settings are preferences: anything durable may be evicted.
         let (interval_bytes, delta_bytes) = match pressed {
             true => (self.interval_bytes.min(PRESSED_INTERVAL_BYTES), 0),
             false => (self.interval_bytes, self.delta_bytes),
@@ -121,7 +127,7 @@ impl Anchoring {
         let is_cold = |of: &Durable| of.sum.saturating_add(delta_bytes) <= now.sum;
         let cold = durable.iter().filter(|of| is_cold(of)).count();
         let cool = |cold: &Durable| {
-            // Relaxed: whatever tells that something is cold is stored with Release after this.
+            // Relaxed: whatever publishes an eviction is stored with Release after this.
             self.cold.store(cold.number, Ordering::Relaxed);
             table.raise_cold(&cold.vector, |reserved| {
                 for (stream, lsn) in reserved.iter_mut().enumerate() {
@@ -148,7 +154,7 @@ mod tests {
     use super::*;
     use hyades_wal::{FrameKind, IncarnationSettings, LogOptions};
 
-    /// Appends to the stream and waits until that is durable.
+    /// Appends a record to the stream and waits until it is durable.
     fn write(log: &Log, writer: &mut Writer, stream: usize) {
         let reservation = writer.reserve(stream, 100);
         let end = reservation.end();

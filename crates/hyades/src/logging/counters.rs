@@ -1,9 +1,10 @@
-//! The numbers of records, counted for each stream: what protocols have in common whose records get
-//! numbers that grow along each stream, and along whatever else the protocol says.
+//! Per-stream counters of record numbers, for protocols whose numbers grow along each stream and
+//! along whatever else the protocol requires.
 //!
-//! A number and a place in the stream are drawn in one step: the counter is locked from the one to the
-//! other, for about as long as two additions take. So numbers grow along the stream, and while the
-//! counter says m no frame to come has a number up to m: that is the stream's mark.
+//! A number and a position in the stream are drawn in one step: the counter is locked from the one
+//! to the other, about as long as two additions take. So numbers grow along the stream, and while
+//! the counter is m no later frame has a number up to m: m is the stream's watermark (`mark` in the
+//! code).
 
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
@@ -13,12 +14,13 @@ use std::time::Duration;
 /// One counter for each stream.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// The last number << 1, plus 1 while it is locked by who draws the next one (Acquire), until that has
-    /// its place (Release). The stream's flusher raises it while it is not locked.
+    /// The last number << 1, plus 1 while it is locked (Acquire) by a session that draws the next
+    /// one and reserves its frame; that session unlocks it then (Release). The stream's flusher
+    /// raises it while it is unlocked.
     streams: Box<[Padded<AtomicU64>]>,
 }
 
-/// How often a counter is looked at before its holder is taken for one that was descheduled.
+/// The number of spins after which the lock holder is taken to be descheduled.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl Counters {
@@ -26,15 +28,16 @@ impl Counters {
         Counters { streams: (0..streams).map(|_| Padded(AtomicU64::new(0))).collect() }
     }
 
-    /// The last number drawn in a stream, or one that is about to be drawn now.
+    /// The last number drawn or skipped in a stream, without one that is being drawn under the
+    /// lock.
     #[inline]
     pub fn last(&self, stream: usize) -> u64 {
         self.streams[stream].load(Ordering::Acquire) >> 1
     }
 
-    /// Locks a stream's counter and returns the last number. Who locks several does so in the order of
-    /// streams: then nobody waits in a circle. Nothing that may panic stands between this and
-    /// [`Counters::unlock`]: all who need a number would wait for ever.
+    /// Locks a stream's counter and returns the last number. A caller that locks several does so in
+    /// the order of streams, which excludes deadlocks. Nothing between this and
+    /// [`Counters::unlock`] may panic: all sessions that need a number would wait for ever.
     #[inline]
     pub fn lock(&self, stream: usize) -> u64 {
         let counter = &self.streams[stream];
@@ -51,7 +54,7 @@ impl Counters {
         }
     }
 
-    /// Ends [`Counters::lock`]: `last` is the last number now.
+    /// Unlocks the counter; `last` is its new last number.
     #[inline]
     pub fn unlock(&self, stream: usize, last: u64) {
         self.streams[stream].store(last << 1, Ordering::Release);
@@ -59,14 +62,14 @@ impl Counters {
 }
 
 impl Marks for Counters {
-    /// The last number, also while the counter is locked: who holds it draws a higher one. All numbers up to
-    /// it have their places, since each holder unlocks after that (Release) and this load comes after
-    /// (Acquire; a lock that was taken since continues the release sequence). So the flusher, which calls
-    /// this, never waits for a holder that was descheduled.
+    /// The last number, even while the counter is locked: its holder draws a higher one. Frames
+    /// with numbers up to it are reserved: each holder unlocks after that (Release), and this load
+    /// comes after (Acquire; a lock taken since continues the release sequence). So the flusher,
+    /// which calls this, never waits for a holder that was descheduled.
     ///
-    /// A stream that lags behind what somebody waits for passes over the numbers that all others have used
-    /// by now: one statement then serves all who wait. That takes a counter that is not locked; if it
-    /// stays locked for long the flusher asks again soon.
+    /// A stream whose last number is below `wanted` skips the numbers that the others have used by
+    /// now: one statement then serves all waiters. That takes an unlocked counter; if it stays
+    /// locked the flusher asks again soon.
     fn mark(&self, stream: usize, wanted: u64, _: bool) -> u64 {
         if mutation::is(Mutation::FlusherWaitsForNumber) {
             let last = self.lock(stream);
@@ -81,7 +84,7 @@ impl Marks for Counters {
                 return last;
             }
             let to = wanted.max(self.highest());
-            // Those who lock it from now on draw higher numbers than that.
+            // Later holders of the lock draw higher numbers than that.
             let passes_over = |to| {
                 counter.compare_exchange(seen, to << 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };
@@ -97,7 +100,7 @@ impl Marks for Counters {
         (0..self.streams.len()).map(|stream| self.last(stream)).max().unwrap_or(0)
     }
 
-    /// What is wanted can be stated nearly always.
+    /// Short, as the wanted number can be stated nearly always.
     fn pause(&self) -> Duration {
         Duration::from_micros(200)
     }
@@ -109,7 +112,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::channel;
 
-    /// Who has drawn a number and not yet its place may be descheduled for long.
+    /// A session that has drawn a number but not reserved its frame may be descheduled.
     #[test]
     fn a_flusher_does_not_wait_for_a_number_to_get_its_place() {
         let counters = Arc::new(Counters::new(2));
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(counters.mark(0, 1 << 40, false), 1 << 40);
         assert_eq!(counters.lock(0), 1 << 40);
         counters.unlock(0, 1 << 40);
-        // The idle one goes along with the others at once.
+        // The idle stream skips to the highest number at once.
         assert_eq!(counters.mark(1, 1 << 30, false), 1 << 40);
     }
 }
@@ -159,8 +162,8 @@ mod loom_tests {
     use super::*;
     use std::sync::Arc;
 
-    /// One draws two numbers with their places while the flusher takes the mark, then a place for the
-    /// frame that states it, and passes over numbers that somebody waits for.
+    /// One thread draws two numbers with their positions while the flusher reads the watermark,
+    /// then reserves the frame that states it; where a number is wanted the flusher skips numbers.
     #[test]
     fn every_number_up_to_the_mark_has_a_place_before_its_statement() {
         for wanted in [0, 1, 5] {
@@ -171,7 +174,7 @@ mod loom_tests {
                     let (counters, places) = &*other;
                     [(); 2].map(|()| {
                         let number = counters.lock(0) + 1;
-                        // Relaxed: it is the counter that must order it.
+                        // Relaxed: the counter must order it.
                         let place = places.fetch_add(1, Ordering::Relaxed);
                         counters.unlock(0, number);
                         (number, place)

@@ -1,22 +1,23 @@
 //! GSN: distributed logging with a global sequence number (Wang, Johnson: "Scalable Logging through
 //! Emerging Non-Volatile Memory", PVLDB 7(10), 2014, section 4); NVM-D in the Poplar paper.
 //!
-//! A transaction's number is above those of all rows that it read or wrote, and above the last one of
-//! the stream that its record goes to; the rows that it wrote take it, and so do those that it read. So
-//! numbers grow along every dependency, anti-dependencies included, and along every stream. A
-//! transaction is answered, and belongs to the recovered state, iff its number is not above the common
-//! mark: every stream has stated that all its records up to there are durable. This is the paper's
-//! passive group commit: the record's own stream does not wait for the others, only the answer does.
+//! A transaction's number is above those of all rows that it read or wrote, and above the last one
+//! of the stream that its record goes to. The rows that it wrote take the number, and so do those
+//! that it read. So numbers grow along every dependency, anti-dependencies included, and along
+//! every stream. A transaction is acknowledged, and belongs to the recovered state, iff its number
+//! is not above the common watermark, the lowest of all streams: each stream has stated that all
+//! its records up to there are durable. This is the paper's passive group commit: only the answer
+//! waits for other streams, not the record's own stream.
 //!
-//! Deltas of columns are sound: the version that a delta follows has a lower number, so it is live if
-//! the delta is. Commands would need an order in replay; there are data records only.
+//! Column deltas are sound: the version that a delta follows has a lower number, so it is live if
+//! the delta is. Commands would need a replay order; there are data records only.
 //!
-//! Where this departs from the paper. There a worker has a stream of its own, in non-volatile memory,
-//! and flushes it itself. Here streams have flushers of their own, which suit devices with a latency
-//! better, and a worker may change its stream. An idle stream passes over numbers that somebody waits
-//! for, and states so in the log (docs/protocols.md, Marks). A transaction that wrote nothing leaves no
-//! number behind: what it read it waits for, and nobody waits for it. Numbers begin anew in each
-//! incarnation, since rows remember nothing from the one before.
+//! Departures from the paper. There each worker flushes its own stream, in non-volatile memory.
+//! Here streams have their own flushers, which suit devices with latency better, and a worker may
+//! change its stream. An idle stream skips numbers that a transaction waits for, and states so in
+//! the log (docs/protocols.md, Marks). A transaction that wrote nothing stamps no rows: it waits
+//! for what it read, and nothing waits for it. Numbers start anew in each incarnation, since rows
+//! keep no stamps of the previous one.
 
 use super::counters::Counters;
 use super::record::RecordKind;
@@ -32,17 +33,18 @@ pub(crate) struct Gsn {
     counters: Arc<Counters>,
 }
 
-/// What a session's transaction has gathered.
+/// State of a session's transaction.
 #[derive(Default)]
 pub(crate) struct GsnTxn {
-    /// The highest number of what it read or will overwrite.
+    /// The highest number of the rows that it read or will overwrite.
     seen: u64,
-    /// Its own.
+    /// The transaction's own number.
     own: u64,
 }
 
-/// The row's number: that of its last writer or of a later reader. Written by whoever has, or is about
-/// to be found to have had, the row's protection; only ever raised. SeqCst, as is the row's lock (E4).
+/// Raises a row's number: that of its last writer or of a later reader. Called under the row's
+/// protection, or before validation proves that the row was unchanged. SeqCst, as is the row's lock
+/// (E4).
 fn raise(row: &AtomicU64, number: u64) {
     if row.load(Ordering::SeqCst) < number {
         row.fetch_max(number, Ordering::SeqCst);
@@ -72,16 +74,17 @@ impl LoggingProtocol for Gsn {
 
     #[inline]
     fn observe_write(&self, row: &AtomicU64, txn: &mut GsnTxn) {
-        // SeqCst: the row's lock comes before this, and a reader's raise before its validation (E4).
+        // SeqCst: the row's lock precedes this load, and a reader's raise precedes its validation
+        // (E4).
         txn.seen = txn.seen.max(row.load(Ordering::SeqCst));
     }
 
-    /// Room for the number, which is not known yet.
+    /// Appends room for the number, which is not known yet.
     fn encode(&self, _: &mut GsnTxn, _: usize, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 8]);
     }
 
-    /// The number is above that of the stream as well, and drawn together with the place.
+    /// Draws a number that is also above the stream's last one, in one step with the position.
     #[inline]
     fn draw(&self, txn: &mut GsnTxn, stream: usize) {
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
@@ -136,7 +139,7 @@ impl StartsOnLog for Gsn {
     }
 }
 
-/// The number, 8 bytes.
+/// Reads a stamp: the number, 8 bytes.
 pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;

@@ -1,6 +1,6 @@
-//! Loops over the lanes of vectors, unrolled for the usual number of streams.
+//! Loops over the components (`lanes`) of vectors, unrolled for four streams, the usual number.
 
-/// Calls `each` with every lane of the one and the other.
+/// Calls `each` with each pair of components.
 #[inline(always)]
 pub(crate) fn zip_lanes<A, B>(a: &[A], b: &[B], mut each: impl FnMut(&A, &B)) {
     if let (Ok(a), Ok(b)) = (<&[A; 4]>::try_from(a), <&[B; 4]>::try_from(b)) {
@@ -12,7 +12,7 @@ pub(crate) fn zip_lanes<A, B>(a: &[A], b: &[B], mut each: impl FnMut(&A, &B)) {
     }
 }
 
-/// As [`zip_lanes`], where the first ones are changed.
+/// As [`zip_lanes`], with the first vector mutable.
 #[inline(always)]
 pub(crate) fn zip_lanes_mut<A, B>(a: &mut [A], b: &[B], mut each: impl FnMut(&mut A, &B)) {
     if let (Ok(a), Ok(b)) = (<&mut [A; 4]>::try_from(&mut *a), <&[B; 4]>::try_from(b)) {
@@ -24,7 +24,7 @@ pub(crate) fn zip_lanes_mut<A, B>(a: &mut [A], b: &[B], mut each: impl FnMut(&mu
     }
 }
 
-/// Sets every lane to zero.
+/// Sets every component to zero.
 #[inline(always)]
 pub(crate) fn clear(lanes: &mut [u64]) {
     match <&mut [u64; 4]>::try_from(&mut *lanes) {
@@ -33,7 +33,7 @@ pub(crate) fn clear(lanes: &mut [u64]) {
     }
 }
 
-/// Apart: in one with the usual number the two would become one call, for any length.
+/// Not inlined: the compiler would merge it with the usual case into one call for any length.
 #[inline(never)]
 fn clear_any(lanes: &mut [u64]) {
     lanes.fill(0);

@@ -1,38 +1,42 @@
-//! The hot-row table: LSN vectors of the rows touched lately (Taurus, section 4.1).
+//! The LSN vector table, or hot-row table: LSN vectors of recently used rows (Taurus, section 4.1).
 //!
-//! A row does not carry its vectors. It carries a *reference*: the number of a slot in this table, the
-//! generation in which the slot was given out, and the *tick* in which it was. A slot whose vectors lie at
-//! or below the **cold vector** may be given out again, in its next generation; a row whose reference is of
-//! an older generation is *cold* and stands for the cold vector: PLV - delta, the paper's value for a row
-//! that comes back into the lock table.
+//! A row does not hold its vectors. It holds a *reference*: the number of a slot in this table, the
+//! slot's generation, and the *tick* in which the slot was handed out. A slot whose vectors are
+//! covered by the **eviction vector** (`cold` in the code) may be reused in its next generation. A
+//! row whose reference has an older generation is *evicted*: its vectors are the eviction vector,
+//! which is PLV - delta, the paper's value for a row that re-enters the lock table.
 //!
-//! All rows that a transaction writes end with the same vectors: its own, and no reader yet. The cold rows
-//! that a command reads end with its vector as their read vector. So they all share one slot, and their
-//! references say which it is. Nobody changes a shared slot, and it has one vector only: the other one of
-//! its rows is cold. Who has to raise a row's read vector there gives the row a slot of its own first. (To
-//! start anew with no reader loses none: the writer's vector covers the readers of before, or, where the
-//! writer is a data record, the writer replays after them, and whoever follows the writer follows them.)
+//! All rows that a transaction writes get the same vectors: the transaction's own, and no reader
+//! yet. The evicted rows that a command reads get its vector as their read vector. So they all
+//! share one slot, and the kind in their references tells which vector it is. A shared slot is
+//! immutable and has one vector only; the other vector of its rows is the eviction vector. A reader
+//! that has to raise the read vector of such a row first gives the row a slot of its own.
+//! (Forgetting earlier readers loses none: the writer's vector covers them, or, where the writer is
+//! a data record, the writer replays after them, and all that follow the writer follow them.)
 //!
-//! Most transactions depend on nothing but what is cold, so that their vector is the cold one but for their
-//! own lane. They need no slot: a reference of [`Kind::Single`] has the lane and the position. Who finds
-//! it joins the cold vector, which is not below what it was then.
+//! Most transactions depend on evicted rows only: their vector is the eviction vector except in
+//! their own component. They need no slot: a reference of [`Kind::Single`] has the component and
+//! the position. A session that loads it joins the eviction vector, which is not below what it was
+//! then.
 //!
-//! **Ticks** (`ticks.rs`) tell most cold rows, and most slots that may be given out again, without a look
-//! at the slot, which would have to come from memory: once a tick is cold, so are all references that bear
-//! it. Who raises a vector in place gives the row a reference of the present tick.
+//! **Ticks** (`ticks.rs`) identify most evicted rows, and most reusable slots, without a load of
+//! the slot, which would be a cache miss: once a tick is evicted, so are all references that have
+//! it. A transaction that raises a vector in place gives the row a reference of the current tick.
 //!
-//! Invariant: the cold vector is monotone and never above what is durable, and a slot changes
-//! generation, and a tick becomes cold, only while the vectors are at or below the cold vector as
-//! published. So who finds an older generation or a cold tick and then loads the cold vector gets at
-//! least what the row had.
+//! Invariant: the eviction vector is monotone and never above what is durable, and a slot changes
+//! its generation, and a tick is evicted, only while the vectors are covered by the eviction vector
+//! as published. So a session that finds an older generation or an evicted tick, and then loads the
+//! eviction vector, gets at least what the row had.
 //!
-//! There are so many slots at most. Who wants another one says that slots get few, and the cold vector is raised as
-//! far as it can be. Where that does not help, rows share the common slot (`common_slot.rs`).
+//! The number of slots is bounded. A session that finds slots running short sets `pressed`, and the
+//! eviction vector is raised as far as possible. Where that does not help, rows share the common
+//! slot (`common_slot.rs`).
 //!
-//! There are no latches. A slot is given out again by its owner alone. Who reads looks at the head before
-//! and after (a sequence lock). A slot of one row is marked by its owner, who then looks at the vectors,
-//! and either takes the mark off or goes on to fill it. Who raises a read vector does so lane by lane, then
-//! looks at the head: either the owner, who marks first, saw the raise, or the raiser sees the mark.
+//! There are no latches. Only its owner, a session's ring, reuses a slot. A reader loads the head
+//! before and after the vectors (a sequence lock). A slot of one row is marked by its owner, which
+//! then checks the vectors, and either removes the mark or fills the slot. A raise of a read vector
+//! raises the components, then checks the head: either the owner, which marks first, saw the raise,
+//! or the raiser sees the mark.
 
 mod common_slot;
 #[cfg(all(test, loom))]
@@ -59,36 +63,37 @@ use slots::Slots;
 use std::sync::Mutex;
 use ticks::Ticks;
 
-/// A slot that is not cold after so many ticks is held up by a stream that stands still.
+/// A slot that cannot be evicted after this many ticks is held up by a stalled stream.
 const PATIENCE: u32 = 8;
 
-/// What a row was found to be.
+/// The result of looking up a row's vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowObservation {
-    /// It is not cold altogether.
+    /// Whether the row has vectors of its own: it is not evicted altogether.
     pub warm: bool,
-    /// When replay is through with its last users; `None` if that is not known.
+    /// When replay is expected to be done with the row's last users; `None` if unknown.
     pub replayed: Option<u64>,
-    /// One of its vectors that were asked for is the cold vector, at least.
+    /// Whether one of the requested vectors is at least the eviction vector, which the caller
+    /// joins.
     pub cold: bool,
 }
 
-/// Where a row's vectors are joined into.
+/// The destination that a row's vectors are joined into.
 pub(crate) enum Into<'v> {
-    /// The write vector, here.
+    /// Of the write vector.
     Write(&'v mut [u64]),
-    /// Both, here.
+    /// Of both.
     Both(&'v mut [u64]),
-    /// The write vector into the first, both into the second.
+    /// The first of the write vector, the second of both.
     Apart(&'v mut [u64], &'v mut [u64]),
 }
 
-/// To what a row's vectors are raised.
+/// The values that a row's vectors are raised to.
 struct Raise<'v> {
     /// `None` for a reader.
     write: Option<&'v [u64]>,
     read: &'v [u64],
-    /// When replay is through with whoever raises.
+    /// When replay is expected to be done with the transaction that raises them.
     replayed: u64,
 }
 
@@ -96,14 +101,14 @@ impl RowObservation {
     const COLD: RowObservation = RowObservation { warm: false, replayed: None, cold: true };
 }
 
-/// Where the vectors of a row are that is not known to be cold.
+/// Location of the vectors of a row that is not known to be evicted.
 enum Hot<'t> {
     /// In a slot of this generation.
     Slot(Slot<'t>, u64),
     Single(Single),
 }
 
-/// Up to where a stream is reserved.
+/// Returns the reserved end of a stream.
 pub(crate) type ReservedEnds = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 
 pub(crate) struct LsnVectorTable {
@@ -112,16 +117,17 @@ pub(crate) struct LsnVectorTable {
     shared: Slots,
     /// Rings of sessions that have ended.
     spare: Mutex<Vec<Ring>>,
-    /// The cold vector. Raised by `raise_cold` only; read by everyone.
+    /// The eviction vector. Raised by `raise_cold` only; read by all sessions.
     cold: Box<[AtomicU64]>,
     ticks: Ticks,
     reserved: ReservedEnds,
-    /// Slots get few. Said by sessions, taken back by who raises the cold vector; a hint, Relaxed.
+    /// Slots are running short. Set by sessions, cleared when the eviction vector is raised; a
+    /// hint, Relaxed.
     pressed: AtomicBool,
 }
 
 impl LsnVectorTable {
-    /// A table of about so many bytes at most.
+    /// Creates a table of about `bytes` bytes at most.
     pub fn new(lanes: usize, bytes: u64, reserved: ReservedEnds) -> Self {
         LsnVectorTable {
             lanes,
@@ -135,13 +141,13 @@ impl LsnVectorTable {
         }
     }
 
-    /// For the streams of a log.
+    /// Creates a table for the streams of a log.
     pub fn on(log: &Log, bytes: u64) -> Self {
         let reserved = log.clone();
         Self::new(log.streams(), bytes, Box::new(move |stream| reserved.next_lsn(stream)))
     }
 
-    /// A ring for a new session.
+    /// Returns a ring for a new session.
     pub fn ring(&self) -> Ring {
         let mut ring = self.spare.lock().expect("no holder panics").pop().unwrap_or_default();
         ring.reserved.resize(self.lanes, 0);
@@ -153,26 +159,26 @@ impl LsnVectorTable {
         self.spare.lock().expect("no holder panics").push(ring);
     }
 
-    /// A new transaction of the ring's session begins.
+    /// Called when a new transaction of the ring's session begins.
     #[inline]
     pub fn begin(&self, ring: &mut Ring) {
         ring.taken = 0;
         ring.single = None;
     }
 
-    /// How many slots exist, used or not.
+    /// The number of slots, used or not.
     #[cfg(all(test, not(loom)))]
     pub fn slots(&self) -> u32 {
         self.own.len() - common_slot::RESERVED + self.shared.len()
     }
 
-    /// Whether a row is known to be cold by its reference alone, as most are.
+    /// Whether the reference alone shows that the row is evicted, as for most rows.
     #[inline(always)]
     fn is_known_cold(&self, packed: PackedReference) -> bool {
         packed == 0 || self.ticks.is_cold(packed)
     }
 
-    /// What the reference of a row stands for that is not known to be cold.
+    /// Resolves the reference of a row that is not known to be evicted.
     #[inline]
     fn hot(&self, packed: PackedReference) -> Hot<'_> {
         let kind = reference::kind(packed);
@@ -183,12 +189,12 @@ impl LsnVectorTable {
         Hot::Slot(slots.get(reference::number(packed), kind), reference::generation(packed))
     }
 
-    /// What a reference stands for, unless it is known to be cold.
+    /// Resolves a reference; `None` if the row is known to be evicted.
     fn find(&self, packed: PackedReference) -> Option<Hot<'_>> {
         if self.is_known_cold(packed) { None } else { Some(self.hot(packed)) }
     }
 
-    /// Starts loading the row's slot, if it has one that is not known to be cold.
+    /// Prefetches the row's slot, if it has one and is not known to be evicted.
     #[inline]
     pub fn prefetch(&self, row: &Reference) {
         let packed = row.load(Ordering::Relaxed);
@@ -204,13 +210,13 @@ impl LsnVectorTable {
         }
     }
 
-    /// Joins the row's vectors. What is cold is left to the caller, see [`RowObservation`].
+    /// Joins the row's vectors. The eviction vector is left to the caller, see [`RowObservation`].
     #[inline]
     pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> RowObservation {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
-        // here comes before the validation of a reader that published one, which will see the lock
-        // (docs/protocols.md, E4).
+        // here precedes the validation of a reader that published one, and that validation will see
+        // the lock (docs/protocols.md, E4).
         checker_fence();
         let packed = row.load(Ordering::SeqCst);
         if self.is_known_cold(packed) {
@@ -227,20 +233,21 @@ impl LsnVectorTable {
         }
     }
 
-    /// The row's write vector becomes `vector`, which is not below what it was: the final vector of
-    /// the ring's transaction. The caller holds the row's write protection.
+    /// Sets the row's write vector to `vector`, the final vector of the ring's transaction, which
+    /// is not below the old one. The caller holds the row's write protection.
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         let taken = self.shared(ring, vector, replayed);
-        // Release: who finds the reference finds its slot filled.
+        // Release: a session that loads the reference finds its slot filled.
         row.store(taken, Ordering::Release);
     }
 
-    /// The row's read vector is raised to at least `vector`, the final vector of the ring's
-    /// transaction. Many readers may do this at once.
+    /// Raises the row's read vector to at least `vector`, the final vector of the ring's
+    /// transaction. Many readers may do this concurrently.
     #[inline]
     pub fn raise_read(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
-        // SeqCst: who finds the row raised already comes before its own validation too (E4).
+        // SeqCst: a reader that finds the row raised already must order this load before its own
+        // validation, too (E4).
         let seen = row.load(Ordering::SeqCst);
         if self.is_known_cold(seen) {
             let taken = self.shared(ring, vector, replayed);
@@ -248,13 +255,13 @@ impl LsnVectorTable {
                 return;
             }
         } else if ring.taken != 0 && seen == reference::of_reader(ring.taken) {
-            // The transaction reads it a second time.
+            // The transaction reads the row a second time.
             return;
         }
         self.raise(row, &Raise { write: None, read: vector, replayed }, ring);
     }
 
-    /// The row's write and read vectors are raised to at least those of `from`.
+    /// Raises the write and read vectors of `to` to at least those of `from`.
     pub fn inherit(&self, to: &Reference, from: &Reference, ring: &mut Ring) {
         if from.load(Ordering::SeqCst) == 0 && to.load(Ordering::Acquire) == 0 {
             return;
@@ -267,7 +274,7 @@ impl LsnVectorTable {
             self.join_cold(both);
         }
         if !source.warm {
-            // A target that is cold too stands for the cold vector as well; a hot one must be raised to it.
+            // An evicted target already stands for the eviction vector; any other is raised to it.
             loop {
                 let seen = to.load(Ordering::Acquire);
                 match self.find(seen) {
@@ -275,7 +282,8 @@ impl LsnVectorTable {
                     Some(Hot::Single(_)) => break,
                     _ => {}
                 }
-                // A reader that found the target hot must not make it so again with what it had alone.
+                // Clear the reference: a reader that resolved it earlier must not renew it with the
+                // old vectors alone.
                 if seen == 0 || publish(to, seen, 0) {
                     return;
                 }
@@ -287,7 +295,7 @@ impl LsnVectorTable {
 
     fn raise(&self, row: &Reference, to: &Raise<'_>, ring: &mut Ring) {
         loop {
-            // SeqCst: as above.
+            // SeqCst: as in `raise_read`.
             let seen = row.load(Ordering::SeqCst);
             let fresh = match self.find(seen) {
                 Some(Hot::Slot(slot, generation)) => {
@@ -309,7 +317,7 @@ impl LsnVectorTable {
         }
     }
 
-    /// A slot for a cold row.
+    /// Takes a slot for an evicted row.
     #[inline]
     fn warm_up(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
         let Some(write) = to.write else {
@@ -322,8 +330,8 @@ impl LsnVectorTable {
         })
     }
 
-    /// Raises the vectors of a row that has a slot of its own, or whose shared slot has all of it
-    /// already. False if the row needs another slot, or has got one meanwhile.
+    /// Raises the vectors of a row that has a slot of its own, or checks that its shared slot
+    /// covers the raise. False if the row needs another slot, or has got one meanwhile.
     #[inline]
     fn raise_in_place(
         &self,
@@ -352,20 +360,20 @@ impl LsnVectorTable {
             if slot.replayed().load(Ordering::Relaxed) < replayed {
                 slot.replayed().fetch_max(replayed, Ordering::Relaxed);
             }
-            // SeqCst, like the raises: the owner marks, then looks; here it is the other way round.
-            // If the owner did not see the raise, its mark is seen here.
+            // SeqCst, like the raises: the owner marks, then checks the vectors; here it is the
+            // other way round. If the owner did not see the raise, its mark is seen here.
             checker_fence();
             if slot.head().load(Ordering::SeqCst) == generation << 1 {
                 let fresh = reference::with_tick(seen, self.ticks.now());
-                // What is new must not be taken for cold along with what was there.
+                // Renew the tick: the new vectors must not be taken for evicted along with the old.
                 return fresh == seen || publish(row, seen, fresh);
             }
         }
         false
     }
 
-    /// A slot for this row alone, with what its shared slot says, raised. `None` if the row is cold, or has
-    /// a slot of its own.
+    /// Takes a slot for this row alone: a copy of its shared slot, raised. `None` if the row is
+    /// evicted, or has a slot of its own.
     #[inline]
     fn own_copy(
         &self,
@@ -393,26 +401,27 @@ impl LsnVectorTable {
             }
             raise_lanes(slot.second(), read);
         });
-        // Otherwise the copy is of another row's vectors; the slot will be found again in the ring.
+        // Otherwise the copy may hold another row's vectors; the slot stays in the ring for reuse.
         (shared.is_of(generation) && shared.is_still(generation)).then_some(fresh)
     }
 
     fn is_cold(&self, vector: &[AtomicU64]) -> bool {
-        // SeqCst: see `take_own`. Acquire: a slot's new generation (Release) is published after these.
+        // SeqCst: see `take_own`. Acquire: these loads precede the Release that publishes a slot's
+        // new generation.
         vector
             .iter()
             .zip(&self.cold)
             .all(|(lsn, cold)| lsn.load(Ordering::SeqCst) <= cold.load(Ordering::Acquire))
     }
 
-    /// Copies the cold vector into a slot that is being filled.
+    /// Copies the eviction vector into a slot that is being filled.
     fn load_cold_into(&self, lanes: &[AtomicU64]) {
         zip_lanes(lanes, &self.cold, |lane, cold| {
             lane.store(cold.load(Ordering::Acquire), Ordering::Relaxed);
         });
     }
 
-    /// Copies the cold vector.
+    /// Copies the eviction vector.
     #[inline]
     pub fn load_cold(&self, out: &mut [u64]) {
         for (lane, cold) in out.iter_mut().zip(&self.cold) {
@@ -420,7 +429,7 @@ impl LsnVectorTable {
         }
     }
 
-    /// Joins the cold vector into `out`.
+    /// Joins the eviction vector into `out`.
     #[inline]
     pub fn join_cold(&self, out: &mut [u64]) {
         zip_lanes_mut(out, &self.cold, |lane, cold| {
@@ -428,10 +437,11 @@ impl LsnVectorTable {
         });
     }
 
-    /// Raises the cold vector; `vector` is durable. `reserved` says up to where the streams are reserved.
+    /// Raises the eviction vector to `vector`, which is durable. `reserved` stores the streams'
+    /// reserved ends.
     pub fn raise_cold(&self, vector: &[u64], reserved: impl FnOnce(&mut [u64])) {
         for (cold, lsn) in self.cold.iter().zip(vector) {
-            // Release: pairs with the Acquire loads of those who then find an older generation.
+            // Release: pairs with the Acquire loads of sessions that then find an older generation.
             cold.fetch_max(*lsn, Ordering::Release);
         }
         debug_assert!({
@@ -443,10 +453,10 @@ impl LsnVectorTable {
     }
 }
 
-/// Gives the row another slot, unless somebody else has done so.
+/// Replaces the row's reference, unless another thread has done so.
 #[inline]
 fn publish(row: &Reference, seen: u64, fresh: u64) -> bool {
-    // SeqCst: as in `fold`. On failure another reader was first: its slot is raised next; ours stays in
-    // the ring and is given out again like any other.
+    // SeqCst: as in `fold`. On failure another thread was first: its slot is raised next; the
+    // caller's slot stays in its ring and is reused like any other.
     row.compare_exchange(seen, fresh, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }

@@ -1,22 +1,22 @@
-//! What a transaction waits for.
+//! What a transaction waits for before it is acknowledged.
 
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
 
-/// What the frontier has to reach before a transaction may be answered: positions, or marks, by lane, each
-/// lane at most once. Nearly always it is one, the transaction's own, which is pushed last and then stands here
-/// in words of its own.
+/// Positions or watermarks that the frontier has to reach before a transaction is acknowledged, by
+/// frontier slot (`lane` in the code), each slot at most once. Nearly always there is only the
+/// transaction's own, which is pushed last and stored inline.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needs {
-    /// 0 if there is none, for that is reached.
+    /// 0 if there is none: position 0 is always reached.
     last: Lsn,
     lane: u16,
-    /// As many as a transaction of four streams can have, in place.
+    /// Inline room for the others of a transaction over four streams.
     others: SmallVec<[(u16, Lsn); 3]>,
 }
 
 impl Needs {
-    /// Adds one. What is zero is reached, and left out.
+    /// Adds an entry. Zero is always reached, and left out.
     #[inline(always)]
     pub fn push(&mut self, (lane, lsn): (u16, Lsn)) {
         if lsn == 0 {
@@ -28,7 +28,7 @@ impl Needs {
         (self.lane, self.last) = (lane, lsn);
     }
 
-    /// Takes the last one off.
+    /// Removes and returns the last entry.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(u16, Lsn)> {
         if self.last == 0 {
@@ -44,7 +44,7 @@ impl Needs {
         self.last == 0
     }
 
-    /// All of them, the last one first.
+    /// All entries, the last one first.
     pub fn iter(&self) -> impl Iterator<Item = (u16, Lsn)> {
         let last = (self.last != 0).then_some((self.lane, self.last));
         last.into_iter().chain(self.others.iter().rev().copied())

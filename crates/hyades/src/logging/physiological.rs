@@ -1,24 +1,26 @@
-//! Physiological logging: one stream, a frame for each changed row with what it was and what it is, then
-//! one that says that the transaction has committed (Malviya, Weisberg, Madden, Stonebraker: "Rethinking
-//! Main Memory OLTP Recovery", ICDE 2014, section IV, after ARIES). The yardstick of command logging.
+//! Physiological logging: one stream; a frame for each changed row with before- and after-image,
+//! then a frame that states that the transaction has committed (Malviya, Weisberg, Madden,
+//! Stonebraker: "Rethinking Main Memory OLTP Recovery", ICDE 2014, section IV, after ARIES). The
+//! baseline for command logging.
 //!
-//! Rows are named by table and primary key, not by page. Of changed columns only these are logged, before
-//! and after ("differential logging"); an insert has no before-image. As in the paper the frames are written
-//! when the transaction commits, all together, and nothing says that it began.
+//! Rows are named by table and primary key, not by page. Only changed columns are logged, before
+//! and after ("differential logging"); an insert has no before-image. As in the paper all frames
+//! are written together when the transaction commits, and there is no begin record.
 //!
-//! Recovery repeats history: every row frame is redone as it is read, whether its transaction committed
-//! or not. A *group* of row frames is complete only if the frame that ends it lies in the valid prefix of
-//! the stream; the others are undone at the end, backwards, from their before-images. A transaction
-//! reserves all its frames, the last one too, while it holds what it writes. So whatever follows the
-//! frames of a lost transaction in the valid prefix did not touch its rows, and undoing it takes back
-//! nothing else.
+//! Recovery repeats history: every row frame is redone as it is read, whether its transaction
+//! committed or not. A *group* of row frames is complete only if the frame that ends it is in the
+//! valid prefix of the stream; the others are undone at the end, backwards, from their
+//! before-images. A transaction reserves all its frames, the last one included, while it holds its
+//! write locks. So no frame that follows those of a lost transaction in the valid prefix changes
+//! its rows, and undoing it reverts nothing else.
 //!
-//! *Removal of the undo pass* (section IV, B): rows reach memory at commit and images of checkpoints hold what
-//! has committed, so before-images are not needed if a group is kept aside until its last frame has been seen. Then
-//! they are not logged. [`LogSettings::undo`](crate::LogSettings::undo) chooses.
+//! *Removal of the undo pass* (section IV, B): rows are installed at commit and checkpoint images
+//! hold only committed rows, so before-images are not needed if recovery buffers a group until it
+//! has read its last frame. Then they are not logged.
+//! [`LogSettings::undo`](crate::LogSettings::undo) chooses.
 //!
-//! Whoever is to be answered waits as under serial logging: for its last frame, and a reader for all that
-//! was reserved before it ended. Rows remember nothing. Data records only, by what they are.
+//! Acknowledgement is as under serial logging: a writer waits for its last frame, a reader for all
+//! that was reserved before it ended. Rows have no stamps. There are no command records.
 
 use super::row_frame::RowFrames;
 use super::settings::LogSettings;

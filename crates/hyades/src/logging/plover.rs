@@ -1,25 +1,27 @@
 //! Plover: parallel logging by partitions (Zhou, Guo, Hu, Qian, Zhou: "Plover: parallel logging for
-//! replication systems", Frontiers of Computer Science 14(4), 2020), as the Taurus paper runs it (VLDB 2020,
-//! section 5).
+//! replication systems", Frontiers of Computer Science 14(4), 2020), as the Taurus paper runs it
+//! (VLDB 2020, section 5).
 //!
-//! Rows are divided among the streams by their keys, and each stream counts. A transaction that touched
-//! rows of some partitions takes one number above the counters of all of them, partitions that it only
-//! read included, and raises them all to it in one step. It writes a record to each partition that it
-//! wrote to, with that partition's changes, the number, and the set of partitions with a record. So
-//! numbers grow along every dependency, because two dependent transactions have touched a partition in
-//! common, and along every stream.
+//! Rows are partitioned among the streams by their keys, and each stream has a counter. A
+//! transaction that touched rows of some partitions draws one number above the counters of all of
+//! them, partitions that it only read included, and raises them all to it in one step. It writes a
+//! record to each partition that it wrote to, with that partition's changes, the number, and the
+//! set of partitions with a record. So numbers grow along every dependency, because two dependent
+//! transactions have touched a partition in common, and along every stream.
 //!
-//! A transaction is answered, and belongs to the recovered state, iff its number is not above the
-//! common mark: then all its records are durable, and so are those of all that it depends on. Each
-//! stream is replayed alone. To look at the touched partitions alone, as one might after the
-//! description, is not enough: docs/protocols.md, Plover, has the sequence.
+//! A transaction is acknowledged, and belongs to the recovered state, iff its number is not above
+//! the common watermark (the lowest of all streams): then all its records are durable, and so are
+//! those of all that it depends on. Each stream is replayed alone. Checking only the touched
+//! partitions, as the paper's description suggests, is not enough: docs/protocols.md, Plover, has
+//! the sequence.
 //!
-//! Rows remember which partitions have written to them: their own; a gap, those of keys that have left
-//! it. That is how readers of what is absent know which partitions they touch. A row that nobody has
-//! written since the log was opened touches none: it is durable, and so it orders nothing.
+//! The stamp of a row is the set of partitions that have written to it: its own; that of a gap has
+//! those of the keys deleted from it. So readers of absent keys know which partitions they touch. A
+//! row that was not written since the log was opened touches none: it is durable, and so it orders
+//! nothing.
 //!
-//! Deltas of columns are sound: the version that a delta follows has a lower number. Readers are not
-//! remembered, so commands cannot be replayed: data records only.
+//! Column deltas are sound: the version that a delta follows has a lower number. There are no read
+//! stamps, so commands cannot be replayed: data records only.
 
 use super::counters::Counters;
 use super::record::RecordKind;
@@ -36,7 +38,7 @@ pub(crate) struct Plover {
     counters: Arc<Counters>,
 }
 
-/// What a session's transaction has gathered. Sets have a bit for each partition.
+/// State of a session's transaction. Sets have a bit for each partition.
 #[derive(Default)]
 pub(crate) struct Touched {
     /// Partitions that it depends on or writes to.
@@ -55,8 +57,8 @@ fn members(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Adds to the set of a row or gap. Written under its write protection (a gap's, under its leaf's lock),
-/// read by readers within the window that they validate: Release and Acquire.
+/// Adds to the set of a row or gap. Written under its write protection (a gap's under its leaf's
+/// lock), read by readers within the window that they validate: Release and Acquire.
 fn add(row: &AtomicU64, set: u64) {
     if row.load(Ordering::Relaxed) & set != set {
         row.fetch_or(set, Ordering::AcqRel);
@@ -94,7 +96,8 @@ impl LoggingProtocol for Plover {
             hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             hash ^= hash >> 32;
         }
-        // The upper bits: those that the last bytes of a key, its first to differ, reach.
+        // The upper bits depend on all bytes of a key, also on the last ones, usually the first to
+        // differ.
         ((u128::from(hash) * self.streams as u128) >> 64) as usize
     }
 
@@ -105,14 +108,16 @@ impl LoggingProtocol for Plover {
         add(row, set);
     }
 
-    /// The number, which is not known yet; whether this is the first of the records; the set of all.
+    /// Appends room for the number, which is not known yet; whether this is the first of the
+    /// records; the set of all.
     fn encode(&self, txn: &mut Touched, stream: usize, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 8]);
         out.push(u8::from(txn.written.trailing_zeros() as usize == stream));
         push_varint(out, txn.written);
     }
 
-    /// Locks the counters of all partitions touched, in ascending order, and takes a number above them.
+    /// Locks the counters of all partitions touched, in ascending order, and draws a number above
+    /// them.
     fn draw(&self, txn: &mut Touched, _: usize) {
         let highest = members(txn.touched).map(|partition| self.counters.lock(partition)).max();
         txn.number = highest.unwrap_or(0) + 1;
@@ -130,8 +135,8 @@ impl LoggingProtocol for Plover {
         add(to, from.load(Ordering::Acquire));
     }
 
-    /// A reader waits for the last transaction of every partition that it touched: it may have read from
-    /// that one.
+    /// A reader waits for the last number of each partition that it touched: it may have read from
+    /// that transaction.
     fn needs(&self, txn: &mut Touched, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         let number = match own {
             Some(_) => txn.number,
@@ -157,8 +162,8 @@ impl StartsOnLog for Plover {
     }
 }
 
-/// The number, 8 bytes; 1 for the first of the transaction's records, else 0; the set of streams that
-/// have one, as a varint.
+/// Reads a stamp: the number, 8 bytes; 1 for the first of the transaction's records, else 0; the
+/// set of streams that have one, as a varint.
 pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let streams = needs.len() / 2;
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);

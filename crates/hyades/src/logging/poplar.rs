@@ -1,39 +1,42 @@
-//! Poplar: numbers that follow reads-from and overwrites, and no other dependency (Zhou,
-//! Guo, Hu, Qian, Zhou, Zhou: "Guaranteeing Recoverability via Partially Constrained Transaction Logs",
+//! Poplar: numbers that grow along reads-from and overwrites, and no other dependency (Zhou, Guo,
+//! Hu, Qian, Zhou, Zhou: "Guaranteeing Recoverability via Partially Constrained Transaction Logs",
 //! 2019, sections 3 to 5).
 //!
 //! *Number* (SSN, algorithm 1). A transaction's number is above those of all rows that it read or
-//! overwrote and above the last one of the stream that its record goes to; rows that it wrote take it,
-//! rows that it only read do not. It is drawn together with the place. So numbers grow along every
-//! stream, from writer to reader and from writer to next writer, but not from a reader to a later writer.
+//! overwrote and above the last one of the stream that its record goes to. Rows that it wrote take
+//! the number, rows that it only read do not. It is drawn together with the position. So numbers
+//! grow along every stream, from writer to reader and from writer to next writer, but not from a
+//! reader to a later writer.
 //!
-//! *Marks* (DSN and CSN, algorithm 2). A stream states its number in the log; the lowest stated and
-//! durable number of all streams is the common mark, the paper's CSN, and at recovery its RSNe.
+//! *Watermarks* (DSN and CSN, algorithm 2; `marks` in the code). A stream states its number in the
+//! log; the lowest stated and durable number of all streams is the common watermark, the paper's
+//! CSN, and at recovery its RSNe.
 //!
-//! *Rule* (section 4.3). A transaction that has learnt anything of the rows is answered, and belongs to the
-//! recovered state, iff its number is not above the common mark: then so is the number of everyone whose
-//! writes it saw. One that has only put rows down, whatever was there before, saw nobody's writes: it is
-//! answered once its own record is durable, and belongs to the recovered state wherever it is found.
-//! Which of the two it is stands in the record, because recovery has to know (section 5).
+//! *Rule* (section 4.3). A transaction that has read is acknowledged, and belongs to the recovered
+//! state, iff its number is not above the common watermark: then neither are the numbers of all
+//! transactions whose writes it saw. A transaction of blind writes only saw no writes: it is
+//! acknowledged once its own record is durable, and belongs to the recovered state wherever it is
+//! found. The record states which of the two it is, because recovery has to know (section 5).
 //!
-//! Why replay may go by versions. The recovered transactions are closed under reads-from, so what they wrote
-//! is right; left is the order of the writers of one row. The version of a record (TID) and its number are
-//! both drawn while the row is held, above what the row had: for the writers of one row the two are the
-//! same order, and either may decide which image is the last. Replay takes the version, as under every
-//! protocol, because it also tells incarnations apart. If a writer in the middle is dead, the later one
-//! either put a whole row over it, which needs nothing below it, or has a number above and has learnt
-//! something: then it is dead as well. That is why deltas are sound: who changes some columns has
-//! learnt that the row was there, and the version that its delta follows has a lower number.
+//! Why replay may order by versions. The recovered transactions are closed under reads-from, so
+//! what they wrote is right; what remains is the order of the writers of one row. The version of a
+//! record (TID) and its number are both drawn while the row is locked, above what the row had: for
+//! the writers of one row both give the same order, and either may decide which image is the last.
+//! Replay uses the version, as under every protocol, because it also distinguishes incarnations. If
+//! a writer in the middle is dead, the later one either made a blind write, which needs nothing
+//! below it, or has a higher number and has read: then it is dead as well. That is why deltas are
+//! sound: a transaction that changes some columns has read that the row exists, and the version
+//! that its delta follows has a lower number.
 //!
-//! Numbers are no serial order: a reader may have a higher one than the writer that overwrote what it read.
-//! So there are no command records under this protocol.
+//! Numbers are not a serial order: a reader may have a higher one than the writer that overwrote
+//! what it read. So there are no command records under this protocol.
 //!
-//! Where this departs from the paper (docs/protocols.md, Poplar). Its segment index is the log's own
-//! order of reservations: a batch is what is filled without a gap when the flusher comes, at half a buffer or
-//! at its interval. An idle stream raises its number through the same latch and states so in the log. A
-//! transaction that learns anything is one that reads, whatever it wrote: to be told whether a row was
-//! there, to check that a key is free, to keep an index, to change some columns are reads. Numbers
-//! begin anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
+//! Departures from the paper (docs/protocols.md, Poplar). Its segment index is the log's own order
+//! of reservations: a batch is what is filled without a gap when the flusher starts, at half a
+//! buffer or at its interval. An idle stream raises its number through the same latch and states so
+//! in the log. A transaction that learns anything about rows has read: checking whether a row
+//! exists or a key is free, maintaining an index and changing some columns are reads. Numbers start
+//! anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
 
 use super::counters::Counters;
 use super::record::RecordKind;
@@ -49,19 +52,19 @@ pub(crate) struct Poplar {
     counters: Arc<Counters>,
 }
 
-/// What a session's transaction has gathered.
+/// State of a session's transaction.
 #[derive(Default)]
 pub(crate) struct PoplarTxn {
-    /// The highest number of what it read or will overwrite.
+    /// The highest number of the rows that it read or will overwrite.
     seen: u64,
-    /// Its own.
+    /// The transaction's own number.
     own: u64,
-    /// Whether it has learnt anything of the rows.
+    /// Whether it had any operation except blind writes.
     has_read: bool,
 }
 
-/// Raises the number of a row, or of the gap that it leaves: that of its last writer. Written by whoever
-/// has the row's write protection (a gap's by whoever changes it); only ever raised. Release, read with
+/// Raises the number of a row, or of the gap that it leaves, to that of its last writer. Called
+/// under the row's write protection (a gap's by the thread that changes it). Release; read with
 /// Acquire by readers within the window that validation covers, or under the lock.
 fn raise(row: &AtomicU64, number: u64) {
     if row.load(Ordering::Relaxed) < number {
@@ -97,12 +100,12 @@ impl LoggingProtocol for Poplar {
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
     }
 
-    /// Room for the number, which is not known yet.
+    /// Appends room for the number, which is not known yet.
     fn encode(&self, _: &mut PoplarTxn, _: usize, _: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0; 8]);
     }
 
-    /// Lines 6 to 12: number and place in one step.
+    /// Lines 6 to 12: number and position in one step.
     #[inline]
     fn draw(&self, txn: &mut PoplarTxn, stream: usize) {
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
@@ -160,8 +163,8 @@ impl StartsOnLog for Poplar {
     }
 }
 
-/// The number << 1, plus 1 if the transaction has read: 8 bytes. A record that has not read needs nothing but
-/// to stand in the valid prefix.
+/// Reads a stamp: the number << 1, plus 1 if the transaction has read: 8 bytes. A record that has
+/// not read only needs to be in the valid prefix.
 pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);

@@ -1,28 +1,28 @@
-//! Lists of predecessors in the log. docs/format.md, "Predecessors", is the specification; this file
-//! writes and reads them.
+//! Lists of predecessors in the log. docs/format.md, "Predecessors", is the specification; this
+//! file encodes and decodes them.
 
 use crate::storage::row::{push_varint, take_varint};
 use hyades_wal::Lsn;
 
-/// The name of a record: where its frame ends, and its stream's lane below that. 0 names none.
+/// Identifies a record: the end of its frame, and its stream in the bits below. 0 identifies none.
 pub(crate) type Id = u64;
 
-/// Bits of an [`Id`] for the lane.
+/// Bits of an [`Id`] for the stream.
 const LANE_BITS: u32 = 6;
 
-/// The name of the record that ends at `end` in `lane`.
+/// The id of the record that ends at `end` in stream `lane`.
 #[inline]
 pub(crate) fn id(lane: usize, end: Lsn) -> Id {
     end << LANE_BITS | lane as u64
 }
 
-/// The lane in a name.
+/// The stream of an id.
 #[inline]
 pub(crate) fn lane(id: Id) -> usize {
     (id & ((1 << LANE_BITS) - 1)) as usize
 }
 
-/// The position in a name.
+/// The position of an id.
 #[inline]
 pub(crate) fn end(id: Id) -> Lsn {
     id >> LANE_BITS
@@ -32,11 +32,11 @@ pub(crate) fn end(id: Id) -> Lsn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Predecessor {
     pub id: Id,
-    /// It was only overwritten, not read: the follower does without it.
+    /// Whether it was only overwritten, not read: the follower does not need it.
     pub overwritten: bool,
 }
 
-/// Appends a list that is in order and names no record twice.
+/// Appends a list that is sorted and has no id twice.
 pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
     debug_assert!(list.is_sorted_by(|a, b| a.id < b.id));
     push_varint(out, list.len() as u64);
@@ -49,7 +49,7 @@ pub(crate) fn encode(list: &[Predecessor], lanes: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a list off `bytes` into `out`; `None` if it is not one of an incarnation with `lanes`
+/// Reads a list from `bytes` into `out`; `None` if it is malformed for an incarnation with `lanes`
 /// streams.
 pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>) -> Option<()> {
     out.clear();
@@ -63,7 +63,7 @@ pub(crate) fn decode(bytes: &mut &[u8], lanes: usize, out: &mut Vec<Predecessor>
         let place = number >> 1;
         let (end, lane) = (place / lanes as u64, (place % lanes as u64) as usize);
         let named = end < 1 << (u64::BITS - LANE_BITS);
-        // Each stands above the one before, and apart from it.
+        // Each must be above the one before.
         if !named || (!out.is_empty() && number >> 1 <= last >> 1) {
             return None;
         }
@@ -82,7 +82,9 @@ mod tests {
         #[test]
         fn a_list_reads_back(
             lanes in 1usize..=64,
-            places in prop::collection::btree_map((1u64..1 << 40, 0usize..64), any::<bool>(), 0..40),
+            places in prop::collection::btree_map(
+                (1u64..1 << 40, 0usize..64), any::<bool>(), 0..40,
+            ),
             junk: Vec<u8>,
         ) {
             let mut list: Vec<Predecessor> = places

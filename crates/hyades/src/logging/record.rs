@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum RecordKind {
     /// The rows it changed.
     Data,
-    /// The procedure's name and arguments.
+    /// The procedure's number and arguments.
     Command,
     /// Whichever is better for this transaction: by record size and replay depth.
     Adaptive,
@@ -23,7 +23,7 @@ pub(crate) struct Tid(pub u64);
 impl Tid {
     /// Bits of the sequence number.
     pub const SEQUENCE_BITS: u32 = 27;
-    /// Bits of a whole TID: it stands above three flags in a version word.
+    /// Bits of a whole TID: a version word has three flags below it.
     pub const BITS: u32 = 61;
 
     pub fn new(epoch: u64, sequence: u64) -> Tid {
@@ -46,18 +46,18 @@ mod flag {
     pub const TIME: u8 = 2;
     /// The seed of its random numbers follows.
     pub const SEED: u8 = 4;
-    /// The hidden row ids that it gave out follow.
+    /// The hidden row ids that it allocated follow.
     pub const ROW_IDS: u8 = 8;
-    /// The body began in Part frames; the first one's start follows.
+    /// The body begins in Part frames; the start of the first one follows.
     pub const CONTINUED: u8 = 16;
-    /// When the transaction's epoch began follows.
+    /// The start time of the transaction's epoch follows.
     pub const EPOCH: u8 = 32;
     /// A checksum of what the command wrote follows.
     pub const OUTCOME: u8 = 64;
     pub const ALL: u8 = 127;
 }
 
-/// What a record says of its transaction before its vectors and its body.
+/// The head of a record: what precedes its vectors and its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub command: bool,
@@ -105,7 +105,7 @@ impl RecordHead {
         }
     }
 
-    /// Reads the head and leaves `bytes` at what follows it.
+    /// Reads the head and advances `bytes` past it.
     pub fn decode(bytes: &mut &[u8]) -> Option<RecordHead> {
         let flags = take(bytes, 1)?[0];
         if flags & !flag::ALL != 0 {
@@ -147,13 +147,13 @@ pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
     push_varint(out, tid.sequence());
 }
 
-/// Appends the head of a record that says nothing but what it is and its TID, as nearly all do.
+/// Appends the head of a record that has only its kind and its TID, as nearly all do.
 #[inline(always)]
 pub(crate) fn push_plain_head(out: &mut Vec<u8>, command: bool, tid: Tid) {
     push_start(out, if command { flag::COMMAND } else { 0 }, tid);
 }
 
-/// Appends what every head begins with.
+/// Appends the flags and the TID, with which every head begins.
 #[inline(always)]
 fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
     let Some((start, bytes)) = start_in_a_word(flags, tid) else {
@@ -161,14 +161,14 @@ fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
         push_tid(out, tid);
         return;
     };
-    // In one piece.
+    // In one store, truncated afterwards.
     let end = out.len() + bytes;
     out.extend_from_slice(&(start as u32).to_le_bytes());
     out.truncate(end);
 }
 
-/// What every head begins with, if it is short, as it nearly always is: at most four bytes in a word, the lowest
-/// first, and how many.
+/// The flags and the TID, if they are short, as nearly always: at most four bytes in a word, the
+/// lowest first, and their number.
 #[inline(always)]
 fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
     let (epoch, sequence) = (tid.epoch(), tid.sequence());
@@ -182,8 +182,8 @@ fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
     Some((u64::from(flags) | epoch << 8 | sequence << (8 + 8 * bytes), 2 + bytes))
 }
 
-/// All of a command's record that precedes its arguments, if its head is plain and its stamp is a byte: at most
-/// six bytes in a word, the lowest first, and how many. None if they are more.
+/// All of a command's record that precedes its arguments, if its head is plain and its stamp is one
+/// byte: at most six bytes in a word, the lowest first, and their number. `None` if there are more.
 #[inline(always)]
 pub(crate) fn command_in_a_word(tid: Tid, stamp: u8, procedure: u32) -> Option<(u64, usize)> {
     if procedure >= 1 << 7 {
@@ -194,7 +194,7 @@ pub(crate) fn command_in_a_word(tid: Tid, stamp: u8, procedure: u32) -> Option<(
     Some((start | rest << (8 * bytes), bytes + 2))
 }
 
-/// Takes a TID off; `None` if it is not one.
+/// Reads a TID; `None` if it is malformed.
 pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
     let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
@@ -209,7 +209,7 @@ pub(crate) enum Change<'a> {
     Put(&'a [u8]),
     /// Changed columns, and the version of the row that they follow.
     Delta { base: u64, delta: &'a [u8] },
-    /// The row is gone.
+    /// The row is deleted.
     Delete,
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn push_change(
     }
 }
 
-/// What reading a data record needs to know of a table.
+/// What decoding a data record needs to know of a table.
 pub(crate) struct TableShape<'t> {
     pub layout: &'t Layout,
     pub keyless: bool,
@@ -260,8 +260,8 @@ pub(crate) struct TableShape<'t> {
     pub key_bytes: Option<usize>,
 }
 
-/// Takes the next row's change off a data record: the table's number in the log, the key where it
-/// stands apart from the row, the change. `None` if the bytes are not one.
+/// Reads the next row's change from a data record: the table's number in the log, the key where it
+/// is separate from the row, the change. `None` if the bytes are malformed.
 pub(crate) fn take_change<'a, 't>(
     bytes: &mut &'a [u8],
     shape: impl FnOnce(u64) -> Option<TableShape<'t>>,

@@ -1,20 +1,20 @@
-//! Row frames: a Part frame that holds the change of one row, for protocols that log row by row. The
-//! transaction's record follows, and says no more than that it has committed. docs/format.md, "Row
+//! Row frames: a Part frame that holds the change of one row, for protocols that log row by row.
+//! The transaction's record follows, and only states that it has committed. docs/format.md, "Row
 //! frames", is the specification; this file writes and reads them.
 
 use super::record::{Change, Tid, push_tid, take_tid};
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, push_varint, take, take_varint};
 
-/// Whether changed rows have frames of their own, and what stands in these.
+/// Whether changed rows have frames of their own, and what these hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowFrames {
-    /// They have none: all changes stand in the record.
+    /// No row frames: all changes are in the record.
     #[default]
     None,
-    /// What each row is afterwards.
+    /// After-images.
     After,
-    /// What it was before, too: a transaction whose record is lost can be undone.
+    /// Before-images too: a transaction whose record is lost can be undone.
     Both,
 }
 
@@ -22,24 +22,24 @@ impl RowFrames {
     const SETTING: [(RowFrames, &'static str); 2] =
         [(RowFrames::After, "after"), (RowFrames::Both, "both")];
 
-    /// The setting of an incarnation that says so.
+    /// The incarnation setting, name and value, that states this.
     pub fn setting(self) -> Option<(&'static str, &'static str)> {
         let (_, word) = Self::SETTING.iter().find(|(rows, _)| *rows == self)?;
         Some(("rows", word))
     }
 
-    /// What an incarnation's settings say.
+    /// Parses an incarnation's setting.
     pub fn of(setting: Option<&str>) -> RowFrames {
         let named = Self::SETTING.iter().find(|(_, word)| Some(*word) == setting);
         named.map_or(RowFrames::None, |(rows, _)| *rows)
     }
 }
 
-/// A change that does not fit a frame goes into several.
+/// Flags of a row frame. A change that does not fit one frame goes into several.
 pub(crate) mod flag {
     /// The change begins here.
     pub const BEGIN: u8 = 1;
-    /// It ends here.
+    /// The change ends here.
     pub const END: u8 = 2;
 }
 
@@ -47,18 +47,18 @@ pub(crate) mod flag {
 /// and flags.
 pub(crate) const FRAME_HEAD: usize = 9;
 
-/// A row's change, once it is whole.
+/// A row's change, once its frames are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FramedChange<'a> {
     pub tid: u64,
     /// What [`push_before`] wrote; empty if only after-images are logged.
     pub before: &'a [u8],
-    /// As in a data record.
+    /// The change, encoded as in a data record.
     pub change: &'a [u8],
 }
 
 impl<'a> FramedChange<'a> {
-    /// Takes a whole change apart; `None` if it is not one.
+    /// Parses a whole change; `None` if it is malformed.
     pub fn read(rows: RowFrames, mut bytes: &'a [u8]) -> Option<FramedChange<'a>> {
         let tid = take_tid(&mut bytes)?.0;
         let before = match rows {
@@ -72,7 +72,7 @@ impl<'a> FramedChange<'a> {
     }
 }
 
-/// Appends what stands ahead of a change as a data record has it.
+/// Appends what precedes a change that is encoded as in a data record.
 pub(crate) fn push_row(rows: RowFrames, tid: u64, before: &[u8], out: &mut Vec<u8>) {
     push_tid(out, Tid(tid));
     if rows == RowFrames::Both {
@@ -85,16 +85,16 @@ const ABSENT: u8 = 0;
 const ROW: u8 = 1;
 const COLUMNS: u8 = 2;
 
-/// What a row was before a change.
+/// The before-image of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before<'a> {
-    /// Its version.
+    /// The version of the row before the change.
     pub base: u64,
-    /// As a change that brings it back.
+    /// The change that restores it.
     pub image: Change<'a>,
 }
 
-/// Appends what a row was. `row` is its content, if it was there; of a change of columns only
+/// Appends a before-image. `row` is the row's content, if it existed; of a change of columns only
 /// these are kept.
 pub(crate) fn push_before(
     layout: &Layout,
@@ -126,7 +126,7 @@ pub(crate) fn push_before(
     }
 }
 
-/// Reads what [`push_before`] wrote; `None` if it is not that.
+/// Reads what [`push_before`] wrote; `None` if it is malformed.
 pub(crate) fn read_before<'a>(layout: &Layout, mut bytes: &'a [u8]) -> Option<Before<'a>> {
     let kind = take(&mut bytes, 1)?[0];
     let base = take_tid(&mut bytes)?.0;
@@ -190,7 +190,7 @@ mod tests {
                 }
                 other => prop_assert!(false, "{:?}", other),
             }
-            // The whole row, where it was replaced or deleted; nothing, where there was none.
+            // The whole row, if it was replaced or deleted; nothing, if it did not exist.
             for (there, image) in [(Some(&row[..]), Change::Put(&row)), (None, Change::Delete)] {
                 let mut before = Vec::new();
                 push_before(&layout, base, there, Change::Put(&row), &mut before);

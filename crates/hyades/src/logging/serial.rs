@@ -1,10 +1,9 @@
-//! Serial logging: one stream, whose order is an order that the transactions can be replayed in
-//! (Taurus, section 2.1).
+//! Serial logging: one stream, whose order is a valid replay order (Taurus, section 2.1).
 //!
-//! Rows remember nothing. A transaction reserves its frame while it holds what it wrote, and as a
-//! command before it validates what it read, so conflicting transactions stand in the stream in
-//! their serialization order. A reader saw only transactions whose frames were reserved before it
-//! ended: it needs the stream up to the place where it ended.
+//! Rows have no stamps. A transaction reserves its frame while it holds its write locks, and as a
+//! command before it validates what it read, so conflicting transactions are in the stream in their
+//! serialization order. A reader saw only transactions whose frames were reserved before it ended:
+//! it needs the stream up to its reserved end at that time.
 
 use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};

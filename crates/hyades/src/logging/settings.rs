@@ -1,58 +1,57 @@
-//! What can be set about the log.
+//! Settings of the log.
 
 use hyades_platform::device::Device;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Epochs are this long while the database is busy, unless it is told otherwise.
+/// The default length of an epoch while the database is busy.
 pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 
-/// Everything that can be set about the log.
+/// The settings of the log.
 #[derive(Clone)]
 pub struct LogSettings {
     /// Directories of the streams, used in turn. The first also holds the manifest.
     pub dirs: Vec<PathBuf>,
-    /// How many log streams, 1 to 64.
+    /// The number of log streams, 1 to 64.
     pub streams: usize,
-    /// What the directories are on; ordinary files if not set.
+    /// The device of the directories; ordinary files if not set.
     pub device: Option<Arc<dyn Device>>,
     /// The buffer of each stream in bytes, a power of two from 4 KiB to 1 GiB.
     pub buffer_bytes: usize,
     /// The largest segment file in bytes: a multiple of 4,096, from 64 KiB to 1 TiB.
     pub segment_bytes: u64,
-    /// Waits this long between flushes. If not set, flushes as soon as a transaction waits; while none
-    /// does, a busy stream at most every 500 us, or every 2 ms once that is 1 KiB or more. At most
-    /// an hour.
+    /// The time between flushes, at most an hour. If not set, a stream is flushed as soon as a
+    /// transaction waits for it; while none does, a busy stream at most every 500 us, or every 2 ms
+    /// once a batch is 1 KiB or more.
     pub flush_interval: Option<Duration>,
-    /// Flushes at once when a buffer holds this much, whatever the interval.
+    /// Flushes before the interval ends once a buffer holds this many bytes.
     pub flush_fill_bytes: Option<usize>,
-    /// A vector anchor after this many bytes of the log. Few anchors make records longer, by what
-    /// rows touched since the last one depend on; many make replay wait, for a record comes after
-    /// all that its anchor covers. 1 byte to 1 TiB.
+    /// The bytes of log from one vector anchor to the next, 1 byte to 1 TiB. Few anchors make
+    /// records longer, by the dependencies of rows touched since the last one. Many make replay
+    /// wait, as a record is replayed after everything that its anchor covers.
     pub anchor_interval_bytes: u64,
-    /// The paper's delta (section 4.1): rows keep their own vectors until these lie this many bytes
-    /// below what is durable, in every stream, on average: one that stands still holds nothing up.
+    /// The paper's delta (section 4.1): rows keep their own vectors until these are this many bytes
+    /// below what is durable, averaged over all streams, so that a stalled stream holds nothing up.
     /// At most 1 TiB.
     pub delta_bytes: u64,
-    /// Under Taurus, of either year: at most about so many bytes of memory are for the vectors of
-    /// rows that were touched lately. Well before that the vectors of rows are dropped at once
-    /// when they are durable, whatever `anchor_interval_bytes` and `delta_bytes` say. Where a
-    /// stream stands still and that does not help, rows share one vector, and transactions that
-    /// touch these wait for one another's streams.
+    /// Under `taurus` and `taurus-2016`: about the most bytes of memory for the vectors of recently
+    /// used rows. Well before that, vectors are dropped as soon as they are durable, whatever
+    /// `anchor_interval_bytes` and `delta_bytes` are. Where a stalled stream prevents that, rows
+    /// share one vector, and transactions that touch them wait for one another's streams.
     pub hot_rows_bytes: u64,
-    /// How long an epoch is while the database is busy; the protocol's own choice if not set.
-    /// Epochs are cuts for checkpoints, and where a protocol acknowledges by epochs it takes about
-    /// as long. 100 us to an hour.
+    /// The length of an epoch while the database is busy, 100 us to an hour; the protocol's default
+    /// if not set. Epochs are cuts for checkpoints; where a protocol acknowledges by epochs,
+    /// acknowledging takes about as long.
     pub epoch: Option<Duration>,
-    /// Under physiological logging: before-images are logged, and recovery undoes what was lost
-    /// half-way. Without them it keeps the changes of a transaction aside until it has seen that it
-    /// committed.
+    /// Under physiological logging: before-images are logged, and recovery undoes incomplete
+    /// transactions. Without them recovery buffers the changes of a transaction until it has read
+    /// that the transaction committed.
     pub undo: bool,
     /// Data records hold the whole rows that a transaction updated, as the papers' do, instead of
-    /// the columns that it changed. Either kind of log is recovered whatever is set here.
+    /// the changed columns. Both kinds of log are recovered under either setting.
     pub whole_rows: bool,
-    /// The log has no threads: see `hyades_wal::LogOptions::stepped`. For simulation.
+    /// Runs the log without threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
 }

@@ -1,25 +1,25 @@
-//! Silo-R: value logging by epochs (Zheng, Tu, Kohler, Liskov: "Fast Databases with Fast Durability and
-//! Recovery Through Multicore Parallelism", OSDI 2014, sections 4.1 to 4.3), the baseline of the Taurus
-//! and Poplar papers.
+//! Silo-R: value logging by epochs (Zheng, Tu, Kohler, Liskov: "Fast Databases with Fast Durability
+//! and Recovery Through Multicore Parallelism", OSDI 2014, sections 4.1 to 4.3), the baseline of
+//! the Taurus and Poplar papers.
 //!
-//! A transaction belongs to the epoch of its version, which it reads while it holds what it writes. A
-//! stream *closes* an epoch when no record of it, or of an earlier one, can come any more: that is its
-//! mark, stated in the log along with the records. The lowest mark of all streams is the durable
-//! epoch D. A transaction is answered, and belongs to the recovered state, iff its epoch is not above
-//! D. Rows remember nothing.
+//! A transaction belongs to the epoch of its version, which it reads while it holds its write
+//! locks. A stream *closes* an epoch when no record of it, or of an earlier one, can follow: that
+//! epoch is the stream's watermark (`mark` in the code), stated in the log along with the records.
+//! The lowest watermark of all streams is the durable epoch D. A transaction is acknowledged, and
+//! belongs to the recovered state, iff its epoch is not above D. Rows have no stamps.
 //!
-//! Why that is right. Whoever read or overwrote what a transaction wrote has an epoch that is not lower
-//! (both are read under write protection, so they are in the order of the conflict). So the
-//! transactions up to D, all of whose records lie before the statements of their streams, are a set
-//! that has all it depends on.
+//! Why this is correct. A transaction that read or overwrote what another one wrote has an epoch
+//! that is not lower (both are read under write protection, so they are in the order of the
+//! conflict). So the transactions up to D, whose records all precede the statements of their
+//! streams, are closed under dependencies.
 //!
-//! Anti-dependencies are in the order of epochs but not within one, so replay cannot run commands: data
-//! records only. Deltas of columns are sound: the version that a delta follows has an epoch that is not
-//! higher, so it is live if the delta is.
+//! Anti-dependencies follow the order of epochs but not within one, so replay cannot run commands:
+//! data records only. Column deltas are sound: the version that a delta follows has an epoch that
+//! is not higher, so it is live if the delta is.
 //!
-//! Where the paper is silent (docs/protocols.md, Silo-R): idle streams close epochs as well, when
-//! somebody waits for it, and nobody otherwise; what a stream has closed counts once it is on disk; a
-//! dead record is judged by the marks of its own incarnation for ever.
+//! Where the paper is silent (docs/protocols.md, Silo-R): idle streams close epochs as well, but
+//! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
+//! dead record is judged by the watermarks of its own incarnation for ever.
 
 use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
 use crate::logging::record::Tid;
@@ -36,22 +36,23 @@ pub(crate) struct SiloR {
     epochs: Arc<Epochs>,
 }
 
-/// What the streams' flushers look at.
+/// State shared with the streams' flushers.
 #[derive(Debug)]
 struct Epochs {
     epoch: Arc<Epoch>,
     interval: Duration,
-    /// Where sessions say that they commit, before they read their epoch.
+    /// Where sessions announce that they commit, before they read their epoch.
     active: Arc<ActiveEpochs>,
-    /// The highest epoch of any record. Raised by its writer before the record is reserved, and so before
-    /// others see its rows; read by readers after they have read. Relaxed: who reads a row after its
-    /// writer released it comes after that in everything (read-read coherence).
+    /// The highest epoch of any record. Raised by the writer before its record is reserved, and so
+    /// before its rows are visible; loaded by readers after they have read. Relaxed: a reader of a
+    /// row that its writer has released comes after that writer in everything (read-read
+    /// coherence).
     written: AtomicU64,
 }
 
 impl LoggingProtocol for SiloR {
     type RowStamp = ();
-    /// The epoch of the own record.
+    /// The epoch of the transaction's record.
     type TxnStamp = u64;
 
     fn txn_stamp(&self) -> u64 {
@@ -66,7 +67,7 @@ impl LoggingProtocol for SiloR {
         }
     }
 
-    /// A reader waits for the last epoch that anything was written in: it may have read that.
+    /// A reader waits for the last epoch in which anything was written: it may have read from it.
     fn needs(&self, txn: &mut u64, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
             return;
@@ -85,8 +86,8 @@ impl LoggingProtocol for SiloR {
 }
 
 impl Marks for Epochs {
-    /// The epochs that are closed. If somebody waits for the one of now, and it has lasted long enough, it
-    /// ends.
+    /// The last closed epoch. If a transaction waits for the current one, and that has lasted long
+    /// enough, it ends.
     fn mark(&self, _: usize, wanted: u64, now: bool) -> u64 {
         if self.epoch.current() <= wanted {
             self.epoch.advance_if_older_than(if now { Duration::ZERO } else { self.interval });
@@ -110,7 +111,7 @@ impl StartsOnLog for SiloR {
     const NAME: &'static str = "silo-r";
     const VECTORS: bool = false;
     const MARKS: bool = true;
-    /// The paper's.
+    /// The paper's length.
     const EPOCH: Duration = Duration::from_millis(40);
 
     fn start(ground: &Ground<'_>) -> Self {
@@ -125,7 +126,7 @@ impl StartsOnLog for SiloR {
     }
 }
 
-/// The version has the epoch: nothing else stands in the record.
+/// Reads the epoch from the version: the record has no stamp.
 pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = Tid(tid).epoch();
     *needs.last_mut()? = number;

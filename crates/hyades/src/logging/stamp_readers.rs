@@ -1,4 +1,4 @@
-//! How the stamps in records are read, by protocol: recovery knows only the protocol's name.
+//! Stamp readers by protocol: recovery knows only the protocol's name.
 
 use super::gsn::{self, Gsn};
 use super::plover::{self, Plover};
@@ -6,8 +6,8 @@ use super::poplar::{self, Poplar};
 use super::silo_r::{self, SiloR};
 use super::{StampReader, StartsOnLog};
 
-/// How the stamps in a protocol's records are read, by its name in the manifest; `None` where they are
-/// vectors, or nothing.
+/// The stamp reader of a protocol, by its name in the manifest; `None` where stamps are vectors, or
+/// empty.
 pub(crate) fn stamp_reader(name: &str) -> Option<StampReader> {
     match name {
         SiloR::NAME => Some(silo_r::read_stamp),

@@ -1,14 +1,15 @@
 //! Taurus: parallel logging with LSN vectors (Xia, Yu, Pavlo, Devadas: "Taurus: Lightweight
 //! Parallel Logging for In-Memory Database Management Systems", VLDB 2020), sections 3.2, 4.1 and
-//! 4.3. Step numbers are those of algorithms 1, 5 and 6. Where we depart from the paper,
-//! docs/protocols.md says why.
+//! 4.3. Step numbers are those of algorithms 1, 5 and 6. docs/protocols.md explains departures from
+//! the paper.
 //!
-//! A vector's lane i says: everything in stream i up to this position. A transaction gathers two:
-//! *validity*, what it depends on being durable: the writers of all it read or overwrote; and
-//! *order*, what must be replayed before it: writers and readers of all it overwrites. As a
-//! command it logs the join of both, and needs all of it to be valid and in order. As data it logs
-//! them apart: it is valid by the first and, where commands are in the log, ordered by the
-//! second. In a log of data records alone there is no order vector, and readers are not remembered.
+//! Component i of a vector means: everything in stream i up to this position. A transaction gathers
+//! two vectors: *validity*, what must be durable for it to count: the writers of all that it read
+//! or overwrote; and *order*, what must be replayed before it: writers and readers of all that it
+//! overwrites. A command logs the join of both, and all of it must be durable, and replayed before.
+//! A data record logs them apart: it counts by the first and, where commands are in the log, is
+//! ordered by the second. In a log of data records alone there is no order vector, and no read
+//! stamps.
 
 use super::anchoring::Anchoring;
 use super::lanes::clear;
@@ -24,85 +25,87 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Taurus {
     log: Log,
     lanes: usize,
-    /// Whether command records may stand in this incarnation of the log.
+    /// Whether this incarnation of the log may have command records.
     commands: bool,
     table: LsnVectorTable,
-    /// Nobody is asked about them where no commands may stand: then rows remember no reader.
+    /// Not used where there may be no commands: then there are no read stamps.
     unwritten: UnwrittenTables,
-    /// All work that is in the log, in ticks of replay. Divided by the threads that will share it, it is
-    /// about where replay will be when it comes to the next record; a record whose predecessors will be
-    /// replayed much later than that is on the critical path. Added to by sessions, read by them; a
+    /// All replay work in the log, in ticks. Divided by the number of replay threads, it estimates
+    /// where replay will be when it reaches the next record; a record whose predecessors will be
+    /// replayed much later than that is on the critical path. Added to and read by sessions; a
     /// hint, Relaxed.
     progress: Padded<AtomicU64>,
     replay_threads: u64,
-    /// Somebody has left it to us to choose between command and data: until then nobody keeps pace. Set once,
-    /// read by all sessions; Relaxed, as what depends on it is a hint.
+    /// Whether a transaction has requested [`RecordKind::Adaptive`]: until then no replay times are
+    /// kept. Set once, read by all sessions; Relaxed, as only hints depend on it.
     adaptive: AtomicBool,
     anchoring: Anchoring,
 }
 
-/// What a session's transaction has gathered.
+/// State of a session's transaction.
 pub(crate) struct TaurusTxn {
     validity: Vec<u64>,
-    /// Zero, and not in use, where `together`.
+    /// Zero and unused if `together`.
     order: Vec<u64>,
-    /// It is to be a command, of which only the join of both is wanted: `validity` has it all.
+    /// Whether it is to be a command, which only needs the join of both vectors: `validity` has it
+    /// all.
     together: bool,
-    /// Some row was cold, in part at least: both vectors are at least the cold vector, which is joined late, or
-    /// not at all where nobody needs to know (see `encode_in_a_byte`).
+    /// Whether some row was evicted, at least in part: both vectors are at least the eviction
+    /// vector, which is joined late, or not at all where it is not needed (see `encode_in_a_byte`).
     cold: bool,
-    /// The vectors are all zero, but for what `cold` says.
+    /// Whether both vectors are zero, apart from the eviction vector that `cold` implies.
     untouched: bool,
-    /// All lanes of validity but its own are at or below the cold vector.
+    /// Whether all components of validity but its own are covered by the eviction vector.
     single: bool,
     /// Whether it was encoded as a command.
     command: bool,
-    /// Its own lane, once it has its place.
+    /// Its own component, once it has its position.
     lane: usize,
     pace: ReplayDistance,
     ring: Ring,
 }
 
-/// When replay is expected to be through with what a transaction touches, in ticks: see
+/// Estimated times, in ticks, at which replay is done with what a transaction touches: see
 /// [`Taurus::progress`].
 #[derive(Default)]
 struct ReplayDistance {
-    /// Whether anybody wants to know.
+    /// Whether the times are kept.
     kept: bool,
-    /// Where replay is expected to be when it comes to this transaction's record.
+    /// When replay reaches this transaction's record.
     now: u64,
-    /// What `now` was computed from.
+    /// The value of [`Taurus::progress`] from which `now` was computed.
     progress: u64,
-    /// When it is through with those that wrote what this transaction reads.
+    /// When replay is done with the writers of what this transaction reads.
     after_reads: u64,
-    /// When it is through with those that used what this transaction overwrites.
+    /// When replay is done with the readers and writers of what this transaction overwrites.
     after_writes: u64,
-    /// When it is through with this transaction.
+    /// When replay is done with this transaction.
     replayed: u64,
-    /// Work not yet added to the progress of all.
+    /// Work not yet added to [`Taurus::progress`].
     unreported: u64,
 }
 
-/// What the replay of a command takes, by definition.
+/// The replay time of a command, by definition.
 const COMMAND_TICKS: u64 = 8;
-/// What it takes to apply a data record, once all that precedes it has been replayed.
+/// The replay time of a data record, once all that precedes it has been replayed.
 const DATA_TICKS: u64 = 4;
 /// Sessions report their work in portions of this many ticks.
 const REPORT_TICKS: u64 = 64 * COMMAND_TICKS;
 
 impl ReplayDistance {
-    /// When replay is through with the last users of a row that is warm. Who left a single position was in no
-    /// chain, so replay is about through with it; but who comes after it is in one.
+    /// When replay is done with the last users of a row that is not evicted. A transaction that
+    /// left a single position waits for no other, so replay is about done with it; but one that
+    /// follows it does wait.
     #[inline]
     fn through(&self, row: &RowObservation) -> u64 {
         row.replayed.unwrap_or(self.now + 1)
     }
 
-    /// The transaction gets its record. Whether replay has to wait for others with it.
+    /// Called when the transaction gets its record. Returns whether its replay waits for others.
     fn place(&mut self, command: bool) -> bool {
         let (after, ticks) = match command {
             true => (self.after_writes.max(self.after_reads), COMMAND_TICKS),
-            // What it read is of no account when it is replayed.
+            // Replay of a data record does not depend on what it read.
             false => (self.after_writes, DATA_TICKS),
         };
         self.replayed = self.now.max(after) + ticks;
@@ -157,7 +160,7 @@ impl LoggingProtocol for Taurus {
         self.anchoring.enter_stream(writer, stream);
     }
 
-    /// Algorithm 5, FlushPLV; the cold vector follows delta bytes behind.
+    /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
     fn keep_house(&self) {
         self.anchoring.keep_house(&self.table, |cold| self.unwritten.keep_house(cold));
     }
@@ -236,14 +239,14 @@ impl LoggingProtocol for Taurus {
         after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
     }
 
-    /// Algorithm 1, line 8, with algorithm 5, Compress: lanes at or below the stream's anchor are
-    /// left out. The anchor is loaded before the frame is reserved.
+    /// Algorithm 1, line 8, with algorithm 5, Compress: components at or below the stream's anchor
+    /// are left out. The anchor is loaded before the frame is reserved.
     #[inline(always)]
     fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
         let only_cold = txn.untouched;
         if txn.together && !command {
-            // It was too long for one. To depend on more than it has to is not wrong.
+            // A command that was too long is logged as data. Unneeded dependencies are not wrong.
             txn.order.copy_from_slice(&txn.validity);
             txn.together = false;
         } else if command && !txn.together {
@@ -251,7 +254,7 @@ impl LoggingProtocol for Taurus {
         }
         if std::mem::take(&mut txn.cold) {
             self.table.join_cold(&mut txn.validity);
-            // A command has no order of its own any more.
+            // A command's order is in `validity` by now.
             if self.commands && !command {
                 self.table.join_cold(&mut txn.order);
             }
@@ -266,9 +269,9 @@ impl LoggingProtocol for Taurus {
         }
     }
 
-    /// What depends on nothing but cold rows is covered by the anchor: its vector is an empty mask. The cold vector
-    /// is not joined in memory either: it is durable, and who follows this command's own position is replayed after
-    /// it, and so after all that it follows.
+    /// If all dependencies are evicted rows, the anchor covers them, and the vector is an empty
+    /// mask. The eviction vector is not joined in memory either: it is durable, and a transaction
+    /// that follows this command's position is replayed after it, and so after all that it follows.
     #[inline(always)]
     fn encode_in_a_byte(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
         if !(txn.together && txn.untouched) {
@@ -281,7 +284,7 @@ impl LoggingProtocol for Taurus {
         Some(0)
     }
 
-    /// Algorithm 1, line 11: in memory the transaction's vector takes its own LSN.
+    /// Algorithm 1, line 11: in memory the transaction's own LSN is added to its vector.
     #[inline(always)]
     fn place(&self, txn: &mut TaurusTxn, stream: usize, end: Lsn) {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
@@ -289,7 +292,8 @@ impl LoggingProtocol for Taurus {
         txn.lane = stream;
         txn.untouched = false;
         let in_chain = txn.pace.kept && txn.pace.place(txn.command);
-        // In a chain that replay waits for, rows have to say when it is through.
+        // If replay of this record waits for others, its rows need a slot, which has the replay
+        // time.
         let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
         if !single && txn.cold {
             self.table.join_cold(&mut txn.validity);
@@ -321,24 +325,24 @@ impl LoggingProtocol for Taurus {
         self.table.give_back(txn.ring);
     }
 
-    /// Algorithm 1, line 18, without the order within the stream (E1). The cold vector is durable,
-    /// so cold rows add nothing.
+    /// Algorithm 1, line 18, without the order within the stream (E1). The eviction vector is
+    /// durable, so evicted rows add nothing.
     #[inline(always)]
     fn needs(&self, txn: &mut TaurusTxn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if let (Some((stream, end)), true) = (own, txn.single) {
-            // What is cold is durable.
+            // What is evicted is durable.
             if !mutation::is(Mutation::AckBeforeOwnFrame) {
                 needs.push((stream as u16, end));
             }
         } else if !txn.untouched {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
-                // What is zero is durable, and not looked up.
+                // Zero is durable, and not looked up.
                 if lsn != 0 && own != Some((lane, lsn)) && lsn > frontier.durable(lane) {
                     needs.push((lane as u16, lsn));
                 }
             }
-            // Last, and so looked at first: a session's records come in order.
+            // Last, and so checked first: a session's records become durable in order.
             if let Some((stream, end)) = own
                 && !mutation::is(Mutation::AckBeforeOwnFrame)
             {
@@ -353,8 +357,8 @@ impl StartsOnLog for Taurus {
     const NAME: &'static str = "taurus";
     const VECTORS: bool = true;
 
-    /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
-    /// precedes everything to come.
+    /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
+    /// ones precedes everything in this one.
     fn start(ground: &Ground<'_>) -> Self {
         let &Ground { log, settings, data_only, tables, .. } = ground;
         let lanes = log.streams();

@@ -1,35 +1,39 @@
 //! Taurus of 2016: parallel logging with lists of predecessors (Yu, Zhu, Kaashoek, Pavlo, Devadas:
 //! "Taurus: A Parallel Transaction Recovery Method Based on Fine-Granularity Dependency Tracking",
-//! technical report), sections 4.1 to 4.3 and 5. Line numbers are those of algorithms 1 and 2. Where
-//! we depart from the report, docs/protocols.md says why.
+//! technical report), sections 4.1 to 4.3 and 5. Line numbers are those of algorithms 1 and 2.
+//! docs/protocols.md explains departures from the report.
 //!
-//! A row remembers who wrote it last, by the place of that record in the log, and nobody who read it.
-//! A transaction gathers these names: *RAW* predecessors, whose rows it read, and *WAW* predecessors,
-//! whose rows it only overwrote. To be answered it needs all that its RAW predecessors need, and its
-//! own frame: its *predecessor vector*. A lost WAW predecessor harms nobody. Here whoever is overwritten
-//! counts as read: the log and the graph of recovery know WAW predecessors, and nothing leaves one.
+//! The stamp of a row has its last writer, identified by the position of that record in the log
+//! (its *id*, `name` in the code), and no readers. A transaction gathers these ids: *RAW*
+//! predecessors, whose rows it read, and *WAW* predecessors, whose rows it only overwrote. To be
+//! acknowledged it needs all that its RAW predecessors need, and its own frame: its *predecessor
+//! vector*. A lost WAW predecessor does no harm. Here each overwritten row counts as read: the log
+//! and the graph of recovery support WAW predecessors, but no transaction leaves one.
 //!
-//! **The commit dependency table** is the hot-row table: it holds predecessor vectors by row instead
-//! of by transaction, rows written by one transaction share an entry, and an entry may go once its
-//! vector is durable, that is, once its transaction is committed (line 19).
+//! **The commit dependency table** is the LSN vector table: it holds predecessor vectors by row
+//! instead of by transaction, rows written by one transaction share an entry, and an entry may be
+//! dropped once its vector is durable, that is, once its transaction is committed (line 19).
 //!
-//! **What a last writer cannot name.** A gap between rows has no last writer: what a reader of "not
-//! there" depends on are all the deleters whose tombstones left the gap. A gap remembers the join of
-//! their predecessor vectors; who reads it takes that vector along, in the record beside the list.
-//! A vector's lane says more than is true (everything in a stream up to there), never less.
+//! **What an id cannot express.** A gap between rows has no last writer: a reader of an absent key
+//! depends on all deleters whose tombstones left the gap. The stamp of a gap is the join of their
+//! predecessor vectors; a reader of the gap adds that vector to its record, beside the list. A
+//! vector component claims more than is true (everything in a stream up to there), never less.
 //!
-//! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses little):
-//! - A predecessor whose needs the stream's anchor covers: they were durable, so nothing hangs on its
-//!   name, and the anchor says so in the log. That they are durable is not enough: rot could take what is
-//!   last in another stream, and pass for a crash, if nothing vouches for it. Where commands may be in the
-//!   log its name also orders replay and chooses versions: replay respects the anchor for every record as if
-//!   all at or below it were named (`recovery/dataflow.rs`).
-//! - What is cold is not known by its needs; the cold vector covers these, and is in the record's vector.
-//! - In a log of data alone, lanes of its needs that lie in the record's own stream count as covered:
-//!   where the record is found, what stands before it is too.
-//! - WAW predecessors, in a log of data alone: rows carry versions, which order images anyway.
-//! - All of them, if they are so many that they would not fit a frame: then the vector in the record
-//!   says for every stream what they and their needs come to.
+//! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses
+//! little):
+//! - A predecessor whose needs the stream's anchor covers: they were durable, so nothing depends on
+//!   its id, and the anchor states so in the log. Durability alone is not enough: rot could destroy
+//!   the last frames of another stream, which looks like a crash if nothing in the log proves that
+//!   they existed. Where commands may be in the log, the id also orders replay and selects
+//!   versions: replay respects the anchor for every record as if all at or below it were listed
+//!   (`recovery/dataflow.rs`).
+//! - What is evicted: its needs are not known, but the eviction vector covers them, and is in the
+//!   record's vector.
+//! - In a log of data records alone, components of its needs in the record's own stream count as
+//!   covered: where the record is found, all that precedes it is too.
+//! - WAW predecessors, in a log of data records alone: row versions order images anyway.
+//! - All of them, if they would not fit a frame: then the record's vector covers them and their
+//!   needs in every stream.
 
 use super::anchoring::Anchoring;
 use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, RowObservation};
@@ -43,7 +47,7 @@ use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
 pub(crate) struct Taurus2016 {
     log: Log,
     lanes: usize,
-    /// Whether command records may stand in this incarnation of the log.
+    /// Whether this incarnation of the log may have command records.
     commands: bool,
     /// A record lists no more predecessors than this.
     most_names: usize,
@@ -51,83 +55,87 @@ pub(crate) struct Taurus2016 {
     anchoring: Anchoring,
 }
 
-/// The longest that a name is in a record.
+/// The longest encoding of an id in a record.
 const MOST_NAME_BYTES: usize = 10;
 
-/// Stands for the last writer's name while that and its needs change.
+/// Replaces the last writer's id while that and its needs change.
 const BUSY: Id = u64::MAX;
 
-/// What a row or a gap remembers.
+/// The stamp of a row or a gap.
 #[derive(Default)]
 pub(crate) struct LastWriter {
-    /// The record that wrote the row last; 0 for a gap, for a row that stands where a gap was, and for
-    /// one that nobody has written in this incarnation.
+    /// The record that wrote the row last; 0 for a gap, for a new row that was a gap before, and
+    /// for a row not written in this incarnation.
     writer: Name,
-    /// Its predecessor vector; for a gap, that of all whose tombstones it took in.
+    /// The writer's predecessor vector; for a gap, the join of those of all deleters whose
+    /// tombstones it absorbed.
     vector: Reference,
 }
 
-/// The name of a row's last writer, a sequence lock over what that writer needs. Written under the row's
-/// write protection, read under its protection or before its version is looked at once more.
+/// The id of a row's last writer, a sequence lock over what that writer needs. Written under the
+/// row's write protection, read under its protection or before its version is checked once more.
 ///
-/// A reader that finds the name changing, or changed, leaves this predecessor out, and relies on the look
-/// at the row's version that comes later to fail. That look does not fail by itself: the writer has locked
-/// the row before it changes the name, but nothing else orders the reader's look behind the lock. So all
-/// that a writer stores here is Release, and all that a reader loads is Acquire: whatever the reader has
-/// found of this change, the lock happened before it, and its look comes behind both.
+/// A reader that finds the id changing, or changed, leaves this predecessor out, and relies on the
+/// later check of the row's version to fail. That check does not fail by itself: the writer has
+/// locked the row before it changes the id, but nothing else orders the reader's check behind the
+/// lock. So all that a writer stores here is Release, and all that a reader loads is Acquire:
+/// whatever the reader has seen of this change, the lock happened before it, and the check comes
+/// behind both.
 #[derive(Default)]
 struct Name(AtomicU64);
 
 impl Name {
-    /// What is read of this writer comes after this.
+    /// Loads the id. What is read of this writer comes after this.
     #[inline]
     fn get(&self) -> Id {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether what was read since [`Name::get`] returned this name belongs to it.
+    /// Whether what was read since [`Name::get`] returned this id belongs to it.
     #[inline]
     fn is_still(&self, name: Id) -> bool {
-        // The loads of what was read come before the one below.
+        // Earlier loads come before the one below.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Acquire) == name
     }
 
-    /// What belongs to the name changes after this. The caller has locked the row.
+    /// Begins a change: what belongs to the id changes after this. The caller has locked the row.
     #[inline]
     fn change(&self) {
         self.0.store(BUSY, Ordering::Release);
-        // Who finds something of the change finds that the name is not what it was.
+        // A reader that sees any of the change sees that the id has changed.
         fence(Ordering::Release);
     }
 
-    /// It has changed.
+    /// Ends the change.
     #[inline]
     fn set(&self, name: Id) {
         self.0.store(name, Ordering::Release);
     }
 }
 
-/// What a session's transaction has gathered.
+/// State of a session's transaction.
 pub(crate) struct Taurus2016Txn {
     /// The predecessor vector.
     vector: Vec<u64>,
-    /// Its part that no name in the list stands for.
+    /// The part of it that no id in the list accounts for.
     unnamed: Vec<u64>,
     found: Vec<Found>,
-    /// What each predecessor needs, one after the other.
+    /// The needs of each predecessor, one after the other.
     needs: Vec<u64>,
-    /// What remains of `found` in the record.
+    /// The part of `found` that the record lists.
     list: Vec<Predecessor>,
-    /// Something was cold, all or in part: it stands for the cold vector, which is joined late.
+    /// Whether something was evicted, at least in part: it stands for the eviction vector, which is
+    /// joined late.
     cold: bool,
-    /// Both vectors are all zero.
+    /// Whether both vectors are zero.
     untouched: bool,
-    /// How many commands, one after the other, are replayed before what this one reads is there.
+    /// The number of commands that replay runs one after the other before what this one reads
+    /// exists.
     depth: u64,
     /// Whether it was encoded as a command.
     command: bool,
-    /// Its name, once it has a place.
+    /// Its id, once it has a position.
     own: Id,
     scratch: Vec<u64>,
     ring: Ring,
@@ -137,16 +145,18 @@ pub(crate) struct Taurus2016Txn {
 #[derive(Clone, Copy)]
 struct Found {
     predecessor: Predecessor,
-    /// Where in [`Taurus2016Txn::needs`] that is what it needs, beside what is cold.
+    /// The index in [`Taurus2016Txn::needs`] of what it needs, apart from what is evicted.
     needs: usize,
 }
 
 impl Taurus2016 {
-    /// Algorithm 1, with line 10 of algorithm 2: who wrote the row, and what that transaction needs.
+    /// Algorithm 1, with line 10 of algorithm 2: adds the row's last writer, and what that
+    /// transaction needs.
     fn find(&self, row: &LastWriter, txn: &mut Taurus2016Txn, overwritten: bool) {
         let writer = row.writer.get();
         if writer == BUSY {
-            // Under optimistic control, and the row's version will say so: see `Name`.
+            // Only under optimistic control, where validation of the row's version will fail: see
+            // `Name`.
             return;
         }
         if writer == 0 {
@@ -163,7 +173,7 @@ impl Taurus2016 {
         let found =
             self.table.fold(&row.vector, Into::Write(&mut txn.needs[needs..]), &mut txn.ring);
         if !row.writer.is_still(writer) {
-            // The name of one and the needs of another: as above.
+            // The id of one writer and the needs of another: as above.
             txn.needs.truncate(needs);
             return;
         }
@@ -171,7 +181,7 @@ impl Taurus2016 {
         if found.warm && !overwritten {
             join(&mut txn.vector, &txn.needs[needs..]);
         }
-        // A cold one is named for the sake of order alone.
+        // An evicted one is listed for replay order only.
         if found.warm || self.commands {
             txn.found.push(Found { predecessor, needs });
         }
@@ -183,12 +193,12 @@ impl Taurus2016 {
         txn.untouched &= !found.warm;
     }
 
-    /// Leaves out of what was found all that the record need not say, see the module.
+    /// Leaves out of `found` all that the record need not list, see the module.
     fn compress(&self, txn: &mut Taurus2016Txn, stream: usize, anchor: impl Fn(usize) -> Lsn) {
         let own_stream = if self.commands { usize::MAX } else { stream };
         txn.found.sort_unstable_by_key(|found| found.predecessor);
         txn.list.clear();
-        // The same name may have been found twice, and as RAW, which stands first, and WAW.
+        // The same id may have been found twice, and as RAW, which sorts first, and WAW.
         for same in txn.found.chunk_by(|a, b| a.predecessor.id == b.predecessor.id) {
             let predecessor = same[0].predecessor;
             let lacks = |found: &Found| {
@@ -261,8 +271,9 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    /// Algorithm 1, lines 4 and 5. Who learns whether the row was there, or logs only what changed of it, has
-    /// read it (docs/protocols.md), so the predecessor is a RAW one; who does neither is taken for one who does.
+    /// Algorithm 1, lines 4 and 5. A transaction that learns whether the row existed, or logs only
+    /// its changed columns, has read it (docs/protocols.md), so the predecessor is a RAW one. A
+    /// blind write is treated the same.
     #[inline]
     fn observe_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         self.find(row, txn, false);
@@ -279,9 +290,9 @@ impl LoggingProtocol for Taurus2016 {
             txn.untouched = false;
         }
         txn.command = command;
-        // Acquire: pairs with the Release of who appended the anchor, so that all that was reserved
-        // before it was reserved, to this thread, before what comes now. Loaded once: a name may only be
-        // left out below what the vector, with the same anchor, will say of its lane.
+        // Acquire: pairs with the Release of the session that appended the anchor, so that all that
+        // was reserved before the anchor is reserved, to this thread, before what follows. Loaded
+        // once: an id may only be left out if the anchor that compresses the vector covers it.
         let mut anchor = std::mem::take(&mut txn.scratch);
         for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
             *lane = published.load(Ordering::Acquire);
@@ -311,7 +322,7 @@ impl LoggingProtocol for Taurus2016 {
         txn.depth = if txn.command { txn.depth + 1 } else { 0 };
     }
 
-    /// Algorithm 2, lines 1 to 3 and 13: only now the name is known.
+    /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier.
     #[inline]
     fn publish_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
         row.writer.change();
@@ -319,7 +330,7 @@ impl LoggingProtocol for Taurus2016 {
         row.writer.set(txn.own);
     }
 
-    /// Only gaps inherit, and rows that stand where a gap was and that nobody has written.
+    /// Only gaps inherit, and new rows that were gaps and are not written yet.
     fn inherit(&self, to: &LastWriter, from: &LastWriter, txn: &mut Taurus2016Txn) {
         debug_assert_eq!(to.writer.get(), 0, "a row inherits nothing");
         self.table.inherit(&to.vector, &from.vector, &mut txn.ring);
@@ -352,15 +363,15 @@ impl StartsOnLog for Taurus2016 {
     const VECTORS: bool = true;
     const PREDECESSORS: bool = true;
 
-    /// After recovery all stamps are bottom: an incarnation is a barrier, and everything in earlier ones
-    /// precedes everything to come.
+    /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
+    /// ones precedes everything in this one.
     fn start(ground: &Ground<'_>) -> Self {
         let &Ground { log, settings, data_only, .. } = ground;
         Taurus2016 {
             log: log.clone(),
             lanes: log.streams(),
             commands: !data_only,
-            // Half of a frame: the rest of it is for what else stands in a record's head.
+            // Half of a frame: the rest is for the other parts of a record's head.
             most_names: log.max_payload() / 2 / MOST_NAME_BYTES,
             table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             anchoring: Anchoring::new(log, settings),
@@ -375,13 +386,13 @@ mod loom_tests {
 
     /// A row of one version, whose writer 1 needs 10.
     struct Row {
-        /// Even while it is not locked.
+        /// Even while unlocked.
         word: AtomicU64,
         writer: Name,
         needs: AtomicU64,
     }
 
-    /// As an optimistic writer commits.
+    /// Commits as an optimistic writer does.
     fn overwrite(row: &Row) {
         row.word.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).unwrap();
         row.writer.change();
@@ -390,7 +401,8 @@ mod loom_tests {
         row.word.store(2, Ordering::Release);
     }
 
-    /// As an optimistic reader commits: the version that it read, and whom it names.
+    /// Commits as an optimistic reader does: returns the version that it read, and the predecessor
+    /// that it lists.
     fn read(row: &Row) -> Option<(u64, Option<(Id, u64)>)> {
         let seen = row.word.load(Ordering::Acquire);
         let name = row.writer.get();

@@ -1,4 +1,5 @@
-//! For replay: rows have the stamps of the protocol to come, and nobody touches them.
+//! The protocol of replay: rows have the stamps of the protocol that will run after it, which
+//! replay does not use.
 
 use super::versions::{Versions, View};
 use super::{LoggingProtocol, Needs};
@@ -6,7 +7,7 @@ use hyades_wal::Lsn;
 use std::marker::PhantomData;
 
 pub(crate) struct Unstamped<S> {
-    /// What a replay keeps that does not keep writers behind readers.
+    /// Row versions, of a replay that does not keep writers behind readers.
     pub versions: Versions,
     stamp: PhantomData<fn() -> S>,
 }

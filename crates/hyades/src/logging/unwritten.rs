@@ -1,24 +1,27 @@
-//! Tables that nobody writes: their rows need not remember who reads them.
+//! Unwritten tables: rows of tables without writers need no read stamps.
 //!
-//! A command leaves its mark on every row that it read, so that whoever overwrites the row is replayed after
-//! it. In a table that is only looked up, nobody ever comes for the marks, and they are most of what a
-//! command costs. So a table is **unwritten** until somebody overwrites a row of it: its readers leave no
-//! mark. The first writer gives the table a **floor**, the positions up to where the streams are reserved,
-//! and follows all that is below it; so does every writer that comes later, until the floor is cold, which
-//! every writer follows anyway. From the first writer on, readers leave their marks. A table that was not
-//! written for a while is unwritten again.
+//! A command stamps every row that it read, so that a transaction that overwrites the row is
+//! replayed after it. In a lookup table these read stamps are never used, and they are most of the
+//! cost of a command. So a table is **unwritten** until a transaction overwrites a row of it: its
+//! readers leave no stamps. The first writer gives the table a **floor**, the reserved ends of the
+//! streams, and follows all that is below it; so does every later writer, until the eviction
+//! vector, which every writer follows anyway, covers the floor (the floor is *cold*). From the
+//! first writer on, readers leave stamps. A table that was not written for a while is unwritten
+//! again.
 //!
-//! The argument. Let R read a row, leave no mark, and commit; let W overwrite the row after that. R had taken its
-//! place before it found the table unwritten; that was before it validated, or let go of its lock; and W
-//! looks at the table after it has locked the row. So W looks after R has:
+//! Why this is correct. Let R read a row, leave no stamp, and commit; let W overwrite the row after
+//! that. R had reserved its position before it found the table unwritten; that was before it
+//! validated, or released its lock; and W checks the table after it has locked the row. So W checks
+//! after R:
 //!
-//! - W finds the table unwritten, or a floor that was taken after R looked: R had its place by then, and is
-//!   below the floor.
-//! - A floor that was taken before R looked was gone by then: the table had been written, cooled, and was
-//!   unwritten again. W, who looks after R, finds what came after that.
+//! - W finds the table unwritten, or a floor that was taken after R's check: R had its position by
+//!   then, and is below the floor.
+//! - A floor that was taken before R's check no longer existed then: the table had been written,
+//!   its floor had become cold, and it was unwritten again. W, which checks after R, finds a later
+//!   state.
 //!
-//! Lanes in which nobody was ever spared a mark stay out of the floor: a stream that stands still holds up
-//! only those who may depend on it.
+//! Streams in which no reader has skipped its stamp stay out of the floor: a stalled stream holds
+//! up only transactions that may depend on it.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -27,40 +30,42 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, checker_fence, yield_now};
 use hyades_wal::{Lsn, lsn_vector::covers};
 
-/// Readers leave no mark.
+/// Readers leave no stamps.
 const UNWRITTEN: u32 = 0;
-/// Somebody is about to take the floor.
+/// A writer is about to take the floor.
 const CHANGING: u32 = 1;
 /// Writers follow what is below the floor.
 const FLOOR: u32 = 2;
-/// The floor is cold.
+/// The eviction vector covers the floor.
 const WRITTEN: u32 = 3;
 
-/// A table is unwritten after it was not written for so many rounds of housekeeping. A round is at least
-/// an anchor's interval of the log; the first writer after that follows more than it would have to.
+/// A table is unwritten again after this many rounds of housekeeping without a write. A round is at
+/// least an anchor's interval of the log; the first writer after that follows more than it needs
+/// to.
 const QUIET_ROUNDS: u32 = 16;
 
 /// What a writer has to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follows {
-    /// The vector that was raised.
+    /// The vector, which was raised.
     Vector,
-    /// What is cold.
+    /// The eviction vector only.
     Cold,
 }
 
 #[derive(Default)]
 struct TableMark {
-    /// Changed from [`UNWRITTEN`] by writers, and by the one of them who did that; otherwise by housekeeping.
+    /// Changed from [`UNWRITTEN`] by a writer, from [`CHANGING`] by the same writer; otherwise by
+    /// housekeeping.
     phase: AtomicU32,
-    /// Whether it was written since the last round: 1 if so.
+    /// 1 if the table was written since the last round, else 0.
     written: AtomicU32,
-    /// Rounds without a writer. Of housekeeping alone.
+    /// Rounds without a writer. Used by housekeeping only.
     quiet: AtomicU32,
-    /// The lanes of readers who left no mark, by bit. Never taken back: a reader who finds its bit set
-    /// relies on that.
+    /// The streams of readers that left no stamp, by bit. Never cleared: a reader that finds its
+    /// bit set relies on that.
     lanes: AtomicU64,
-    /// Raised by who changes the phase to [`FLOOR`].
+    /// Raised by the writer that changes the phase to [`FLOOR`].
     floor: Box<[AtomicU64]>,
 }
 
@@ -77,12 +82,12 @@ impl UnwrittenTables {
         UnwrittenTables { tables: (0..tables).map(table).collect() }
     }
 
-    /// Whether a row of the table has to remember this reader, who has its place in `lane`, and has not yet
-    /// validated, or holds the row's lock.
+    /// Whether this reader has to stamp rows of the table. It has its position in `lane`, and has
+    /// not yet validated, or holds the row's lock.
     #[inline]
     pub fn has_to_remember(&self, table: u32, lane: usize) -> bool {
         let table = &self.tables[table as usize];
-        // Relaxed: to leave a mark is never wrong.
+        // Relaxed: an unneeded stamp is never wrong.
         if table.phase.load(Ordering::Relaxed) != UNWRITTEN {
             return true;
         }
@@ -90,14 +95,14 @@ impl UnwrittenTables {
         if table.lanes.load(Ordering::SeqCst) & bit == 0 {
             table.lanes.fetch_or(bit, Ordering::SeqCst);
         }
-        // SeqCst: after the place was taken and the bit was set. Who takes the floor does it the other
-        // way round.
+        // SeqCst: after the position was reserved and the bit was set. The writer that takes the
+        // floor does it the other way round.
         checker_fence();
         table.phase.load(Ordering::SeqCst) != UNWRITTEN
     }
 
-    /// Somebody is about to overwrite rows of the table, which it has locked. Raises `order` to what it has
-    /// to follow. `reserved` says up to where a stream is reserved.
+    /// Called before rows of the table, which the caller has locked, are overwritten. Raises
+    /// `order` to what the caller has to follow. `reserved` returns the reserved end of a stream.
     #[inline]
     pub fn overwrite(
         &self,
@@ -106,11 +111,12 @@ impl UnwrittenTables {
         reserved: impl Fn(usize) -> Lsn,
     ) -> Follows {
         let table = &self.tables[table as usize];
-        // Relaxed: a hint to housekeeping. Stored once a round, or the line would go from core to core.
+        // Relaxed: a hint to housekeeping. Stored once a round, or the cache line would move from
+        // core to core.
         if table.written.load(Ordering::Relaxed) == 0 {
             table.written.store(1, Ordering::Relaxed);
         }
-        // SeqCst: after the lock.
+        // SeqCst: after the row's lock.
         checker_fence();
         if table.phase.load(Ordering::SeqCst) == WRITTEN {
             return Follows::Cold;
@@ -118,7 +124,7 @@ impl UnwrittenTables {
         table.follow_floor(order, reserved)
     }
 
-    /// The cold vector has been raised to `cold`. One at a time.
+    /// Called after the eviction vector has been raised to `cold`, by one thread at a time.
     pub fn keep_house(&self, cold: &[Lsn]) {
         for table in &self.tables {
             table.keep_house(cold);
@@ -130,7 +136,8 @@ impl TableMark {
     #[cold]
     fn follow_floor(&self, order: &mut [u64], reserved: impl Fn(usize) -> Lsn) -> Follows {
         loop {
-            // Acquire half: pairs with the Release of who took the floor, or found it cold.
+            // Acquire half: pairs with the Release of the writer that took the floor, or of the
+            // housekeeping that found it cold.
             match self.phase.load(Ordering::SeqCst) {
                 WRITTEN => return Follows::Cold,
                 FLOOR => {
@@ -139,7 +146,7 @@ impl TableMark {
                     }
                     return Follows::Vector;
                 }
-                // Who changes it goes through a few loads and stores, unless it was descheduled.
+                // The changing writer needs a few loads and stores, unless it was descheduled.
                 CHANGING => yield_now(),
                 _ => self.take_floor(&reserved),
             }
@@ -151,7 +158,7 @@ impl TableMark {
         if self.phase.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return;
         }
-        // SeqCst: a reader who did not see the change had its place, and its bit, before.
+        // SeqCst: a reader that did not see the change had its position, and its bit, before.
         checker_fence();
         let lanes = self.lanes.load(Ordering::SeqCst);
         for (lane, floor) in self.floor.iter().enumerate() {
@@ -159,7 +166,7 @@ impl TableMark {
                 floor.store(reserved(lane), Ordering::Relaxed);
             }
         }
-        // Release half: whoever finds a floor finds this one.
+        // Release half: a thread that finds the phase [`FLOOR`] finds this floor.
         self.phase.store(FLOOR, Ordering::SeqCst);
     }
 
@@ -170,8 +177,8 @@ impl TableMark {
                     self.floor.iter().map(|lane| lane.load(Ordering::Relaxed)).collect();
                 if covers(cold, &floor) {
                     self.quiet.store(0, Ordering::Relaxed);
-                    // Release half: who finds it cold, and then loads the cold vector, finds one above
-                    // the floor.
+                    // Release half: a writer that finds this phase, and then loads the eviction
+                    // vector, finds one that covers the floor.
                     self.phase.store(WRITTEN, Ordering::SeqCst);
                 }
             }
@@ -206,7 +213,7 @@ mod tests {
         let tables = UnwrittenTables::new(2, 3);
         assert!(!tables.has_to_remember(1, 0));
         assert!(!tables.has_to_remember(1, 2));
-        // Nobody was spared a mark in lane 1.
+        // No reader skipped its stamp in stream 1.
         assert_eq!(followed(&tables, 10), (Follows::Vector, vec![10, 0, 12]));
         assert_eq!(followed(&tables, 20), (Follows::Vector, vec![10, 0, 12]));
         assert!(tables.has_to_remember(1, 0));

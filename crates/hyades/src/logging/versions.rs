@@ -1,22 +1,22 @@
 //! Several versions of a row during replay (Taurus 2016, sections 5.2 and 5.3): a command reads the
-//! versions that it read when it ran, though later writers may have been replayed before it.
+//! versions that it read when it ran, even if later writers were replayed before it.
 //!
-//! Which version: *the latest whose writer is in the RAW list* (5.2). A writer counts as listed if its
-//! place is covered by the record's vector, that is, by the anchor in effect at the record or by what
-//! it read of gaps. That is right: let W have written a row that T read, and stand at or below such a
-//! position. W had locked the row before it took its place, and T learnt of that position before T
-//! was validated (or while T held its locks). So T either saw what W wrote, or something later, or
-//! failed. So among the versions of a row those that T sees, in this sense, are the one that it read
-//! and older ones. A WAW predecessor may count too: were one of its other writes later than what T
-//! read, each of the two would precede the other.
+//! Which version: *the latest whose writer is in the RAW list* (5.2). A writer counts as listed if
+//! its position is covered by the record's vector, that is, by the anchor in effect at the record
+//! or by what it read of gaps. This is correct: let W have written a row that T read, at a position
+//! that is covered. W had locked the row before it reserved its position, and T learnt of the
+//! covering position before T was validated (or while T held its locks). So T saw what W wrote, or
+//! something later, or failed. So of a row's versions, those that T sees in this sense are the one
+//! that it read and older ones. A WAW predecessor may count too: were one of its other writes later
+//! than what T read, each of the two would precede the other.
 //!
-//! **The sync records** (5.3) are the anchors, for the same reason: what an anchor covers, all that
-//! stands behind it in its stream sees. So once replay has come beyond an anchor in every stream, of
-//! the versions that all these anchors cover only the latest is wanted.
+//! **The sync records** (5.3) are the anchors, for the same reason: a record behind an anchor in
+//! its stream sees all that the anchor covers. So once replay has passed an anchor in every stream,
+//! of the versions that all these anchors cover only the latest is needed.
 //!
-//! The newest version stands in the row itself, older ones here. A row is changed under its lock bit,
-//! and what is changed is kept here first: a reader that finds nothing kept, then copies the row, then
-//! finds its version word as before, has copied what it was to see.
+//! The newest version is in the row itself, older ones are here. A row is changed under its lock
+//! bit, and its old content is saved here first: a reader that finds nothing saved, then copies the
+//! row, then finds its version word unchanged, has copied the version that it was to see.
 
 use super::predecessors::{self, Id, Predecessor};
 use crate::storage::address_hasher::AddressHasher;
@@ -31,17 +31,17 @@ use std::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
 
-/// Which versions a record sees, and how its own are named.
+/// The versions that a record sees, and the id of its own.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// The record's own name; 0 where rows have one version only.
+    /// The record's own id; 0 where rows have one version only.
     pub own: Id,
     named: Vec<Id>,
     positions: Vec<Lsn>,
 }
 
 impl View {
-    /// The view of the record `own`.
+    /// Makes this the view of the record `own`.
     pub fn set(&mut self, own: Id, list: &[Predecessor], positions: &[Lsn]) {
         self.own = own;
         self.named.clear();
@@ -50,7 +50,7 @@ impl View {
         self.positions.extend_from_slice(positions);
     }
 
-    /// Whether what this record wrote is seen. 0 stands for all that was there before.
+    /// Whether the versions of this writer are seen. 0 stands for all that was there before.
     fn sees(&self, writer: Id) -> bool {
         writer == 0
             || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]
@@ -61,33 +61,33 @@ impl View {
 /// The versions of a row.
 #[derive(Default)]
 struct Chain {
-    /// Who wrote the one in the row.
+    /// The writer of the version in the row.
     newest: Id,
-    /// The others, oldest first. Where none is seen, the row is absent.
+    /// The older versions, oldest first. If none is seen, the row is absent.
     older: SmallVec<[Old; 1]>,
 }
 
 struct Old {
     writer: Id,
     tid: u64,
-    /// `None` where the row was absent.
+    /// `None` if the row was absent.
     row: Option<Box<[u8]>>,
 }
 
 impl Chain {
-    /// How much there is to forget of it.
+    /// Its share in [`Versions::kept`].
     fn weight(&self) -> usize {
         self.older.len().max(1)
     }
 }
 
-/// By the row's address: rows that have older versions leave their index only when these are gone.
+/// By the row's address: rows with older versions leave their index only when these are dropped.
 type VersionShard = HashMap<usize, Chain, BuildHasherDefault<AddressHasher>>;
 
-/// Rows that have older versions.
+/// The older versions of rows.
 pub(crate) struct Versions {
     shards: Box<[Mutex<VersionShard>]>,
-    /// How many versions there are to forget. Relaxed: it tells when to look for some that may go.
+    /// The number of versions that may be dropped later. Relaxed: it only tells when to collect.
     kept: AtomicUsize,
 }
 
@@ -98,7 +98,7 @@ impl Default for Versions {
     }
 }
 
-/// The version word of a row that nobody is changing.
+/// Waits until the row is unlocked, and returns its version word.
 fn stable_word<S>(record: &Record<S>) -> u64 {
     let mut looks = 0u32;
     loop {
@@ -108,7 +108,7 @@ fn stable_word<S>(record: &Record<S>) -> u64 {
         }
         looks += 1;
         if looks.is_multiple_of(64) {
-            // Who changes it may have lost its processor.
+            // The thread that changes it may be descheduled.
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -123,7 +123,7 @@ impl Versions {
         (self.shards[hash % SHARDS].lock().expect("no holder panics"), address)
     }
 
-    /// How many versions there are to forget.
+    /// The number of versions that may be dropped later.
     pub fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -134,7 +134,7 @@ impl Versions {
         !shard.contains_key(&address)
     }
 
-    /// Puts the row as `view` sees it into `out`; false if it is absent.
+    /// Copies the row as `view` sees it to `out`; false if it is absent.
     pub fn read<S>(&self, record: &Record<S>, view: &View, out: &mut Vec<u8>) -> bool {
         self.see(record, view, |row| {
             out.clear();
@@ -146,13 +146,14 @@ impl Versions {
         })
     }
 
-    /// Whether the row is there, as `view` sees it.
+    /// Whether the row exists, as `view` sees it.
     pub fn is_there<S>(&self, record: &Record<S>, view: &View) -> bool {
         self.see(record, view, |_| ())
     }
 
-    /// Calls `copy` on the version that is seen: the bytes of an older one, or `Some(None)` for the one
-    /// in the row, which may have to be copied again; `None` for none.
+    /// Calls `copy` with the version that is seen: the bytes of an older one; `Some(None)` for the
+    /// one in the row, which may have to be copied again; `None` if the row is absent. Returns
+    /// whether it exists.
     fn see<S>(
         &self,
         record: &Record<S>,
@@ -171,7 +172,7 @@ impl Versions {
             drop(shard);
             let there = seen & word::ABSENT == 0;
             copy(if there { Some(None) } else { None });
-            // The copy comes before the second look.
+            // The copy comes before the second load.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
                 return there;
@@ -179,8 +180,8 @@ impl Versions {
         }
     }
 
-    /// The row, whose lock bit the caller has set and whose version word is `version`, is about to be
-    /// changed by `writer`.
+    /// Saves the row before `writer` changes it. The caller has set the row's lock bit; `version`
+    /// is its version word.
     pub fn supersede<S>(&self, record: &Record<S>, version: u64, writer: Id) {
         let row = (version & word::ABSENT == 0).then(|| {
             let mut row = Vec::with_capacity(record.row_len());
@@ -203,11 +204,11 @@ impl Versions {
         self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
     }
 
-    /// A version that comes late: the row has a newer one already, whose writer was a blind one and did not
-    /// have to wait, because one between the two was lost.
+    /// Adds a version that was replayed late: the row has a newer one already, a blind write that
+    /// did not have to wait because a version between the two was lost.
     pub fn slip_in<S>(&self, record: &Record<S>, tid: u64, writer: Id, row: Option<&[u8]>) {
         let (mut shard, address) = self.shard(record);
-        // If all see the newer one, nobody is left to see this one.
+        // Without a chain all records see the newer version, and none needs this one.
         let Some(chain) = shard.get_mut(&address) else { return };
         let before = chain.weight();
         let at = chain.older.partition_point(|old| old.tid < tid);
@@ -215,15 +216,15 @@ impl Versions {
         self.kept.fetch_add(chain.weight() - before, Ordering::Relaxed);
     }
 
-    /// The older version `tid` of the row, if it is kept and the row was there.
+    /// The older version `tid` of the row, if it is kept and the row existed.
     pub fn older<S>(&self, record: &Record<S>, tid: u64) -> Option<Vec<u8>> {
         let (shard, address) = self.shard(record);
         let old = shard.get(&address)?.older.iter().find(|old| old.tid == tid)?;
         old.row.as_deref().map(<[u8]>::to_vec)
     }
 
-    /// Drops the versions that nobody will see: all that is still to be replayed sees what `covered`
-    /// covers.
+    /// Drops the versions that no record will see: all that is still to be replayed sees what
+    /// `covered` covers.
     pub fn collect(&self, covered: &[Lsn]) {
         let seen_by_all = |writer: Id| {
             writer == 0 || predecessors::end(writer) <= covered[predecessors::lane(writer)]
@@ -243,7 +244,7 @@ impl Versions {
         }
     }
 
-    /// Forgets all older versions.
+    /// Drops all older versions.
     pub fn clear(&self) {
         self.shards.iter().for_each(|shard| shard.lock().expect("no holder panics").clear());
         self.kept.store(0, Ordering::Relaxed);

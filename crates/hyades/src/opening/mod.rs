@@ -1,4 +1,4 @@
-//! Opening: from a builder's description, over recovery, to a running database.
+//! Opens a database: from the builder's description, through recovery, to a running database.
 
 mod pairs;
 
@@ -38,15 +38,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Replaying less log than this says nothing about how fast replay is.
+/// Minimum amount of replayed log, in bytes, for a measurement of replay speed.
 const MEASURABLE_BYTES: u64 = 8 << 20;
 
 impl Builder {
-    /// Opens the database in `dir`, recovering what its log holds, or begins a new one.
+    /// Opens the database in `dir` and recovers the contents of its log, or creates a new one.
     ///
     /// # Errors
-    /// Wrong settings or schemas, a directory in use by another process, a log that is corrupt,
-    /// incomplete or does not match what is declared. Nothing on disk is changed then.
+    /// Invalid settings or schemas, a directory in use by another process, a log that is corrupt,
+    /// incomplete or does not match the declarations. On error nothing on disk is changed.
     pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
         self.log.dirs.insert(0, dir.as_ref().to_path_buf());
         let started_ns = clock::monotonic_ns();
@@ -56,7 +56,7 @@ impl Builder {
     }
 }
 
-/// Where the state comes from, if not from where the log will be written.
+/// Where the state is restored from, if not from the place where the new log is written.
 pub(crate) struct RestoreSource<'s> {
     pub from: Recovering,
     pub until: u64,
@@ -64,7 +64,7 @@ pub(crate) struct RestoreSource<'s> {
     pub to: &'s Unfinished,
 }
 
-/// Opens what the builder describes in a new place, with the state that `source` has.
+/// Opens the described database in a new place, with the state of `source`.
 pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<Database, Error> {
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
@@ -111,7 +111,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
         stop: &AtomicBool,
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
         let written = checkpoint::write(&self.shared.engine, log, settings, stop);
-        // The epoch of the cut is over.
+        // The epoch of the cut has ended, so tombstones that waited for it can go.
         self.shared.left_behind.sweep_all::<C, P>(&self.shared.engine);
         written
     }
@@ -186,12 +186,12 @@ impl Opening<'_> {
             options.flush_fill_bytes = fill;
         }
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
-        // The protocol anchors streams as it comes to them; the flusher's own are a fallback.
+        // The protocol anchors streams itself; the flusher's anchors are a fallback.
         options.anchor_interval_bytes = settings.anchor_interval_bytes * 4;
         options
     }
 
-    /// Recovers what the log holds and opens on it.
+    /// Recovers the log's contents and opens the database on it.
     pub fn with_log<C, P>(mut self) -> Result<Database, Error>
     where
         C: RunsUnder<P>,
@@ -226,7 +226,7 @@ impl Opening<'_> {
         let floor = recovering.manifest().epoch_floor;
         let mut ends = recovered.ends;
         if let Some(to) = to {
-            // The state goes on in a new log; the old one is only let go of.
+            // The state continues in a new log; the old one is only closed.
             recovering = to.open(self.log_options())?;
             ends.clear();
         }
@@ -241,8 +241,8 @@ impl Opening<'_> {
         }
         if first_epoch > MAX_EPOCH {
             return Err(Error::Mismatch(format!(
-                "the log has come to epoch {}, the last one that a version has room for: copy its rows \
-                 to a new database",
+                "the log has reached epoch {}, the highest that a row version can hold: copy its \
+                 rows to a new database",
                 first_epoch - 1
             )));
         }
@@ -271,7 +271,7 @@ impl Opening<'_> {
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 
-    /// Whether no command can come: then replay may go by versions alone.
+    /// Whether no command can be logged, so that replay may go by row versions alone.
     fn is_data_only(&self) -> bool {
         let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
         self.builder.record == RecordKind::Data

@@ -1,4 +1,4 @@
-//! The one table of sound pairs: which concurrency control runs under which protocol.
+//! The table of sound combinations of concurrency control and logging protocol.
 
 use super::Opening;
 use crate::concurrency::ConcurrencyControl;
@@ -34,7 +34,7 @@ impl RunsUnder<Plover> for Silo {}
 impl RunsUnder<Poplar> for NoWait {}
 impl RunsUnder<Poplar> for Silo {}
 
-/// Opens a database of the pair that was asked for.
+/// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair {
         (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait, _>(NoLog),
@@ -61,8 +61,8 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
 }
 
 impl Protocol {
-    /// The one that follows in [`Protocol::all`]. Without a wildcard: a new one does not compile
-    /// until it stands here.
+    /// The next one in [`Protocol::all`]. Has no wildcard arm, so that a new protocol does not
+    /// compile until it is added here.
     fn next(self) -> Option<Protocol> {
         match self {
             Protocol::None => Some(Protocol::Serial),
@@ -84,7 +84,7 @@ impl Protocol {
 }
 
 impl Concurrency {
-    /// As for protocols.
+    /// The next one in [`Concurrency::all`]; see [`Protocol::next`].
     fn next(self) -> Option<Concurrency> {
         match self {
             Concurrency::NoWait => Some(Concurrency::Silo),
@@ -99,9 +99,9 @@ impl Concurrency {
 }
 
 impl Protocol {
-    /// Whether procedures may be logged as commands. Where a log's order does not show which
-    /// transaction has to be replayed after which, readers before later writers included, it holds
-    /// changed rows only.
+    /// Whether procedures may be logged as commands. A protocol whose log does not record all
+    /// ordering constraints of replay, including readers before later writers, logs changed rows
+    /// only.
     pub fn takes_commands(self) -> bool {
         match self {
             Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::Taurus2016 => true,
@@ -121,19 +121,20 @@ impl Protocol {
     }
 }
 
-/// Refuses a kind of record that cannot be recovered under the protocol.
+/// Rejects a kind of record that cannot be recovered under the protocol.
 pub(crate) fn check_record(protocol: Protocol, record: RecordKind) -> Result<(), Error> {
     if record == RecordKind::Data || protocol.takes_commands() {
         return Ok(());
     }
     Err(Error::Misuse(format!(
-        "{} logging does not order commands for their replay: set record to data, or protocol to {}",
+        "{} logging does not order commands for their replay: set record to data, or protocol \
+         to {}",
         protocol.name(),
         Protocol::names_taking_commands()
     )))
 }
 
-/// Refuses a number of streams that the protocol cannot have.
+/// Rejects a number of streams that the protocol does not support.
 pub(crate) fn check_streams(protocol: Protocol, streams: usize) -> Result<(), Error> {
     match (protocol, streams) {
         (Protocol::Serial | Protocol::Physiological, 2..) => Err(Error::Misuse(format!(

@@ -1,13 +1,14 @@
-//! Looking ahead: the rows of the next records come from memory while others are replayed.
+//! Prefetching: loads the rows of the next records into the cache while others are replayed.
 //!
-//! Replay waits for memory most of the time, and a log says what comes next. So records are announced
-//! in small groups: first the buckets of all rows that they touch are loaded, then the rows, and then
-//! they are replayed, each while the groups before and behind are elsewhere on that way. Nothing
-//! follows from an announcement but that.
+//! Replay spends most of its time waiting for memory, and the log shows what comes next. So records
+//! are *announced* in small groups. First the hash buckets of all rows that they touch are loaded,
+//! then the rows, and then the records are replayed; the groups before and behind pass through the
+//! other stages meanwhile. An announcement has no other effect.
 //!
-//! A data record names its rows. Those of a command only its procedure knows: it is run ahead of its
-//! time over an [`Access`] whose every operation ends with a conflict, as any operation may. So it gets
-//! to its first operation, having announced what it does itself, and nothing happens in the database.
+//! A data record names its rows. The rows of a command are known only to its procedure: the
+//! procedure is run ahead of time over an [`Access`] whose every operation ends with a conflict, as
+//! any operation may. So it runs up to its first operation, including its own prefetch calls, and
+//! changes nothing in the database.
 
 use super::apply::Applier;
 use super::decode::Decoder;
@@ -30,59 +31,60 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// A group of records that is announced together has so many records at most.
+/// Maximum number of records in a group that is announced together.
 const RECORDS: usize = 4;
 
-/// And ends with the record that makes it so many rows.
+/// A group also ends with the record that brings it to this many rows.
 const ROWS: usize = 16;
 
-/// Whether announcing pays is tried out: stretches of so many records are replayed with and without it,
+/// Records per stretch of a trial. A trial alternates stretches without and with announcing.
 const STRETCH: u32 = 128;
 
-/// so many of each,
+/// Number of stretches of each kind in a trial.
 const STRETCHES: usize = 8;
 
-/// and what was faster is kept to for so many records.
+/// Records for which the outcome of a trial is kept.
 const SETTLED: u32 = 1 << 15;
 
-/// A thread that had to wait for others announces so many records nothing: whoever waits for what it replays
-/// must not wait for its announcements as well.
+/// Records that a thread replays without announcing after it had to wait for others: another thread
+/// may be waiting for these records.
 const HOLD: u32 = 64;
 
-/// So many conflicts a procedure may go on after when it is begun ahead of its time.
+/// Maximum number of conflicts that a procedure may ignore when it is run ahead of time.
 const MOST_CONFLICTS: u32 = 1000;
 
-/// One thread's means of looking ahead: while a group is replayed, the rows of the next one come, and the
-/// buckets of the one after that.
+/// The prefetcher of one thread. While a group is replayed, the rows of the next one are loaded,
+/// and the buckets of the one after that.
 #[derive(Default)]
 pub(crate) struct Announcer {
-    /// Rows of the group announced last, whose buckets are on their way.
+    /// Rows of the last announced group, whose buckets are being loaded.
     wanted: Vec<Wanted>,
-    /// Results of procedures, which nobody wants.
+    /// Buffer for the results of procedures, which are ignored.
     result: Vec<u8>,
-    /// What has been announced of one stream: its number, from where, to where; and where the last two groups
-    /// begin.
+    /// The announced range of one stream: the stream's number, `from`, `to`, and where the last two
+    /// groups begin.
     stream: u32,
     from: Lsn,
     groups: [Lsn; 2],
     to: Lsn,
-    /// Records that are not announced, whatever the trial says.
+    /// Number of records still to be replayed without announcing, regardless of the trial.
     hold: u32,
     trial: Trial,
 }
 
-/// Finds out whether announcing pays. It does not where rows are in the cache anyway, and where procedures
-/// announce many rows themselves or compute for long before they touch one.
+/// Measures whether announcing pays. It does not if rows are in the cache anyway, or if procedures
+/// prefetch many rows themselves or compute for long before they touch one.
 #[derive(Default)]
 struct Trial {
     announces: bool,
-    /// A procedure panicked at its conflict, or tried again and again: its messages, and its time, are not worth it.
+    /// Set when a procedure panicked on its conflict or kept retrying: announcing is off for good,
+    /// because it would cost more panic messages and time than it saves.
     gave_up: bool,
-    /// Records left of the stretch, or until the next trial.
+    /// Records left in the stretch, or until the next trial.
     left: u32,
-    /// When the stretch began; none between trials.
+    /// When the stretch began; `None` between trials.
     began: Option<Instant>,
-    /// How long stretches took without announcing and with.
+    /// Durations of the stretches without and with announcing.
     took: [Vec<Duration>; 2],
 }
 
@@ -97,12 +99,12 @@ impl Trial {
         self.announces
     }
 
-    /// Nothing is announced any more.
+    /// Turns announcing off for good.
     fn give_up(&mut self) {
         (self.announces, self.gave_up) = (false, true);
     }
 
-    /// A stretch ends, or a trial begins.
+    /// Ends a stretch and begins the next one, begins a trial, or applies its outcome.
     #[cold]
     fn turn(&mut self, now: Instant) {
         if self.gave_up {
@@ -115,7 +117,7 @@ impl Trial {
         self.announces = !self.announces;
         self.left = STRETCH;
         if self.took.iter().all(|took| took.len() == STRETCHES) {
-            // The longer half has waits in it.
+            // The slower half of the stretches may include waits.
             let [without, with] = std::mem::take(&mut self.took).map(|mut took| {
                 took.sort_unstable();
                 took[..STRETCHES / 2].iter().sum::<Duration>()
@@ -127,13 +129,13 @@ impl Trial {
 }
 
 impl Announcer {
-    /// The thread had to wait for others.
+    /// Called when the thread had to wait for others.
     pub fn waited(&mut self) {
         self.hold = HOLD;
     }
 
-    /// The record of the stream that begins at `at` in the chunk is about to be replayed by this thread: sees
-    /// to it that it was announced, and those behind it. False if it is not.
+    /// Called before this thread replays the record that begins at `at` in the chunk. Makes sure
+    /// that it and those behind it were announced. Returns false if it is not announced.
     #[inline]
     pub fn keep_ahead<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -166,7 +168,7 @@ impl Announcer {
         true
     }
 
-    /// Has the rows of the group announced last loaded, and announces the next.
+    /// Starts loading the rows of the last announced group, and announces the next group.
     fn announce<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -212,7 +214,7 @@ impl Announcer {
         if self.trial.gave_up {
             return;
         }
-        // What is wrong with a record is found out when it is replayed.
+        // Errors in the record are reported when it is replayed.
         let Some(id) = take_varint(&mut body) else { return };
         let Ok(procedure) = replay.catalogue.procedure(id) else { return };
         self.result.clear();
@@ -224,8 +226,8 @@ impl Announcer {
             conflicts: Cell::new(0),
         };
         let run = || (procedure.body)(&Transaction::over(&access), body, &mut self.result);
-        // Whatever comes of it. A panic that has nothing to do with the conflict comes again, and is
-        // reported, when the record is replayed.
+        // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
+        // when the record is replayed.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             self.trial.give_up();
         }
@@ -236,7 +238,7 @@ fn columns_of(columns: impl Iterator<Item = u16>) -> Columns {
     Columns(columns.fold(0, |set, column| set | 1 << column))
 }
 
-/// Announces what it is asked for, and gives nothing.
+/// An [`Access`] that announces the requested rows and returns no data.
 struct Announcing<'r, S: Default + Send + Sync + 'static> {
     engine: &'r Engine<Unstamped<S>>,
     guard: &'r Guard,
@@ -246,8 +248,8 @@ struct Announcing<'r, S: Default + Send + Sync + 'static> {
 }
 
 impl<S: Default + Send + Sync + 'static> Announcing<'_, S> {
-    /// What every operation ends with. A procedure that tries again and again is ended here, as by a panic, but
-    /// without its message.
+    /// The result of every operation. A procedure that keeps retrying is ended by unwinding,
+    /// without a panic message.
     fn conflict(&self) -> Abort {
         self.conflicts.set(self.conflicts.get() + 1);
         if self.conflicts.get() > MOST_CONFLICTS {
@@ -326,8 +328,8 @@ impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
 mod tests {
     use super::*;
 
-    /// Runs a trial in which a stretch takes so long without announcing and with, every fourth one ten times
-    /// as long; returns what it settles for.
+    /// Runs a trial whose stretches take these times without and with announcing, every fourth one
+    /// ten times as long. Returns whether the trial decides for announcing.
     fn settles(without: u64, with: u64) -> bool {
         let mut trial = Trial::default();
         let mut now = Instant::now();

@@ -1,7 +1,7 @@
-//! Data records: installed by row version, whatever the order they come in.
+//! Applies data records: changes are installed by row version, in any order.
 //!
-//! Every row carries the TID of its last writer, and an image goes in only if it is newer. A delta
-//! names the version that it follows; it is held until that version is there, or something newer.
+//! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
+//! names its base version; it is held until the row has that version, or a newer one.
 
 use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
@@ -21,13 +21,13 @@ use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
-/// One thread's means of applying data records.
+/// State of one thread for applying data records.
 #[derive(Default)]
 pub(crate) struct Applier {
     scratch: Vec<u8>,
     old: Vec<u8>,
     absent: Vec<(u32, KeyBytes)>,
-    /// The record at hand, where rows have several versions; 0 where they have one.
+    /// The current record's name where rows have several versions; 0 where they have one.
     pub writer: Id,
     stale: Garbage,
     pub images: u64,
@@ -46,8 +46,8 @@ impl Applier {
         while !rest.is_empty() {
             if !self.apply_next(replay, head.tid, &mut rest, guard) {
                 return Err(Error::Recovery(format!(
-                    "the data record of transaction {} does not fit the declared tables, though its checksum \
-                     is right",
+                    "the data record of transaction {} does not fit the declared tables, though \
+                     its checksum is right",
                     head.tid
                 )));
             }
@@ -56,8 +56,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Takes the next change off `rest` and applies it as transaction `tid`'s; false if it does not fit the
-    /// tables.
+    /// Decodes the next change in `rest` and applies it as transaction `tid`'s. Returns false if it
+    /// does not fit the tables.
     pub fn apply_next<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -71,7 +71,7 @@ impl Applier {
         true
     }
 
-    /// Takes the next change off `rest`: the table, the key, and what became of the row.
+    /// Decodes the next change in `rest`: the table's position, the key and the change.
     pub fn next_change<'a, S: Default + Send + Sync + 'static>(
         replay: &ReplayContext<S>,
         rest: &mut &'a [u8],
@@ -105,7 +105,7 @@ impl Applier {
         Some((at, key, change))
     }
 
-    /// Gives a row back what it was, if transaction `tid` is the one who wrote it last.
+    /// Restores a row's before-image if transaction `tid` wrote the row last.
     pub fn undo_change<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -116,7 +116,7 @@ impl Applier {
         guard: &Guard,
     ) {
         let table = &replay.engine.tables[at];
-        // One thread undoes, when all others are done: the row's lock is free.
+        // One thread runs the undo pass after all others have finished, so the row's lock is free.
         let Lookup::Found(record) = table.find(key, guard) else { return };
         let Some(version) = Replaying::try_lock_alone(record) else { return };
         let mut now = version;
@@ -139,8 +139,8 @@ impl Applier {
         guard: &Guard,
     ) {
         let table = &replay.engine.tables[at];
-        // Another thread may be applying another version of the same row, or taking a dead record
-        // out of its index: then the key is looked up again.
+        // Another thread may be applying another version of the same row, or removing the row
+        // object from its index: then the key is looked up again.
         let (record, mut lock) = loop {
             let record = match table.find(key, guard) {
                 Lookup::Found(record) => record,
@@ -184,7 +184,7 @@ impl Applier {
         lock.version = now;
     }
 
-    /// A version that a newer one has overtaken: some may still see it.
+    /// Keeps a version that arrives after a newer one, where commands may still read it.
     fn slip_in<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -227,7 +227,7 @@ impl Applier {
         version
     }
 
-    /// Installs a change over a row whose lock is held, keeps its index entries true, and returns the
+    /// Installs a change in a row whose lock is held, updates its index entries, and returns the
     /// new version word.
     fn install<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -271,14 +271,15 @@ impl Applier {
         tid << word::TID_SHIFT | if gone { word::ABSENT } else { 0 }
     }
 
-    /// Hands over what is to be cleared away at the end.
+    /// Hands over the absent rows, which are removed at the end.
     pub fn finish<S: Default + Send + Sync + 'static>(self, replay: &ReplayContext<S>) {
         replay.absent.lock().expect("no holder panics").extend(self.absent);
     }
 }
 
-/// Moves a row's entries in the secondary indexes; leaves the old ones, noted in `stale`, if others may
-/// still want them. The caller holds the row's lock.
+/// Updates a row's entries in the secondary indexes. If `stale` is given, the old entries are noted
+/// there and stay, because commands that see older versions may need them. The caller holds the
+/// row's lock.
 fn reindex<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     record: &Record<S>,
@@ -312,7 +313,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
     }
 }
 
-/// What a record left behind stays where it is until all see what it wrote.
+/// Keeps a record's garbage until all records still to be replayed see what it wrote.
 pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     writer: Id,
@@ -324,7 +325,7 @@ pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
     }
 }
 
-/// Raises the counters by what one record says.
+/// Raises the maximum epoch and row id to those of a record.
 pub(crate) fn count<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     head: &RecordHead,

@@ -25,17 +25,17 @@ struct StoredProcedure {
     version: u32,
 }
 
-/// Numbers in the log, matched to what this process declares.
+/// Numbers used in the log, matched to what this process declares.
 pub(crate) struct Catalogue {
     stored: Stored,
-    /// By declaration order.
+    /// In declaration order.
     pub table_ids: Vec<u32>,
     pub procedure_ids: Vec<u32>,
     tables: ById<u32>,
     procedures: ById<Procedure>,
 }
 
-/// By number, in order. Every record looks one up, and numbers mostly count from 0.
+/// Values sorted by number. Every record does a lookup, and numbers mostly count up from 0.
 struct ById<T>(Vec<(u32, T)>);
 
 impl<T> FromIterator<(u32, T)> for ById<T> {
@@ -79,7 +79,7 @@ impl Stored {
         Ok(stored)
     }
 
-    /// What the rest of the code takes for granted.
+    /// Checks the invariants that the rest of the code relies on.
     fn check(&self) -> Result<(), String> {
         let (mut ids, mut names) = (HashSet::new(), HashSet::new());
         for table in &self.tables {
@@ -103,7 +103,7 @@ impl Stored {
 /// A table's number in the log and its description; a procedure's number, name and version.
 type Entries = (Vec<(u32, Schema)>, Vec<(u32, String, u32)>);
 
-/// What the manifest's catalogue holds, for tools that have no declarations to match it to.
+/// Decodes the manifest's catalogue, for tools that have no declarations to match it to.
 pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
     let stored = Stored::read(bytes)?;
     let tables = stored.tables.into_iter().map(|t| (t.id, t.schema)).collect();
@@ -112,7 +112,8 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
 }
 
 impl Catalogue {
-    /// Matches the manifest's catalogue to the declarations; new ones get new numbers.
+    /// Matches the manifest's catalogue to the declarations; new tables and procedures get new
+    /// numbers.
     pub fn join(
         bytes: &[u8],
         schemas: &[Schema],
@@ -162,12 +163,12 @@ impl Catalogue {
         Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures })
     }
 
-    /// The catalogue as the manifest keeps it.
+    /// Encodes the catalogue for the manifest.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(&self.stored).expect("a catalogue is plain data")
     }
 
-    /// The declared position of a table in the log.
+    /// The position among the declarations of the table with this number in the log.
     #[inline]
     pub fn table(&self, log_id: u64) -> Option<usize> {
         self.tables.get(u32::try_from(log_id).ok()?).map(|at| *at as usize)
@@ -176,7 +177,7 @@ impl Catalogue {
     /// The procedure with this number in the log.
     ///
     /// # Errors
-    /// A sentence that names what is missing.
+    /// A message that says what is missing.
     pub fn procedure(&self, log_id: u64) -> Result<&Procedure, String> {
         let id = u32::try_from(log_id).map_err(|_| format!("there is no procedure {log_id}"))?;
         if let Some(procedure) = self.procedures.get(id) {
@@ -197,8 +198,8 @@ impl Catalogue {
             format!("procedure {name:?} version {version} is not registered: register it")
         } else {
             format!(
-                "procedure {name:?} is registered in version {} but the log calls version {version}: \
-                 register that version as well",
+                "procedure {name:?} is registered in version {} but the log calls version \
+                 {version}: register that version as well",
                 others.join(", ")
             )
         })

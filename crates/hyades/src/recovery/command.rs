@@ -1,4 +1,4 @@
-//! Command records: the procedure runs again, on the same code as a running transaction.
+//! Replays command records: the procedure runs again, on the same code as a running transaction.
 
 use super::apply::leave_for_later;
 use super::replay::ReplayContext;
@@ -24,14 +24,14 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// One thread's means of running commands.
+/// State of one thread for running commands.
 pub(crate) struct CommandRunner {
     arena: Bump,
     workspace: Workspace,
     payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
-    /// Whether commands are announced before they are run.
+    /// Whether the next command was announced, see [`super::announcing`].
     pub announced: bool,
 }
 
@@ -47,7 +47,7 @@ impl CommandRunner {
         }
     }
 
-    /// Runs the command of a record that everything it depends on precedes.
+    /// Runs the command of a record after everything that it depends on was replayed.
     pub fn run<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -117,10 +117,10 @@ impl CommandRunner {
             replayed_tid: head.tid,
         };
         if Replaying::commit(&replay.engine, state, &mut appender).is_err() {
-            return stop(name() + " met a conflict, which replay has none of");
+            return stop(name() + " had a conflict, which cannot occur at replay");
         }
-        // A row that it put in place and took back was only read: another command that does the same
-        // may be running now, so the record stays where it is until the end.
+        // A row object that it placed and rolled back was only read. Another command that does the
+        // same may be running now, so the row object stays until the end.
         if state.rolled_back {
             let mut absent = replay.absent.lock().expect("no holder panics");
             for (table, record) in
@@ -131,12 +131,12 @@ impl CommandRunner {
                 }
             }
         }
-        // What else it leaves behind goes at once: the next transaction on these rows may follow as
-        // soon as this one counts as replayed.
+        // The rest of its garbage is removed at once: the next transaction on these rows may follow
+        // as soon as this one counts as replayed.
         self.garbage.collect_from(None, state, true);
         drop(running);
         if view.own != 0 {
-            // But others may still see what this one has overwritten.
+            // Commands may still read the versions that this one has overwritten.
             leave_for_later(replay, view.own, &mut self.garbage);
         }
         if !self.garbage.is_empty() {

@@ -1,4 +1,4 @@
-//! Where a stream is being read: its reader, its decoder, and the chunk at hand.
+//! The read position in a stream: its reader, its decoder and the current chunk.
 
 use super::decode::{Decoder, RecordShape};
 use super::read_ahead::LaneReader;
@@ -8,16 +8,16 @@ use hyades_wal::{Chunk, Lsn};
 pub(crate) struct StreamCursor {
     pub reader: LaneReader,
     pub decoder: Decoder,
-    /// Frames up to `at` of it have been taken.
+    /// The current chunk. Its frames up to `at` have been taken.
     pub chunk: Option<Chunk>,
     pub at: Lsn,
 }
 
-/// What lies behind a cursor's place.
+/// What follows the cursor's position.
 pub(crate) enum LookAhead {
-    /// More of the chunk at hand.
+    /// More frames of the current chunk.
     More,
-    /// A chunk that has just been read.
+    /// A chunk that was just read.
     NewChunk,
     /// Nothing: the stream is valid up to here.
     End(Lsn),
@@ -29,7 +29,7 @@ impl StreamCursor {
         StreamCursor { reader, decoder, chunk: None, at }
     }
 
-    /// Sees to it that there are frames at hand, if there are any left.
+    /// Reads the next chunk if no frames of the current one are left.
     #[inline]
     pub fn look_ahead(&mut self) -> Result<LookAhead, Error> {
         if self.chunk.as_ref().is_some_and(|chunk| chunk.end() != self.at) {

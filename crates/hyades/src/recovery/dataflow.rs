@@ -1,17 +1,17 @@
 //! Replay along lists of predecessors (Taurus 2016, algorithm 3): threads read streams into the
-//! recovery dependency graph ([`super::graph`]) and replay what comes out of it.
+//! recovery dependency graph ([`super::graph`]) and replay the records that it releases.
 //!
-//! In a log of data alone the graph only decides which records are live: images go in by row version,
-//! in any order. Where commands are in the log, a record is replayed after all that it names, and
-//! after all that the anchor in effect covers (`logging/taurus_2016.rs` leaves names at or below the
-//! anchor out). Nothing says that a writer comes after the readers of what it overwrites: commands
-//! see the versions that they saw when they ran ([`crate::logging::versions`]).
+//! In a log of data records alone the graph only decides which records are live: images are applied
+//! by row version, in any order. If commands are in the log, a record is replayed after all records
+//! that it names and all that the anchor in effect covers (`logging/taurus_2016.rs` omits the names
+//! of these). Nothing orders a writer after the readers of what it overwrites: commands see the
+//! versions that they saw when they ran ([`crate::logging::versions`]).
 //!
-//! Progress: of the records that have not settled take the one whose frame was reserved first. All
-//! that it follows, and all before it in its stream, was reserved earlier: it has settled, or was
-//! lost, and then its stream has been read to the end, or can be. (A stream's reader stops while
-//! many of its records wait. Of the streams that lost something, the one that lost the earliest has
-//! no record that waits for something lost, so its reader comes to the end; then the next.)
+//! Progress: of the records that have not settled, consider the one whose frame was reserved first.
+//! All that it follows, and all before it in its stream, was reserved earlier: it has settled, or
+//! was lost, and then its stream has been read to the end, or can be. (A stream's reader stops
+//! while many of its records wait. Of the streams with lost records, the one with the earliest loss
+//! has no record that waits for a lost one, so its reader reaches the end; then the next.)
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
@@ -31,13 +31,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Records a thread reads of a stream before it looks at others.
+/// Records that a thread reads from a stream before it checks others.
 const QUANTUM: usize = 32;
 
-/// A stream is read no further while so many of its records wait.
+/// A stream is read no further while more than this many of its records wait.
 const LOOKAHEAD: usize = 512;
 
-/// So many looks in vain before a thread sleeps.
+/// Unsuccessful rounds before a thread sleeps.
 const SPINS: u32 = 64;
 
 /// A record that waits.
@@ -51,16 +51,16 @@ struct PendingRecord {
 struct DataflowStream {
     stream: u32,
     cursor: Mutex<StreamCursor>,
-    /// It was read to its end. Written by the cursor's holder (Release), read by all.
+    /// Whether it was read to its end. Written by the cursor's holder (Release), read by all.
     finished: AtomicBool,
-    /// The epoch of the record read last; a hint to whoever chooses a stream.
+    /// The epoch of the last record read; a hint for choosing a stream.
     epoch: AtomicU64,
 }
 
 struct Flow<'r, S: Default + Send + Sync + 'static> {
     replay: &'r ReplayContext<S>,
     shape: RecordShape,
-    /// Whether all that an anchor covers is there.
+    /// Whether everything that an anchor covers is present.
     whole: bool,
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
@@ -68,8 +68,8 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
     syncing: Syncing,
 }
 
-/// Replays one incarnation whose records list their predecessors. `whole`: what does not reach as far as an
-/// anchor states will be refused. Returns where its streams end.
+/// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
+/// what an anchor states will be rejected. Returns where the streams end.
 pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
@@ -106,7 +106,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         let mut hands = Hands::new();
         let mut idle = 0;
         while !self.replay.has_failed() {
-            // Only who has looked for long asks whether there is anything left to wait for.
+            // After a long idle time, prepares the check for a deadlock.
             let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
             if !self.shape.data_only {
                 self.syncing.forget(self.replay, &self.graph);
@@ -132,7 +132,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         Ok(())
     }
 
-    /// A lane with something left to do.
+    /// A stream with work left.
     fn unfinished(&self) -> Option<usize> {
         let lanes = self.lanes.iter().enumerate();
         let mut left = lanes.filter(|(at, lane)| {
@@ -141,7 +141,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         left.next().map(|(at, _)| at)
     }
 
-    /// Lines 5 to 17: goes on with a record that has waited. False if there is none.
+    /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
     fn replay_ready(&self, hands: &mut Hands) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
         if node.is_dead() {
@@ -155,7 +155,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         Ok(true)
     }
 
-    /// Replays a live record; it settles before that or after, see [`super::graph`].
+    /// Replays a live record. It settles before or after that, see [`super::graph`].
     fn go_on(
         &self,
         id: Id,
@@ -176,7 +176,8 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         Ok(())
     }
 
-    /// Lines 1 to 4, for the stream that is furthest behind and free. False if none could go on.
+    /// Lines 1 to 4, for the stream that is furthest behind and free. Returns false if none could
+    /// be read.
     fn read_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
@@ -214,7 +215,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 if self.shape.data_only && self.whole {
-                    // What the anchor covers was durable: there is nothing to wait for.
+                    // What the anchor covers was durable, so there is nothing to wait for.
                     cursor.decoder.forget_what_is_anchored();
                 }
                 let (list, vector) = (&cursor.decoder.predecessors, &cursor.decoder.validity);
@@ -250,7 +251,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            // Record by record, since others may wait for this one.
+            // After every record, since other records may wait for this one.
             self.graph.pass(at, cursor.at);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! From frames to transactions: vectors decompressed against the anchor in effect, long bodies put
-//! together from their parts.
+//! Decodes frames into transactions: decompresses vectors against the anchor in effect and
+//! assembles long bodies from their parts.
 
 use super::parts::{self, Parts};
 use crate::error::Error;
@@ -12,31 +12,31 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
 use std::borrow::Cow;
 
-/// What an incarnation's records look like.
+/// The format of an incarnation's records, and which of them are replayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordShape {
-    /// Lanes of a vector; 0 where records carry none.
+    /// Components of a vector; 0 if records have no vectors.
     pub lanes: usize,
-    /// Lanes of what a record needs: those of a vector, or of the whole frontier where records have
-    /// numbers.
+    /// Components of what a record needs: those of a vector, or all slots of the frontier if
+    /// records have numbers.
     need_lanes: usize,
     /// Reads the stamps of records that have numbers.
     stamp: Option<StampReader>,
     pub data_only: bool,
-    /// Whether lists of predecessors stand behind the vectors.
+    /// Whether lists of predecessors follow the vectors.
     pub predecessors: bool,
-    /// Whether changed rows have frames of their own.
+    /// Whether each changed row has a frame of its own.
     pub rows: RowFrames,
-    /// Records of epochs up to this one are in the checkpoint.
+    /// The checkpoint holds the records of epochs up to this one.
     cut: Option<u64>,
-    /// Records of epochs above this one are passed over.
+    /// Records of epochs above this one are skipped.
     until: u64,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
 }
 
 impl RecordShape {
-    /// How an incarnation's records look, and which of them `checkpoint` holds already.
+    /// The format of an incarnation's records, and which of them `checkpoint` holds already.
     pub fn of(
         incarnation: &Incarnation,
         streams: usize,
@@ -55,18 +55,18 @@ impl RecordShape {
         RecordShape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
 
-    /// Whether an incarnation's records leave out what the anchor in effect covers.
+    /// Whether an incarnation's records omit what the anchor in effect covers.
     pub fn leaves_out(incarnation: &Incarnation) -> bool {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         matches!(setting, Some("yes" | "predecessors"))
     }
 
-    /// Passes over what comes after this epoch.
+    /// The same, but records of epochs above `epoch` are skipped.
     pub fn until(self, epoch: u64) -> RecordShape {
         RecordShape { until: epoch, ..self }
     }
 
-    /// Whether the transaction is in the checkpoint, or comes after what is wanted.
+    /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
     pub fn passes_over(&self, tid: u64) -> bool {
         if Tid(tid).epoch() > self.until {
             return true;
@@ -80,32 +80,32 @@ impl RecordShape {
     }
 }
 
-/// A transaction as it stands in the log. The vectors are the decoder's.
+/// A decoded record. Its vectors are in the decoder.
 pub(crate) struct Decoded<'a> {
     pub head: RecordHead,
     pub body: Cow<'a, [u8]>,
-    /// What it says of itself where records have numbers.
+    /// The record's stamp, if records have numbers.
     pub stamp: Option<NumberStamp>,
 }
 
 impl Decoded<'_> {
-    /// False for all but one of a transaction that has several records.
+    /// Whether the record is counted: true for one record of each transaction.
     pub fn counts(&self) -> bool {
         self.stamp.is_none_or(|stamp| stamp.counts)
     }
 }
 
-/// Reads one stream's frames in order.
+/// Decodes one stream's frames in order.
 pub(crate) struct Decoder {
     shape: RecordShape,
     stream: u32,
     anchor: Vec<Lsn>,
-    /// Of the record decoded last: what it needs to be live, what it must follow.
+    /// What the last decoded record needs to be live, and what it must follow.
     pub validity: Vec<Lsn>,
     pub order: Vec<Lsn>,
-    /// Its predecessors, where records list them.
+    /// The last record's predecessors, if records list them.
     pub predecessors: Vec<Predecessor>,
-    /// Bodies begun in Part frames, by the start of the first.
+    /// Bodies begun in Part frames, by the start of the first frame.
     parts: Parts,
 }
 
@@ -127,41 +127,42 @@ impl Decoder {
         &self.anchor
     }
 
-    /// How many bytes of all streams the last record comes after.
+    /// How many bytes, over all streams, the last record follows.
     pub fn builds_on(&self) -> u64 {
         self.order.iter().zip(&self.validity).map(|(order, validity)| order.max(validity)).sum()
     }
 
-    /// Sets those lanes of `validity` to zero that the anchor in effect covers.
+    /// Sets those components of `validity` to zero that the anchor in effect covers.
     pub fn forget_what_is_anchored(&mut self) {
         for (lsn, anchor) in self.validity.iter_mut().zip(&self.anchor) {
             *lsn = if *lsn > *anchor { *lsn } else { 0 };
         }
     }
 
-    /// A chunk begins.
+    /// Begins a chunk: loads the anchor in effect at its start.
     pub fn enter(&mut self, chunk: &Chunk) {
         if self.shape.has_vectors() && chunk.anchor().len() == self.anchor.len() {
             self.anchor.copy_from_slice(chunk.anchor());
         }
     }
 
-    /// Continues from what another decoder of the stream left: its anchor.
+    /// Begins a chunk with the parts that its records need.
     pub fn enter_with_parts(&mut self, chunk: &Chunk, parts: Parts) {
         self.enter(chunk);
         self.parts = parts;
     }
 
-    /// The error that this frame is not what it should be.
+    /// The error for a malformed frame.
     pub fn broken(&self, frame: &Frame<'_>, what: &str) -> Error {
         Error::Recovery(format!(
-            "the record at Lsn {} of log stream {} is not one of this format ({what}), though its checksum \
-             is right: it was written by another version of Hyades",
+            "the record at Lsn {} of log stream {} is not one of this format ({what}), though its \
+             checksum is right: it was written by another version of Hyades",
             frame.start, self.stream
         ))
     }
 
-    /// Decodes the frame if it is a transaction's record, and one that is not in the checkpoint; notes anchors and parts on the way.
+    /// Decodes the frame if it is a transaction's record and is not skipped. Keeps track of anchors
+    /// and parts.
     pub fn decode<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Decoded<'a>>, Error> {
         match frame.kind {
             FrameKind::Record => {}
@@ -187,7 +188,7 @@ impl Decoder {
             return Err(self.broken(frame, "its head"));
         };
         if self.shape.passes_over(head.tid) {
-            // Its first parts may lie where the log has been given up.
+            // Its first parts may have been truncated from the log.
             self.forget_parts(head.continued);
             return Ok(None);
         }
@@ -229,8 +230,8 @@ impl Decoder {
         Ok(Some(Decoded { head, body, stamp }))
     }
 
-    /// A record as far as it can be told out of turn: its head, and its body unless that began in other
-    /// frames. `None` for what is no record or will be passed over.
+    /// Decodes a record ahead of its turn: its head, and its body unless that began in other
+    /// frames. `None` if the frame is not a record, is skipped, or cannot be decoded ahead.
     pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(RecordHead, &'a [u8])> {
         let shape = &self.shape;
         if frame.kind != FrameKind::Record || shape.stamp.is_some() || shape.predecessors {
@@ -248,7 +249,7 @@ impl Decoder {
         Some((head, rest))
     }
 
-    /// The record whose body began with these parts has been taken.
+    /// Frees the parts at `first` after their record was handled.
     pub fn forget_parts(&mut self, first: Option<Lsn>) {
         if let Some(first) = first {
             self.parts.remove(&first);

@@ -1,4 +1,4 @@
-//! What is left to do when the log has been replayed: tombstones go, unique indexes are checked.
+//! Final steps of recovery: removes tombstones and checks unique indexes.
 
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
@@ -8,8 +8,8 @@ use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
 use std::sync::atomic::Ordering;
 
-/// An incarnation is over: no delta may still wait in it, and none is kept, since the next incarnation
-/// may put other rows where these are.
+/// Ends an incarnation. Fails if a delta still waits. No delta is kept, since row objects of the
+/// next incarnation may get the same addresses.
 pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
 ) -> Result<(), Error> {
@@ -17,8 +17,8 @@ pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
     match replay.held.settle(tables, &crossbeam_epoch::pin()) {
         None => Ok(()),
         Some((table, base, tid)) => Err(Error::Recovery(format!(
-            "a row of table {:?} is missing version {base}, which transaction {tid} changed: a stream of \
-             the log is incomplete; restore the log's files from a copy",
+            "a row of table {:?} is missing version {base}, which transaction {tid} changed: a \
+             stream of the log is incomplete; restore the log's files from a copy",
             tables[table].layout.name
         ))),
     }
@@ -32,14 +32,14 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(
     for (table, key) in absent {
         garbage.add_row(table, key);
     }
-    // What is left then is a tombstone with a stale entry: it does no harm but to take room.
+    // A tombstone with a stale entry may be left. It only takes memory.
     garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut View::default(), |_, _| ());
     let row_ids = &replay.engine.row_ids;
     row_ids.fetch_max(replay.counts.max_row_id.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     check_unique(replay)
 }
 
-/// Unique indexes are not checked while rows come back in any order, but at the end.
+/// Checks unique indexes. Rows are restored in any order, so this is possible only at the end.
 fn check_unique<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
 ) -> Result<(), Error> {
@@ -55,8 +55,8 @@ fn check_unique<S: Default + Send + Sync + 'static>(
             });
             if clash {
                 return Err(Error::Recovery(format!(
-                    "two recovered rows of table {:?} share a key of a unique index: the log was not \
-                     written by the declared procedures",
+                    "two recovered rows of table {:?} share a key of a unique index: the log was \
+                     not written by the declared procedures",
                     table.layout.name
                 )));
             }

@@ -1,23 +1,23 @@
 //! The recovery dependency graph (Taurus 2016, sections 4.1.4 and 4.4.2, algorithms 4 to 6).
 //!
-//! Nodes are records, named by where they stand in the log; edges lead from a record to those that
-//! follow it. **Whether a record is live** is decided by its RAW edges: one that is lost, or is itself
-//! not live, makes it dead, and a lost WAW predecessor does not. That is the exception among the
-//! protocols: no vector says it. Beside its list a record has a vector, for what a name cannot
-//! say; that one is judged as everywhere, by where the streams end.
+//! Nodes are records, named by their position in the log; edges lead from a record to its
+//! successors. **Whether a record is live** is decided by its RAW edges: a RAW predecessor that is
+//! lost or dead makes it dead; a lost WAW predecessor does not. Under all other protocols a vector
+//! decides. Beside its list a record has a vector, for dependencies that a name cannot express;
+//! that vector is judged as everywhere, by the ends of the streams.
 //!
-//! Every record *settles* once, as live or as dead, and tells its successors. In a log of data alone
-//! it settles when that is decided, since row versions order what is applied. Where commands are in
-//! the log it settles as live only when it has been replayed: then the graph orders replay as well.
-//! Its vector is then also what must come first: all that stands there is settled.
+//! Every record *settles* once, as live or as dead, and notifies its successors. In a log of data
+//! records alone it settles when that is decided, since row versions order what is applied. If
+//! commands are in the log, it settles as live only when it has been replayed: then the graph
+//! orders replay as well, and everything that its vector covers must have settled before.
 //!
 //! Departures from the printed algorithms (docs/protocols.md):
-//! - A node's counter has a bias of one while its edges are added, and is counted down for that last.
+//! - A node's counter has a bias of one while its edges are added; the bias is removed last.
 //! - A predecessor that has settled and is still in the graph is not counted; one at or below the
-//!   lane's collected position has settled too (the paper's `min_gc_id`, inclusive here).
-//! - Dead records are collected like others, and remembered by name: there are few.
-//! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known to
-//!   be lost, and settles as dead.
+//!   stream's collected position has settled too (the paper's `min_gc_id`, inclusive here).
+//! - Dead records are collected like others, and their names are kept: there are few.
+//! - A *ghost* stands for a predecessor that was not read yet. At the end of its stream it is known
+//!   to be lost, and settles as dead.
 
 mod ready;
 
@@ -29,32 +29,32 @@ use hyades_wal::Lsn;
 use ready::Ready;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What becomes of a record that has just been read.
+/// The verdict on a record that has just been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is live and lacks nothing: the caller goes on with it and settles it.
+    /// It is live and lacks nothing: the caller replays and settles it.
     Ready,
-    /// It is dead: the caller settles it as such.
+    /// It is dead: the caller settles it as dead.
     Dead,
-    /// It will come out of [`Graph::next_ready`].
+    /// [`Graph::next_ready`] will return it.
     Waits,
 }
 
 /// A record, or a ghost.
 pub(crate) struct RecordNode<T> {
     pub id: Id,
-    /// What it lacks, plus one until it was read and all its edges are there.
+    /// Number of things that it lacks, plus one until it was read and all its edges were added.
     lacks: AtomicU32,
     dead: AtomicBool,
     links: Mutex<Links<T>>,
-    /// What was read; taken by whoever replays it.
+    /// The decoded record; taken by the thread that replays it.
     record: Mutex<Option<T>>,
 }
 
 struct Links<T> {
-    /// Whether it settled as live.
+    /// How it settled: true as live. `None` before.
     settled: Option<bool>,
-    /// Who follows, and whether as one who only overwrote.
+    /// Its successors, and whether each of them only overwrote (a WAW edge).
     successors: Successors<T>,
 }
 
@@ -75,46 +75,47 @@ impl<T> RecordNode<T> {
         self.links.lock().expect("no holder panics")
     }
 
-    /// Whether something that it read is lost.
+    /// Whether something that it read, or that its vector needs, is lost.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// What was read of it; once only.
+    /// Takes the decoded record; once only.
     pub fn take(&self) -> T {
         self.record.lock().expect("no holder panics").take().expect("it is taken once")
     }
 }
 
 struct NodeQueue<T> {
-    /// Everything up to here was given up below a checkpoint, or is of an earlier incarnation.
+    /// Everything up to here was truncated below a checkpoint, or is of an earlier incarnation.
     start: Lsn,
-    /// Everything up to here has settled. Raised under the lock of `inside` (Release: what settled,
-    /// what it left, and `any_dead` are seen), read by all.
+    /// Everything up to here has settled. Raised under the lock of `inside` (Release: the effects
+    /// of what settled, and `any_dead`, are visible), read by all.
     settled: AtomicU64,
-    /// Everything up to here was read. As `settled`.
+    /// Everything up to here was read. Ordering as for `settled`.
     scanned: AtomicU64,
     any_dead: AtomicBool,
-    /// Records that wait. A hint to the lane's reader.
+    /// Number of records that wait. A hint for the stream's reader.
     open: AtomicUsize,
     inside: Mutex<Inside<T>>,
 }
 
 struct Inside<T> {
-    /// Ghosts, records that wait, and records that settled before one that stands below them.
+    /// Ghosts, records that wait, and records that settled before an earlier one of the stream.
     nodes: BTreeMap<Lsn, Arc<RecordNode<T>>>,
-    /// Where records end that were read and wait.
+    /// Ends of the records that were read and wait.
     open: BTreeSet<Lsn>,
-    /// Records that settled as dead.
+    /// Ends of the records that settled as dead.
     dead: HashSet<Lsn>,
-    /// Who waits for the lane to come to a position. The number keeps those apart that wait for one.
+    /// Nodes that wait until the stream reaches a position. The number distinguishes nodes that
+    /// wait for the same position.
     waiters: BTreeMap<(Lsn, u64), Arc<RecordNode<T>>>,
     next_waiter: u64,
     /// Where the stream ends, once that is known.
     end: Option<Lsn>,
 }
 
-/// What is to be told after the locks are free.
+/// Notifications to send after the locks are released.
 struct News<T> {
     successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
     met: Vec<Arc<RecordNode<T>>>,
@@ -125,7 +126,7 @@ impl<T> News<T> {
         News { successors: Vec::new(), met: Vec::new() }
     }
 
-    /// The node has settled.
+    /// Settles the node and collects its successors.
     fn settle(&mut self, node: &RecordNode<T>, live: bool) {
         let mut links = node.links();
         links.settled = Some(live);
@@ -135,7 +136,7 @@ impl<T> News<T> {
     }
 }
 
-/// See the module.
+/// The recovery dependency graph; see the module.
 pub(crate) struct Graph<T> {
     lanes: Box<[NodeQueue<T>]>,
     /// Whether records settle only once they are replayed.
@@ -167,23 +168,24 @@ impl<T> Graph<T> {
         self.lanes[lane].inside.lock().expect("no holder panics")
     }
 
-    /// How far everything of a lane has settled.
+    /// The position up to which all of a stream has settled.
     pub fn settled(&self, lane: usize) -> Lsn {
         self.lanes[lane].settled.load(Ordering::Acquire)
     }
 
-    /// How many records of a lane wait.
+    /// How many records of a stream wait.
     pub fn waiting(&self, lane: usize) -> usize {
         self.lanes[lane].open.load(Ordering::Relaxed)
     }
 
-    /// How far a lane has come, for those who wait for a position.
+    /// How far a stream is, for nodes that wait for a position.
     fn reached(&self, lane: usize) -> Lsn {
         let lane = &self.lanes[lane];
         if self.ordered { &lane.settled } else { &lane.scanned }.load(Ordering::Acquire)
     }
 
-    /// Whether a record has settled, and how, if that can be told without its lane's lock.
+    /// Whether a record has settled, and how, if the collected position shows it. Locks the stream
+    /// only if it has dead records.
     fn settled_as(&self, id: Id) -> Option<bool> {
         let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
         if end <= lane.start {
@@ -199,7 +201,7 @@ impl<T> Graph<T> {
         Some(!self.inside(predecessors::lane(id)).dead.contains(&end))
     }
 
-    /// As `settled_as`, of the lane whose lock is held.
+    /// Like `settled_as`, with the stream's lock held: also checks the nodes and the stream's end.
     fn known(&self, inside: &Inside<T>, id: Id) -> Option<bool> {
         let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
         if end <= lane.settled.load(Ordering::Acquire) {
@@ -211,8 +213,8 @@ impl<T> Graph<T> {
         inside.end.is_some_and(|last| end > last).then_some(false)
     }
 
-    /// Insert (algorithm 4): the record that ends at `end` was read. `vector` is what it needs beside
-    /// its predecessors. The lane is read by one thread at a time, in order.
+    /// Insert (algorithm 4): adds the record that ends at `end`. `vector` is what it needs beside
+    /// its predecessors. A stream is read by one thread at a time, in order.
     pub fn arrive(
         &self,
         (lane, end): (usize, Lsn),
@@ -242,7 +244,7 @@ impl<T> Graph<T> {
         *node.record.lock().expect("no holder panics") = Some(record());
         list.iter().for_each(|predecessor| self.follow(&node, *predecessor));
         vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
-        // The bias.
+        // Removes the bias.
         self.meet(&node);
         Admission::Waits
     }
@@ -263,7 +265,7 @@ impl<T> Graph<T> {
         before.links().successors.push((node.clone(), overwritten));
     }
 
-    /// Counts a lane as lacking, unless it has come to the position.
+    /// Makes the node wait until a stream reaches the position, unless it has.
     fn wait_for(&self, node: &Arc<RecordNode<T>>, lane: usize, position: Lsn) {
         if position <= self.reached(lane) {
             return;
@@ -282,7 +284,7 @@ impl<T> Graph<T> {
         inside.waiters.insert((position, number), node.clone());
     }
 
-    /// One thing that the node lacked is there.
+    /// One thing that the node lacked has been provided.
     fn meet(&self, node: &Arc<RecordNode<T>>) {
         if node.lacks.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.ready.push(node.clone());
@@ -299,12 +301,12 @@ impl<T> Graph<T> {
         news.met.iter().for_each(|node| self.meet(node));
     }
 
-    /// A record that lacks nothing any more: it is dead, or can go on.
+    /// Takes a record that lacks nothing any more: it is dead, or can be replayed.
     pub fn next_ready(&self) -> Option<Arc<RecordNode<T>>> {
         self.ready.take()
     }
 
-    /// CheckRecoverability and lines 8 to 15 of algorithm 3: the record has settled.
+    /// CheckRecoverability and lines 8 to 15 of algorithm 3: settles a record.
     pub fn settle(&self, id: Id, live: bool) {
         let (at, end) = (predecessors::lane(id), predecessors::end(id));
         let mut news = News::new();
@@ -319,7 +321,7 @@ impl<T> Graph<T> {
         if let Some(node) = inside.nodes.get(&end) {
             news.settle(node, live);
         } else if !inside.open.is_empty() {
-            // Something below it waits, so the collected position does not tell of it yet.
+            // An earlier record waits, so the collected position does not cover this one yet.
             let node = RecordNode::ghost(id);
             node.links().settled = Some(live);
             inside.nodes.insert(end, node);
@@ -329,7 +331,8 @@ impl<T> Graph<T> {
         self.tell(news);
     }
 
-    /// The lane's reader has come to `to`; what it found ready or dead below it has settled.
+    /// The stream's reader has reached `to`. Records below that it found ready or dead have
+    /// settled.
     pub fn pass(&self, lane: usize, to: Lsn) {
         let mut news = News::new();
         let mut inside = self.inside(lane);
@@ -339,7 +342,7 @@ impl<T> Graph<T> {
         self.tell(news);
     }
 
-    /// GarbageCollect (algorithm 6): what has settled in one piece leaves the graph.
+    /// GarbageCollect (algorithm 6): removes the settled prefix of a stream from the graph.
     fn collect(&self, at: usize, inside: &mut Inside<T>, news: &mut News<T>) {
         let lane = &self.lanes[at];
         let scanned = lane.scanned.load(Ordering::Relaxed);
@@ -347,7 +350,7 @@ impl<T> Graph<T> {
         lane.settled.fetch_max(settled, Ordering::Release);
         while let Some(first) = inside.nodes.first_entry().filter(|n| *n.key() <= settled) {
             let (end, node) = first.remove_entry();
-            // A ghost of what was found ready or dead, or of what the checkpoint holds.
+            // A ghost of a record that was found ready or dead, or that the checkpoint holds.
             if node.links().settled.is_none() {
                 news.settle(&node, !inside.dead.contains(&end));
             }
@@ -358,7 +361,7 @@ impl<T> Graph<T> {
         }
     }
 
-    /// The lane's stream was read to its end: ghosts beyond it are lost.
+    /// The stream was read to its end: ghosts beyond it are lost.
     pub fn end(&self, lane: usize, at: Lsn) {
         let mut news = News::new();
         let mut inside = self.inside(lane);
@@ -366,7 +369,7 @@ impl<T> Graph<T> {
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
             news.settle(&ghost, false);
         }
-        // And those that name a place where no record ends.
+        // So are ghosts at a position where no record ends.
         let Inside { nodes, open, dead, .. } = &mut *inside;
         for (end, node) in nodes.iter().filter(|(end, _)| !open.contains(end)) {
             if node.links().settled.is_none() {

@@ -1,4 +1,4 @@
-//! What one thread of an ordered replay works with.
+//! The tools of one thread of an ordered replay.
 
 use super::announcing::Announcer;
 use super::apply::{Applier, count};
@@ -17,7 +17,7 @@ pub(crate) struct Hands {
     pub applier: Applier,
     runner: CommandRunner,
     announcer: Announcer,
-    /// Which versions of rows the record at hand sees, where they have several.
+    /// Which row versions the current record sees, where rows have several.
     pub view: View,
     records: u64,
     pub dead: u64,
@@ -37,7 +37,7 @@ impl Hands {
         }
     }
 
-    /// Runs a live record that everything it must follow precedes. `place` is its stream and start.
+    /// Runs a live record after everything that it must follow. `place` is its stream and start.
     pub fn run<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
@@ -61,8 +61,8 @@ impl Hands {
         Ok(())
     }
 
-    /// The record that begins at `at` of the stream is run next: announces it and what follows, see
-    /// [`Announcer`].
+    /// Announces the record that begins at `at` of the stream, which is run next, and those behind
+    /// it; see [`Announcer`].
     #[inline]
     pub fn look_ahead<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -75,12 +75,12 @@ impl Hands {
         self.runner.announced = self.announcer.keep_ahead(replay, from, chunk, at, guard);
     }
 
-    /// The thread found nothing to do but to wait.
+    /// Called when the thread found no work and had to wait.
     pub fn waited(&mut self) {
         self.announcer.waited();
     }
 
-    /// Adds what was done to the shared counters.
+    /// Adds the thread's counts to the shared counters.
     pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &ReplayContext<S>) {
         let add = |counter: &AtomicU64, n: &mut u64| {
             counter.fetch_add(std::mem::take(n), Ordering::Relaxed);

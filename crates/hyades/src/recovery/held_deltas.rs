@@ -1,4 +1,4 @@
-//! Deltas whose row is not yet at the version that they follow.
+//! Deltas that wait because their row has not reached their base version.
 
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
@@ -14,26 +14,26 @@ const SHARDS: usize = 64;
 
 /// A delta that waits.
 pub(crate) struct HeldDelta {
-    /// The version that it makes.
+    /// The version that it produces.
     pub tid: u64,
     pub delta: Box<[u8]>,
     /// The table's position and the row's key.
     row: (usize, KeyBytes),
 }
 
-/// By the record's address and the version followed. A record stays where it is during replay.
+/// By the row object's address and the base version. A row object does not move during replay.
 type DeltasByVersion = HashMap<(usize, u64), HeldDelta, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
 #[repr(align(64))]
 struct DeltaShard {
-    /// Zero says quickly that there are none. Changed and read under the lock of the row concerned, which
-    /// orders it for everyone who looks for that row's deltas.
+    /// Number of deltas in `held`, for a quick test. Changed and read under the lock of the row
+    /// concerned, which orders it for all threads that look for that row's deltas.
     count: AtomicUsize,
     held: Mutex<DeltasByVersion>,
 }
 
-/// See the module.
+/// The held deltas of all rows; see the module.
 pub(crate) struct HeldDeltas {
     shards: Box<[DeltaShard]>,
 }
@@ -51,7 +51,7 @@ impl HeldDeltas {
         (&self.shards[hash % SHARDS], address)
     }
 
-    /// Holds a delta back. The caller has the row's lock.
+    /// Holds a delta back. The caller holds the row's lock.
     pub fn hold<S>(
         &self,
         record: &Record<S>,
@@ -66,7 +66,7 @@ impl HeldDeltas {
         shard.held.lock().expect("no holder panics").insert((address, base), held);
     }
 
-    /// Takes the delta that follows version `base` of the row. The caller has the row's lock.
+    /// Takes the delta that follows version `base` of the row. The caller holds the row's lock.
     #[inline]
     pub fn take<S>(&self, record: &Record<S>, base: u64) -> Option<HeldDelta> {
         let (shard, address) = self.shard(record);
@@ -78,8 +78,9 @@ impl HeldDeltas {
         Some(held)
     }
 
-    /// All of an incarnation has been read: forgets the deltas that a newer image has overtaken. If one
-    /// is left, its row lacks a version: the table's position, that version, the delta's.
+    /// Ends an incarnation, all of which has been read: drops the deltas that a newer image has
+    /// superseded. If another one is left, its base version is missing. Returns the table's
+    /// position, the base version and the delta's version.
     pub fn settle<S: Default + Send + Sync + 'static>(
         &self,
         tables: &[TableData<S>],

@@ -1,9 +1,9 @@
-//! Replay of a log without commands: chunks of all streams by all threads, in any order. Row versions
-//! decide, so nothing waits for anything but to know whether a record is live.
+//! Replay of a log without commands: all threads apply chunks of all streams, in any order. Row
+//! versions decide, so a record waits only until it is known to be live.
 //!
-//! To know that soon, every stream is read ahead of what is applied, and the stream whose next chunk
-//! is the oldest goes first: then what a record depends on has mostly been seen to be valid, and the
-//! version that a delta follows is mostly there.
+//! To know that early, every stream is read ahead of what is applied, and the stream with the
+//! oldest next chunk goes first. Then a record's dependencies have mostly been validated, and the
+//! base version of a delta is mostly there.
 
 use super::announcing::Announcer;
 use super::apply::{Applier, count};
@@ -28,30 +28,30 @@ use std::sync::{Mutex, MutexGuard};
 struct ValidatedStream {
     stream: u32,
     reader: Mutex<StreamSource>,
-    /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read by
-    /// all to judge records: the bytes below are valid.
+    /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read
+    /// by all threads to judge records: the bytes below are valid.
     valid: AtomicU64,
-    /// The mark that the stream has stated within that. As `valid`.
+    /// The stream's watermark (`mark` in the code) within that range. Ordering as for `valid`.
     mark: AtomicU64,
-    /// Everything was handed out.
+    /// Whether all chunks were handed out.
     finished: AtomicBool,
-    /// The epoch of the next chunk; a hint to whoever chooses a stream.
+    /// The epoch of the next chunk; a hint for choosing a stream.
     next_epoch: AtomicU64,
 }
 
 struct StreamSource {
     reader: LaneReader,
-    /// Read, found valid, and not yet handed out.
+    /// Chunks that were read, found valid, and not yet handed out.
     ahead: VecDeque<Chunk>,
-    /// Parts seen and not yet asked for by their record.
+    /// Parts whose record was not reached yet.
     parts: Parts,
 }
 
-/// Chunks read ahead of each stream.
+/// Number of chunks read ahead of each stream.
 const AHEAD: usize = 2;
 
 impl ValidatedStream {
-    /// Reads ahead, and says how far the stream is valid.
+    /// Reads ahead and publishes how far the stream is valid.
     fn refill(&self, source: &mut StreamSource) -> Result<(), Error> {
         while source.ahead.len() < AHEAD {
             let next = source.reader.next_chunk()?;
@@ -118,7 +118,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     if replay.has_failed() {
         return Ok(Vec::new());
     }
-    // Now the ends are known: what is not admitted by them is dead.
+    // The ends are known now: records that they do not admit are dead.
     let mut applier = Applier::default();
     let guard = crossbeam_epoch::pin();
     for record in undecided.into_inner().expect("no holder panics") {
@@ -128,7 +128,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
             applier.apply(replay, &record.head, &record.body, &guard)?;
             replay.counts.records.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         } else {
-            // Its epoch has been used all the same.
+            // A dead record has used its epoch nevertheless.
             count(replay, &record.head);
             replay.counts.dead.fetch_add(u64::from(record.counts), Ordering::Relaxed);
         }
@@ -143,7 +143,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     Ok(ends)
 }
 
-/// How far a lane of the frontier is, against what is known to be valid.
+/// The value of a slot of the frontier, as far as streams were validated.
 fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
     let mark = |lane: &ValidatedStream| lane.mark.load(Ordering::Acquire);
     match at.checked_sub(lanes.len()) {
@@ -153,7 +153,7 @@ fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
     }
 }
 
-/// The first of what a record needs that the rule does not admit; none if it is live.
+/// The first need of a record that the frontier does not admit; `None` if the record is live.
 fn lacks(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(usize, Lsn)> {
     let mut needs = validity.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
     needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
@@ -172,7 +172,7 @@ fn work<S: Default + Send + Sync + 'static>(
     let lanes = all.lanes;
     let mut applier = Applier::default();
     let mut announcer = Announcer::default();
-    // Positions, marks, the common mark.
+    // Slots of the frontier: all positions, all watermarks, the common watermark.
     let mut later: Undecided<Unjudged> = Undecided::new(2 * lanes.len() + 1);
     while !replay.has_failed() {
         let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.rows)? else { break };
@@ -182,7 +182,7 @@ fn work<S: Default + Send + Sync + 'static>(
         let guard = crossbeam_epoch::pin();
         for frame in chunk.frames() {
             if frame.kind == FrameKind::Part {
-                // Gathered by `next_chunk`; what can be undone later is redone at once.
+                // `next_chunk` gathered it. It is redone at once if it can be undone later.
                 if shape.rows == RowFrames::Both {
                     parts::redo(replay, shape, frame.payload, &mut applier, &guard)
                         .ok_or_else(|| decoder.broken(&frame, "its row"))?;
@@ -228,30 +228,30 @@ fn fill(lanes: &[ValidatedStream], turn: &AtomicUsize) -> Result<(), Error> {
     }
 }
 
-/// The streams, as the threads share them.
+/// The streams, shared by the threads.
 struct ValidatedStreams<'l> {
     lanes: &'l [ValidatedStream],
-    /// Where threads sleep while others read all streams that are left.
+    /// Wakes threads that sleep while others read all remaining streams.
     freed: &'l Event,
 }
 
 /// A stream that this thread reads.
 struct StreamLease<'l> {
-    /// None only while this is dropped.
+    /// `None` only during drop.
     source: Option<MutexGuard<'l, StreamSource>>,
     freed: &'l Event,
 }
 
 impl Drop for StreamLease<'_> {
-    /// However a thread lets go of a stream, those who found it taken look again.
+    /// Whenever a thread releases a stream, threads that found it taken check again.
     fn drop(&mut self) {
         drop(self.source.take());
         self.freed.notify();
     }
 }
 
-/// Takes the oldest next chunk of the streams that are free, with the parts that its records may ask
-/// for, and reads ahead behind it. `None` when there are none left, or the replay has failed.
+/// Takes the oldest next chunk of the free streams, with the parts that its records need, and reads
+/// ahead behind it. `None` if no chunk is left, or the replay has failed.
 fn next_chunk<'l, S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'l>,
@@ -275,8 +275,9 @@ fn next_chunk<'l, S: Default + Send + Sync + 'static>(
             let parts = gather_parts(&chunk, rows, &mut source.parts);
             return Ok(Some((lane, chunk, parts)));
         }
-        // Announce, then look once more: who lets go of a stream, or fails, does it the other way round. The
-        // fences make it Dekker's pattern, as a lock that is tried is no SeqCst operation.
+        // Register, then check once more. A thread that releases a stream, or fails, does the
+        // reverse: it changes the state, then notifies. The fences make it Dekker's pattern, since
+        // `try_lock` is not a SeqCst operation.
         match listener.take() {
             Some(listener) => listener.wait(None),
             None => {
@@ -288,14 +289,14 @@ fn next_chunk<'l, S: Default + Send + Sync + 'static>(
     Ok(None)
 }
 
-/// Adds the chunk's Part frames to those of the stream and takes out the bodies that its records
+/// Adds the chunk's Part frames to those of the stream, and takes out the bodies that its records
 /// complete.
 fn gather_parts(chunk: &Chunk, rows: RowFrames, pending: &mut Parts) -> Parts {
     let mut complete = Parts::new();
     for frame in chunk.frames() {
         match frame.kind {
             FrameKind::Part => {
-                // What is not one is found out by whoever looks for it.
+                // A malformed part is reported by the code that uses it.
                 let _ = parts::add(pending, rows, frame.payload);
             }
             FrameKind::Record if !pending.is_empty() => {

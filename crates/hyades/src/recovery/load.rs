@@ -1,5 +1,5 @@
-//! Loading a checkpoint: blocks of all parts by all threads, in any order. Indexes are made as rows
-//! arrive.
+//! Loads a checkpoint: all threads read blocks of all parts, in any order. Indexes are built as
+//! rows arrive.
 
 use super::apply::Applier;
 use super::replay::ReplayContext;

@@ -1,11 +1,11 @@
-//! Recovery: from the streams of a log back to the tables.
+//! Recovery: rebuilds the tables from the streams of a log.
 //!
-//! Incarnations are replayed one after the other; within one, records of a data-only log are
-//! applied by row version in any order ([`last_writer_wins`]), and a log that holds commands is
-//! replayed along its vectors ([`wavefront`], or [`pools`] for comparison). Where records list their
-//! predecessors, these lists decide ([`dataflow`]). Otherwise what is replayed is decided
-//! by the rule that acknowledged it, [`crate::logging::admits`], applied to where the streams end.
-//! Nothing on disk changes.
+//! Incarnations are replayed one after the other. Within one, records of a data-only log are
+//! applied by row version in any order ([`last_writer_wins`]); a log that holds commands is
+//! replayed in the order of its vectors ([`wavefront`], or [`pools`] for comparison). Records that
+//! list their predecessors are judged by these lists ([`dataflow`]). All others are judged by the
+//! rule that acknowledged them, [`crate::logging::admits`], applied to the ends of the streams.
+//! Recovery changes nothing on disk.
 
 mod announcing;
 pub(crate) mod apply;
@@ -48,7 +48,7 @@ use report::{IncarnationReport, Loss, Progress, RecoveryReport};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What recovery hands on.
+/// The result of recovery.
 pub(crate) struct Recovered {
     pub report: RecoveryReport,
     pub ends: Vec<ReaderEnd>,
@@ -64,7 +64,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
-    // Everything is ripe for clearing away during replay: its epoch lies above all others.
+    // An epoch above all others, so that garbage can be removed at once during replay.
     let epoch = Arc::new(Epoch::new(MAX_EPOCH));
     let replay = ReplayContext {
         engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
@@ -137,7 +137,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             let damaged = recovering.damaged_streams(incarnation, &ends)?;
             report.losses.extend(damaged.into_iter().map(Loss::from));
         } else {
-            // Damage is named as such, before what it took away lets the next incarnation's commands fail.
+            // Reports damage as such, before the loss makes commands of the next incarnation fail.
             recovering.judge_incarnation(incarnation, &ends)?;
         }
         finish::finish_incarnation(&replay)?;
@@ -154,7 +154,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             streams,
         });
         if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
-            // The next incarnation built on what is lost here, and its vectors do not tell.
+            // Later incarnations depend on what is lost here, and their vectors do not show it.
             let later = recovering.manifest().incarnations.iter().map(|i| i.number);
             let later = later.filter(|&number| number > incarnation.number);
             report.losses.extend(later.map(Loss::Incarnation));
@@ -167,7 +167,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     Ok(Recovered { report, ends, max_epoch })
 }
 
-/// Tells the caller how far recovery has come, until it has finished.
+/// Reports progress to the callback until recovery has finished.
 fn report_progress(
     counts: &ReplayCounters,
     tell: &(dyn Fn(&Progress) + Send + Sync),

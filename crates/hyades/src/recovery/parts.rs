@@ -1,5 +1,5 @@
-//! Frames that come ahead of their transaction's record: pieces of a long body, or the changes of
-//! single rows. Groups whose record never comes are undone where history was repeated.
+//! Frames that precede their transaction's record: pieces of a long body, or the changes of single
+//! rows. If these are redone as they are met, groups without a record are undone at the end.
 
 use super::apply::{Applier, count};
 use super::decode::RecordShape;
@@ -14,42 +14,42 @@ use hyades_wal::Lsn;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-/// What has come of each transaction whose record has not, by the start of its first frame.
+/// The parts of all transactions whose record was not reached, by the start of the first frame.
 pub(crate) type Parts = HashMap<Lsn, Group>;
 
 /// The parts of one transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// The body so far, as a data record would have it.
+    /// The body so far, in the format of a data record.
     pub body: Vec<u8>,
-    /// The version, where rows have frames of their own.
+    /// The row version, if rows have frames of their own.
     tid: u64,
-    /// The before-images, each with its length, in the order of the changes in the body.
+    /// The before-images, each preceded by its length, in the order of the changes in the body.
     before: Vec<u8>,
     /// The beginning of a change that takes several frames.
     fragment: Vec<u8>,
-    /// The beginning of the change in `fragment` was there.
+    /// Whether `fragment` has the beginning of its change.
     begun: bool,
-    /// A change is left out, for its beginning was not there: the body is not whole.
+    /// Whether a change was left out because its beginning is missing: the body is not whole.
     pub incomplete: bool,
-    /// A change took several frames: they can be applied only together.
+    /// Whether a change took several frames: then the group can be applied only as a whole.
     fragmented: bool,
 }
 
 impl Group {
-    /// Whether every change was whole in its frame, and so has been applied by whoever saw it.
+    /// Whether every change fitted into one frame, and so was redone when that frame was met.
     pub fn is_redone(&self) -> bool {
         !self.fragmented
     }
 }
 
-/// Whose frame it is, and what follows.
+/// Splits a payload into the start of its group's first frame and the rest.
 fn name(payload: &[u8]) -> Option<(Lsn, &[u8])> {
     let (first, rest) = payload.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*first), rest))
 }
 
-/// Adds a Part frame to its group; `None` if it is not one.
+/// Adds a Part frame to its group; `None` if it is malformed.
 pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<()> {
     let (first, rest) = name(payload)?;
     let group = parts.entry(first).or_default();
@@ -67,7 +67,8 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
             group.fragment.clear();
             group.begun = true;
         } else if !group.begun {
-            // The change began in a segment that a checkpoint has given up: its transaction is in that.
+            // The change began in a segment that was truncated below a checkpoint: that checkpoint
+            // holds the transaction.
             group.incomplete = true;
             return Some(());
         }
@@ -86,8 +87,8 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
     Some(())
 }
 
-/// Repeats history: applies a row frame at once, not knowing whether its transaction committed. `None`
-/// if it is not one, or does not fit the tables.
+/// Repeats history: applies a row frame at once, whether or not its transaction committed. Ignores
+/// fragments. `None` if the frame is malformed or does not fit the tables.
 pub(crate) fn redo<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     shape: RecordShape,
@@ -107,7 +108,7 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
     fits.then_some(())
 }
 
-/// The undo pass: takes back, last first, what groups without a record have changed.
+/// The undo pass: reverts the changes of groups without a record, newest group first.
 pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     shape: RecordShape,
@@ -121,7 +122,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     let mut losers: Vec<(Lsn, Group)> = losers.into_iter().collect();
     losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
     for (first, group) in losers.into_iter().filter(|(_, group)| !shape.passes_over(group.tid)) {
-        // Its epoch has been used all the same.
+        // It has used its epoch nevertheless.
         count(replay, &RecordHead { tid: group.tid, ..RecordHead::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);
         if shape.rows != RowFrames::Both || mutation::is(Mutation::SkipUndo) {
@@ -129,8 +130,8 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
         }
         undo_group(replay, &group, applier, guard).ok_or_else(|| {
             Error::Recovery(format!(
-                "the row frames of the transaction that began at Lsn {first} do not fit the declared \
-                 tables, though their checksums are right"
+                "the row frames of the transaction that began at Lsn {first} do not fit the \
+                 declared tables, though their checksums are right"
             ))
         })?;
     }
@@ -161,7 +162,7 @@ fn undo_group<S: Default + Send + Sync + 'static>(
 mod tests {
     use super::*;
 
-    /// A checkpoint gives up the log by whole segments, which may begin in the middle of a change.
+    /// A checkpoint truncates the log by whole segments, which may begin in the middle of a change.
     #[test]
     fn a_change_whose_beginning_was_given_up_is_left_out() {
         let frame = |first: u8, flags: u8, bytes: &[u8]| {
@@ -171,13 +172,13 @@ mod tests {
             payload
         };
         let mut parts = Parts::new();
-        // What would be a head here is the middle of one.
+        // The bytes in the place of a change's head are the middle of a change.
         for flags in [0, 0, flag::END] {
             let payload = frame(7, flags, &[0xFF; 40]);
             assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()), "{flags}");
         }
         assert!(parts[&7].incomplete && parts[&7].body.is_empty());
-        // Nothing is taken for whole that is not.
+        // A change that is not whole is not accepted.
         let payload = frame(8, flag::BEGIN, &[0xFF; 40]);
         assert_eq!(add(&mut parts, RowFrames::Both, &payload), Some(()));
         let payload = frame(8, flag::END, &[0xFF; 40]);

@@ -1,11 +1,11 @@
-//! How to recover.
+//! Parameters of recovery.
 
 use super::report::Progress;
 
 /// How replay orders the records of a log that needs ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Replay {
-    /// Prefix watermarks, and a window of records that wait in each stream.
+    /// Watermarks of stream prefixes, and a window of waiting records in each stream.
     #[default]
     Wavefront,
     /// The pools of the Taurus paper (section 3.3, algorithms 3 and 4), corrected; for comparison.
@@ -15,20 +15,20 @@ pub enum Replay {
 }
 
 impl Replay {
-    /// Whether no other thread is to take part.
+    /// Whether replay runs on one thread only.
     pub(crate) fn is_on_one_thread(self) -> bool {
         self == Replay::Serial
     }
 }
 
-/// What one recovery is told.
+/// The parameters of one recovery.
 pub(crate) struct Plan<'p> {
     pub threads: usize,
     pub kind: Replay,
     pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
     pub started_ns: u64,
-    /// What comes after this epoch is left out.
+    /// Transactions of later epochs are left out.
     pub until: u64,
-    /// Goes as far as a damaged log allows.
+    /// Recovers as much as a damaged log allows.
     pub salvage: bool,
 }

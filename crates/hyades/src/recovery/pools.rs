@@ -1,23 +1,25 @@
 //! Replay from pools (Taurus, section 3.3, algorithms 3 and 4), for comparison with the wavefront.
 //!
 //! Each stream has a *pool*: records that were decoded and not yet replayed, split into queues. A
-//! worker looks through the pools, back and forth, for a record whose vector RLV covers, takes it
-//! out, replays it, and then raises its stream's lane of RLV. A worker that finds none decodes on
-//! some stream: it is that stream's log manager for the while.
+//! worker searches the pools, back and forth, for a record whose vector RLV covers, takes it out,
+//! replays it, and then raises its stream's component of RLV. A worker that finds none decodes a
+//! batch of some stream: it is that stream's log manager meanwhile.
 //!
-//! Where this departs from the printed algorithms, docs/protocols.md says why:
+//! Departures from the printed algorithms; docs/protocols.md has the reasons:
 //!
-//! - E1: a record is judged alone. One that needs more than a stream has is dead; the stream goes on.
+//! - E1: each record is judged alone. One that needs more than a stream has is dead; its stream
+//!   continues.
 //! - E2: anchors, padding, parts and dead records count: RLV reaches the end of every stream.
 //! - E3: a record is live once RLV covers it, and dead only once the end of a stream is known.
 //! - E5: RLV is the lowest start over the heads of the pool *and everything in flight*, since a
 //!   record that was taken out is not replayed yet.
-//! - E6: the pool's maxLSN is read before the pool is looked at, and raised after a record was put in.
+//! - E6: the pool's maxLSN is read before the pool is searched, and raised after a record was put
+//!   in.
 //!
-//! Progress: of all unresolved records take the one whose frame was reserved first. All that it
-//! follows, and all before it in its stream, is resolved; so it is in flight, or at the head of its
-//! queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may be
-//! bounded.
+//! Progress: of all unresolved records, consider the one whose frame was reserved first. All that
+//! it follows, and all before it in its stream, is resolved; so it is in flight, or at the head of
+//! its queue and covered, or still to be decoded by a log manager whose pool is empty. So pools may
+//! be bounded.
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
@@ -35,13 +37,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Queues of a pool; records go to them in turn (section 3.3, "we partition each pool").
+/// Queues of a pool; records are put into them in turn (section 3.3, "we partition each pool").
 const QUEUES: usize = 4;
 
-/// A pool takes no more records than this.
+/// Maximum number of records in a pool.
 const POOL_RECORDS: usize = 2048;
 
-/// A worker looks at so many records of a queue, from its head, before it goes to the next one.
+/// Records of a queue, from its head, that a worker checks before it goes to the next queue.
 const WINDOW: usize = 32;
 
 /// Frames that a log manager decodes before it is a worker again.
@@ -57,7 +59,7 @@ struct PooledRecord {
     body: Vec<u8>,
 }
 
-/// A part of a pool, in the order of the stream.
+/// A partition of a pool, in stream order.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<PooledRecord>,
@@ -67,7 +69,7 @@ struct Queue {
 
 struct PoolSource {
     cursor: StreamCursor,
-    /// The queue of the next record.
+    /// The queue that gets the next record.
     turn: usize,
 }
 
@@ -76,15 +78,16 @@ struct RecordPool {
     stream: u32,
     source: Mutex<PoolSource>,
     queues: [Mutex<Queue>; QUEUES],
-    /// How many records wait. Counted up by the log manager before a record can be seen, down by who
-    /// takes it; Relaxed, since it only bounds the pool.
+    /// Number of waiting records. Incremented by the log manager before a record is visible,
+    /// decremented by the worker that takes it. Relaxed: it only bounds the pool.
     len: AtomicUsize,
-    /// Everything that starts below this was put in, or is nothing to replay. Raised by the holder of
+    /// Everything that starts below this was put in, or needs no replay. Raised by the holder of
     /// `source` (Release, after the record is in its queue), read by workers (Acquire, before they
-    /// look at the queues: E6).
+    /// search the queues: E6).
     max_lsn: AtomicU64,
-    /// This stream's lane of RLV: everything below is resolved. Raised by workers after they replayed
-    /// (Release), read by all to see what is covered (Acquire: what was installed is seen).
+    /// This stream's component of RLV: everything below is resolved. Raised by workers after they
+    /// replayed (Release), read by all to check what is covered (Acquire: what was installed is
+    /// visible).
     resolved: AtomicU64,
     /// Where the stream ends, once that is known; `u64::MAX` before. Written by the holder of
     /// `source`, read by all.
@@ -92,7 +95,7 @@ struct RecordPool {
     finished: AtomicBool,
 }
 
-/// What a record's vectors say at the moment.
+/// Whether a record's vectors allow it to be replayed now.
 enum Eligibility {
     Ready,
     Dead,
@@ -142,9 +145,9 @@ impl RecordPool {
     }
 
     /// Algorithm 4, lines 4 to 7, for a pool of several queues. Every record that starts below
-    /// maxLSN as loaded here was put in before; when its queue is looked at it is there, in flight
-    /// or resolved, and it goes from one to the next under the queue's lock. So queues need not be
-    /// looked at all at once.
+    /// maxLSN as loaded here was put in before. When its queue is checked it is there, in flight or
+    /// resolved, and it moves from one to the next under the queue's lock. So the queues need not
+    /// be locked all at once.
     fn raise(&self) {
         let mut lowest = self.max_lsn.load(Ordering::Acquire);
         for at in 0..QUEUES {
@@ -194,8 +197,8 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         Ok(())
     }
 
-    /// Goes over all queues of all pools once, in one direction, and replays what is ready. False if
-    /// nothing was.
+    /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
+    /// false if nothing was.
     fn sweep(&self, seat: usize, upwards: bool, hands: &mut Hands) -> Result<bool, Error> {
         let all = self.pools.len() * QUEUES;
         let mut found = false;
@@ -222,8 +225,8 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         Ok(found)
     }
 
-    /// FetchNext: takes a record out that RLV covers, or that is dead. It is in flight from then on,
-    /// without a moment in between.
+    /// FetchNext: takes out a record that RLV covers, or that is dead. It becomes in flight under
+    /// the same lock.
     fn fetch_next(&self, pool: &RecordPool, queue: usize) -> Option<RunningRecord> {
         let mut of = pool.queue(queue);
         let window = of.waiting.iter().take(WINDOW).enumerate();
@@ -243,7 +246,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
             let dead = validity().any(|(lane, lsn)| lsn > end(lane));
             return if dead { Eligibility::Dead } else { Eligibility::NotYet };
         }
-        // What only has to come first may stand beyond the end of its stream: then it never comes.
+        // `order` may name a position beyond the end of a stream; then reaching the end suffices.
         let comes_first = |(lane, lsn): (usize, &Lsn)| {
             let resolved = resolved(lane);
             *lsn <= resolved || resolved == end(lane)
@@ -253,7 +256,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         if ready { Eligibility::Ready } else { Eligibility::NotYet }
     }
 
-    /// Decodes a batch of the stream with the emptiest pool that is free. False if there is none.
+    /// Decodes a batch of the free stream with the emptiest pool. Returns false if there is none.
     fn decode_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
         let n = self.pools.len();
         let mut order: smallvec::SmallVec<[(usize, usize); 16]> = (0..n)
@@ -277,7 +280,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         Ok(false)
     }
 
-    /// Algorithm 3.
+    /// Algorithm 3: decodes a batch of frames into the pool.
     fn decode(
         &self,
         pool: &RecordPool,
@@ -286,7 +289,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     ) -> Result<(), Error> {
         let PoolSource { cursor, turn } = source;
         if let LookAhead::End(end) = cursor.look_ahead()? {
-            // RLV ends at ELV, whatever the last frames were (E2).
+            // RLV reaches ELV, whatever the last frames were (E2).
             pool.end.store(end, Ordering::Release);
             pool.max_lsn.fetch_max(end, Ordering::Release);
             pool.finished.store(true, Ordering::Release);
@@ -312,7 +315,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
             }
             hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            // Line 3, after line 2: who sees this sees the record in its queue.
+            // Line 3, after line 2: a thread that sees this sees the record in its queue.
             pool.max_lsn.fetch_max(frame.end, Ordering::Release);
         }
         pool.raise();

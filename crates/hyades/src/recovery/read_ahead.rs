@@ -1,15 +1,15 @@
-//! Reading streams ahead of replay.
+//! Reads streams ahead of replay.
 //!
-//! Replay has a thread for each processor, and there may be more devices than these. Where a thread that
-//! reads has to wait for its device, each stream is read by a thread of its own, which does little else;
-//! so all devices work at once, however few processors there are.
+//! Replay has one thread per processor, and there may be more devices than processors. If reads
+//! have to wait for the device, each stream is read by a thread of its own, which uses little
+//! processor time; so all devices work at once, however few processors there are.
 
 use crate::error::Error;
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Chunks that are read before replay asks for them.
+/// Number of chunks that are read before replay requests them.
 const AHEAD: usize = 4;
 
 /// One stream as replay reads it.
@@ -21,14 +21,14 @@ pub(crate) struct LaneReader {
 }
 
 enum ChunkSource {
-    /// Read by whoever asks.
+    /// Read on demand by the calling thread.
     Here(Box<StreamReader>),
-    /// Read by a thread.
+    /// Read by a thread of its own.
     ReadAhead(ReadAhead),
 }
 
 struct ReadAhead {
-    /// None only while this is dropped.
+    /// `None` only during drop.
     chunks: Option<Receiver<Result<ReadChunk, Error>>>,
     /// As `chunks`.
     thread: Option<JoinHandle<()>>,
@@ -37,9 +37,9 @@ struct ReadAhead {
     end: Option<ReaderEnd>,
 }
 
-/// What a thread has read.
+/// The result of one read.
 struct ReadChunk {
-    /// None at the end.
+    /// `None` at the end.
     chunk: Option<Chunk>,
     mark: u64,
     valid_to: Lsn,
@@ -47,7 +47,7 @@ struct ReadChunk {
 }
 
 impl LaneReader {
-    /// Reads the stream ahead, or when it is asked for.
+    /// Reads the stream ahead in a thread of its own, or on demand.
     pub fn new(reader: StreamReader, ahead: bool) -> LaneReader {
         let (stream, start) = (reader.stream, reader.start());
         if !ahead {
@@ -67,7 +67,7 @@ impl LaneReader {
         self.start
     }
 
-    /// The next chunk; none at the end of what is valid.
+    /// The next chunk; `None` at the end of the valid bytes.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, Error> {
         match &mut self.source {
             ChunkSource::Here(reader) => Ok(reader.next_chunk()?),
@@ -75,7 +75,7 @@ impl LaneReader {
         }
     }
 
-    /// As far as the chunks that were handed out tell: the mark that the stream has stated.
+    /// The watermark that the stream has stated, as of the last chunk returned.
     pub fn mark(&self) -> u64 {
         match &self.source {
             ChunkSource::Here(reader) => reader.mark(),
@@ -83,7 +83,7 @@ impl LaneReader {
         }
     }
 
-    /// As far as the chunks that were handed out tell: how far the stream is valid.
+    /// How far the stream is known to be valid, as of the last chunk returned.
     pub fn valid_to(&self) -> Lsn {
         match &self.source {
             ChunkSource::Here(reader) => reader.valid_to(),
@@ -91,7 +91,7 @@ impl LaneReader {
         }
     }
 
-    /// What was found. None if it was not read to its end.
+    /// Where and how the stream ends. `None` if a read-ahead stream was not read to its end.
     pub fn end(&self) -> Option<ReaderEnd> {
         match &self.source {
             ChunkSource::Here(reader) => Some(reader.end()),
@@ -106,7 +106,7 @@ impl ReadAhead {
             return Ok(None);
         }
         let chunks = self.chunks.as_ref().expect("it is there until this is dropped");
-        // After an error, which somebody was told, there is nothing more.
+        // After an error, which was returned to the caller, nothing more arrives.
         let nothing = |_| Error::Recovery("a log stream could not be read to its end".into());
         let read = chunks.recv().map_err(nothing)??;
         (self.mark, self.valid_to, self.end) = (read.mark, read.valid_to, read.end);
@@ -116,16 +116,16 @@ impl ReadAhead {
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        // The thread finds nobody to give its next chunk to, and ends.
+        // The thread's next send fails, which ends the thread.
         self.chunks = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was met by whoever asked for a chunk.
+            // Its panic was reported to the caller of `next_chunk` as an error.
             let _ = thread.join();
         }
     }
 }
 
-/// Reads a stream to its end, or until nobody wants more.
+/// Reads a stream to its end, or until the receiver is dropped.
 fn read(mut reader: StreamReader, to: &SyncSender<Result<ReadChunk, Error>>) {
     loop {
         let read = reader.next_chunk().map(|chunk| {

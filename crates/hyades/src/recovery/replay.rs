@@ -1,4 +1,4 @@
-//! What the threads of a replay share.
+//! State shared by the threads of a replay.
 
 use super::catalogue::Catalogue;
 use super::held_deltas::HeldDeltas;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// See the module.
+/// The state shared by the threads of a replay.
 pub(crate) struct ReplayContext<S: Default + Send + Sync + 'static> {
     pub engine: Engine<Unstamped<S>>,
     pub catalogue: Arc<Catalogue>,
@@ -21,13 +21,13 @@ pub(crate) struct ReplayContext<S: Default + Send + Sync + 'static> {
     /// The first error; all threads stop when there is one.
     pub failure: Mutex<Option<Error>>,
     pub failed: AtomicBool,
-    /// What records left behind where rows have several versions, by the record that left it.
+    /// What records left behind, by the record that left it; only where rows have several versions.
     pub later: Mutex<VecDeque<(Id, Garbage)>>,
-    /// Keys whose rows were absent when last applied: tombstones to clear away at the end.
+    /// Keys whose rows were absent when last applied: tombstones to remove at the end.
     pub absent: Mutex<Vec<(u32, KeyBytes)>>,
 }
 
-/// Counters of the incarnation being replayed. Added to by every thread in batches, read for
+/// Counters over all incarnations. Added to by every thread, most of them in batches, and read for
 /// progress: Relaxed throughout.
 #[derive(Default)]
 pub(crate) struct ReplayCounters {

@@ -1,13 +1,13 @@
-//! What recovery tells of itself.
+//! Reports on recovery.
 
-/// How far recovery has come; given to the callback of [`crate::Builder::on_progress`].
+/// How far recovery has progressed; passed to the callback of [`crate::Builder::on_progress`].
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: &'static str,
     /// Log bytes read so far.
     pub bytes_done: u64,
-    /// Log bytes on disk; what is valid of them may end earlier.
+    /// Log bytes on disk; the valid bytes may end earlier.
     pub bytes_total: u64,
     /// Transactions replayed so far.
     pub records_done: u64,
@@ -15,7 +15,7 @@ pub struct Progress {
     pub streams: usize,
     /// Seconds since recovery began.
     pub seconds: f64,
-    /// Seconds still to go at the present rate, once there is one.
+    /// Estimated seconds left at the present rate, once there is a rate.
     pub estimate_seconds: Option<f64>,
 }
 
@@ -26,13 +26,14 @@ pub struct IncarnationReport {
     pub number: u32,
     /// Live transactions replayed.
     pub records: u64,
-    /// Records of transactions that depended on something that was lost: never acknowledged.
+    /// Records of transactions that depended on something that was lost; these were never
+    /// acknowledged.
     pub dead: u64,
     /// Log bytes replayed.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Its streams.
+    /// Number of streams.
     pub streams: usize,
 }
 
@@ -41,50 +42,51 @@ pub struct IncarnationReport {
 pub struct RecoveryReport {
     /// Whether the directory held a log at all.
     pub found: bool,
-    /// From the call of open until the database took transactions.
+    /// Seconds from the call of open until the database accepted transactions.
     pub seconds: f64,
     /// Replay threads used.
     pub threads: usize,
     /// Live transactions replayed.
     pub records: u64,
-    /// Dead records passed over.
+    /// Dead records skipped.
     pub dead: u64,
     /// Log bytes replayed.
     pub bytes: u64,
-    /// How long it took to load the checkpoint: rows and their index entries.
+    /// Seconds spent on loading the checkpoint: rows and their index entries.
     pub image_seconds: f64,
     /// Rows loaded from the checkpoint.
     pub image_rows: u64,
     /// Bytes of the checkpoint's files.
     pub image_bytes: u64,
-    /// How long it took to replay the log that the checkpoint does not cover; this is what
+    /// Seconds spent on replaying the log that the checkpoint does not cover; this is what
     /// [`crate::Builder::max_recovery`] bounds.
     pub replay_seconds: f64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
-    /// What could not be read, where a damaged log was recovered all the same.
+    /// What could not be read, if a damaged log was salvaged.
     pub losses: Vec<Loss>,
 }
 
 /// What could not be read of a damaged log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Something is missing or damaged as a whole.
+    /// A file is missing or damaged as a whole.
     File(String),
-    /// A stream breaks off.
+    /// A stream is damaged within its durable bytes.
     Stream {
         /// The incarnation of the log.
         incarnation: u32,
         /// The stream.
         stream: u32,
-        /// Everything below this position is there.
+        /// Everything below this position is intact.
         valid_to: u64,
-        /// From there to here something was durable; how much there was behind it is not known.
+        /// The stream was durable at least up to here; how much followed is unknown.
         durable_to: u64,
-        /// The file and the byte, and what is wrong.
+        /// The file, the offset, and the error.
         message: String,
     },
-    /// A whole incarnation: one before it is damaged, and what it built on is not known.
+    /// A whole incarnation was left out: an earlier one is damaged, and what this one depends on is
+    /// unknown.
     Incarnation(u32),
 }
 

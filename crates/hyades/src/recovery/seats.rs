@@ -1,10 +1,10 @@
-//! Who of the replaying threads is at work: how a thread that finds nothing to do knows that nobody
-//! ever will.
+//! Deadlock detection: tells a thread without work whether any thread can still make progress.
 //!
-//! Records of a sound log never wait for each other in a circle, because a record depends only on
-//! what was reserved before it. Bytes with right checksums may all the same say so, and then replay
-//! must end with an error instead of waiting for ever. The proof: all others rest, the thread looks
-//! at everything that could go on and finds nothing, and nobody has left its rest meanwhile.
+//! Records of a sound log never wait for each other in a cycle, because a record depends only on
+//! what was reserved before it. Bytes with correct checksums may state a cycle all the same; then
+//! replay must end with an error instead of waiting for ever. The proof: all other threads rest,
+//! this thread checks everything that could be run and finds nothing, and no thread has left its
+//! rest meanwhile.
 
 use crate::error::Error;
 use hyades_platform::sync::Padded;
@@ -12,12 +12,12 @@ use hyades_wal::Lsn;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One number for each thread: odd while it rests, and never the same again. Each is written by its
-/// thread and read by the others; SeqCst, so that who sees a thread rest sees all that it did, and who
-/// sees it rest twice with the same number has all that lies between to itself.
+/// One counter per thread: odd while the thread rests, and never the same again. Each is written by
+/// its thread and read by the others. SeqCst: a thread that sees another rest sees all that it did,
+/// and if it sees the same odd number twice, the other did nothing in between.
 pub(crate) struct Seats(Box<[Padded<AtomicU64>]>);
 
-/// All numbers at one moment, at which all others rested.
+/// All counters at a moment at which all other threads rested.
 pub(crate) type Stillness = SmallVec<[u64; 16]>;
 
 impl Seats {
@@ -25,26 +25,27 @@ impl Seats {
         Seats((0..threads).map(|_| Padded(AtomicU64::new(0))).collect())
     }
 
-    /// Rests for as long as `rest` takes.
+    /// Calls `rest`; the thread counts as resting meanwhile.
     pub fn rest(&self, seat: usize, rest: impl FnOnce()) {
         self.0[seat].fetch_add(1, Ordering::SeqCst);
         rest();
         self.0[seat].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The thread takes no more part.
+    /// The thread has ended; it counts as resting from now on.
     pub fn leave(&self, seat: usize) {
         self.0[seat].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether all others rest at this moment. The caller looks around after this, not before.
+    /// The counters, if all other threads rest now. The caller looks for work after this, not
+    /// before.
     pub fn all_others_rest(&self, seat: usize) -> Option<Stillness> {
         let now = self.now();
         let rest = now.iter().enumerate().all(|(other, n)| other == seat || n % 2 == 1);
         rest.then_some(now)
     }
 
-    /// Whether nobody has done anything since.
+    /// Whether no thread has left its rest since `then`.
     pub fn still(&self, then: &Stillness) -> bool {
         self.now() == *then
     }
@@ -54,7 +55,7 @@ impl Seats {
     }
 }
 
-/// What replay ends with where nothing can go on.
+/// The error of a replay in which no record can be run.
 pub(crate) fn in_a_circle(stream: u32, lsn: Lsn) -> Error {
     Error::Recovery(format!(
         "replay cannot go on: a record at or behind Lsn {lsn} of log stream {stream} waits for \

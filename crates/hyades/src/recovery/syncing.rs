@@ -1,11 +1,11 @@
-//! What a replay with versions may forget, and when (Taurus 2016, section 5.3).
+//! When a replay with row versions may drop old ones (Taurus 2016, section 5.3).
 //!
-//! All that stands behind an anchor in its stream sees what the anchor covers
-//! ([`crate::logging::versions`]), so anchors are the sync records. The *common view* is the minimum, over
-//! all streams, of the anchors that replay has come beyond: whatever is still to be replayed sees what
-//! it covers. Older versions below it go, and with them what they held up: tombstones, and index
-//! entries of what rows were before. These leave while nobody replays anything, since a command may
-//! be about to put the same key in anew.
+//! Every record behind an anchor in its stream sees what the anchor covers
+//! ([`crate::logging::versions`]), so anchors are the sync records. The *common view* is the
+//! minimum, over all streams, of the last anchor that replay has passed: every record still to be
+//! replayed sees what it covers. Older versions below it are dropped, and with them what they held
+//! up: tombstones, and index entries of earlier states of rows. These are removed while no record
+//! is being replayed, since a command may be about to insert the same key again.
 
 use super::graph::Graph;
 use super::replay::ReplayContext;
@@ -18,26 +18,26 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-/// One looks for something to forget when there is this much more to look at than the last time left.
+/// Versions are dropped when there are at least this many more than twice what the last time left.
 const SLACK: usize = 4096;
 
 /// The anchors of one stream.
 struct Anchors {
-    /// Where they end, oldest first: those that replay has not come beyond.
+    /// Anchors that replay has not passed, with their positions, oldest first.
     ahead: VecDeque<(Lsn, Vec<Lsn>)>,
-    /// The last that it has.
+    /// The last anchor that replay has passed.
     passed: Vec<Lsn>,
-    /// The stream was read to its end, which is here.
+    /// Where the stream ends, once it was read to its end.
     end: Option<Lsn>,
 }
 
 pub(crate) struct Syncing {
     lanes: Vec<Mutex<Anchors>>,
-    /// Held shared by who replays a record, and alone by who clears away.
+    /// Held shared while a record is replayed, and exclusively while garbage is removed.
     replaying: RwLock<()>,
-    /// Held by who is about to.
+    /// Held by the thread that is about to take `replaying` exclusively.
     forgetting: Mutex<()>,
-    /// How many versions there are to be before it is worth a look. Relaxed: a hint.
+    /// Number of versions from which on dropping some is attempted. Relaxed: a hint.
     worthwhile: AtomicUsize,
 }
 
@@ -52,12 +52,12 @@ impl Syncing {
         }
     }
 
-    /// While the guard is held nothing is cleared away.
+    /// While the guard is held, no garbage is removed.
     pub fn replaying(&self) -> RwLockReadGuard<'_, ()> {
         self.replaying.read().expect("no holder panics")
     }
 
-    /// What stands behind `at` in a lane is compressed against this anchor.
+    /// Adds an anchor: the frames of the stream behind `at` are compressed against it.
     pub fn anchor(&self, lane: usize, at: Lsn, anchor: &[Lsn]) {
         let mut lane = self.lanes[lane].lock().expect("no holder panics");
         if lane.ahead.back().is_none_or(|(_, last)| last != anchor) {
@@ -65,7 +65,7 @@ impl Syncing {
         }
     }
 
-    /// The lane was read to its end.
+    /// The stream was read to its end.
     pub fn end(&self, lane: usize, at: Lsn) {
         self.lanes[lane].lock().expect("no holder panics").end = Some(at);
     }
@@ -86,7 +86,8 @@ impl Syncing {
         common
     }
 
-    /// Forgets what may be forgotten, if that is worth a look. The caller replays nothing meanwhile.
+    /// Drops old versions and what they held up, if there are enough. The caller must not be
+    /// replaying a record.
     pub fn forget<S: Default + Send + Sync + 'static, T>(
         &self,
         replay: &ReplayContext<S>,
@@ -113,11 +114,11 @@ impl Syncing {
             !garbage.is_empty()
         });
         drop(later);
-        // Twice as much: then each version is looked at about twice.
+        // Twice as many, so that each version is checked about twice.
         self.worthwhile.store(2 * versions.kept() + SLACK, Ordering::Relaxed);
     }
 
-    /// All was replayed: rows have one version again.
+    /// All records were replayed: rows have one version again.
     pub fn forget_all<S: Default + Send + Sync + 'static>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
         let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));

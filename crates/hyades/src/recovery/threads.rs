@@ -1,13 +1,14 @@
-//! The threads of a replay, and what becomes of the others when one of them fails.
+//! Runs the threads of a replay, and stops all of them if one fails.
 
 use super::replay::ReplayContext;
 use crate::error::Error;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work` on so many threads, this one among them, each with a number of its own. An error ends
-/// the replay for all; and so does a panic, which says no more than that there is a defect: those who
-/// wait for what the thread was at would wait for ever. `ended` is called when one is through.
+/// Runs `work` on this many threads, the calling one included, each with its own number. An error
+/// ends the replay on all threads. So does a panic, which indicates a defect: threads that wait for
+/// what the failed one was replaying would wait for ever. `ended` is called with a thread's number
+/// when its work has ended.
 pub(crate) fn run_on<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     threads: usize,
@@ -32,6 +33,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     Error::Recovery(format!(
-        "a thread of the replay panicked ({said}), which is a defect of Hyades; nothing was changed on disk"
+        "a thread of the replay panicked ({said}), which is a defect of Hyades; \
+         nothing was changed on disk"
     ))
 }

@@ -1,13 +1,14 @@
-//! Records of which it is not yet known whether they are live.
+//! Records for which it is not yet known whether they are live.
 //!
-//! Each is parked under one lane of the frontier that it lacks, by position, and is looked at again once
-//! that is reached: however many there are, a lane that stands still costs one look at its lowest position.
+//! Each is parked under one slot of the frontier that it lacks, by position, and is checked again
+//! once the slot reaches that position: however many there are, a slot that does not advance costs
+//! one check of its lowest position.
 
 use hyades_wal::Lsn;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// One of them, with the position that it lacks.
+/// A parked record, with the position that it lacks.
 struct UndecidedRecord<T> {
     position: Lsn,
     record: T,
@@ -26,7 +27,7 @@ impl<T> PartialOrd for UndecidedRecord<T> {
 }
 impl<T> Ord for UndecidedRecord<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // A heap gives its greatest first; the lowest position is wanted.
+        // A `BinaryHeap` returns its greatest element first; the lowest position is wanted.
         other.position.cmp(&self.position)
     }
 }
@@ -37,18 +38,18 @@ pub(super) struct Undecided<T> {
 }
 
 impl<T> Undecided<T> {
-    /// None, over so many lanes.
+    /// Creates an empty set over this many slots.
     pub fn new(lanes: usize) -> Self {
         Undecided { lanes: (0..lanes).map(|_| BinaryHeap::new()).collect() }
     }
 
-    /// Adds one that lacks a position of a lane.
+    /// Adds a record that lacks a position of a slot.
     pub fn park(&mut self, (lane, position): (usize, Lsn), record: T) {
         self.lanes[lane].push(UndecidedRecord { position, record });
     }
 
-    /// Takes out one that lacks nothing any more. `frontier` says how far a lane is, and `lacks` what a record
-    /// lacks.
+    /// Takes out a record that lacks nothing any more. `frontier` returns the value of a slot, and
+    /// `lacks` what a record lacks.
     pub fn decided(
         &mut self,
         frontier: impl Fn(usize) -> Lsn,
@@ -70,7 +71,7 @@ impl<T> Undecided<T> {
         None
     }
 
-    /// All that are left.
+    /// All records that are left.
     pub fn into_rest(self) -> impl Iterator<Item = T> {
         self.lanes.into_iter().flatten().map(|parked| parked.record)
     }
@@ -81,8 +82,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// As many records as there are chunks lack what two lanes say only at the end; others are decided in
-    /// between.
+    /// As many records as there are chunks lack what two slots reach only at the end; others are
+    /// decided in between.
     #[test]
     fn a_lane_that_stands_still_costs_no_looks() {
         const CHUNKS: u64 = 2_000;
@@ -94,7 +95,7 @@ mod tests {
         let mut undecided = Undecided::new(3);
         let mut decided = Vec::new();
         for chunk in 1..=CHUNKS {
-            // One that the next chunk decides, and one that two lanes have to decide, in any order.
+            // One that the next chunk decides, and one that two slots have to decide, in any order.
             for record in [[chunk + 1, 0, 0], [0, chunk * 7 % CHUNKS + 1, chunk]] {
                 undecided.park(lacks(&record).unwrap(), record);
             }
@@ -113,7 +114,7 @@ mod tests {
         let rest: Vec<_> = undecided.into_rest().collect();
         assert_eq!(rest.len(), 2);
         assert!(rest.iter().all(|needs| needs[0] > CHUNKS || needs[2] == CHUNKS));
-        // When it was parked, and once for each lane that it lacked.
+        // One check when it was parked, and one for each slot that it lacked.
         assert!(looks.get() <= 5 * CHUNKS, "{} looks", looks.get());
     }
 }

@@ -1,27 +1,29 @@
-//! Ordered replay on prefix events (design: a vector's lane means that all of a stream up to there is
-//! resolved; Taurus, section 3.3, with algorithms 3 and 4 replaced).
+//! Ordered replay by stream prefixes (a vector's component means that all of a stream up to there
+//! must be resolved; Taurus, section 3.3, with algorithms 3 and 4 replaced).
 //!
-//! Each stream is a *lane* with a watermark: everything below it is replayed, dead, or no record at
-//! all. A thread takes a lane and runs its records in order. A record whose vector is not yet
-//! covered by the watermarks is *parked* in the lane's window, and while one waits there those behind
-//! it are parked as well, up to a few, runnable or not: they are what other threads find to do when
-//! their own lane cannot go on. Any thread takes from any window the first record that lacks nothing.
-//! And while some thread finds nothing in any lane, runners park a few records that they could have run
-//! themselves, and go on behind them: a lane can hold most of a log's work for a while, or all of it, as
-//! when its log had a single stream, or when only one of those who wrote it had a processor.
+//! Each stream (`lane` in the code) has a watermark: everything below it is replayed, dead, or not
+//! a record. A thread takes a stream and runs its records in order. A record whose vector the
+//! watermarks do not cover yet is *parked* in the stream's window. While one waits there, up to a
+//! few records behind it are parked as well, runnable or not: they are work for threads whose own
+//! stream is blocked. Any thread takes from any window the first record that lacks nothing. And
+//! while some thread finds no work in any stream, runners park a few records that they could have
+//! run themselves, and continue behind them: one stream can hold most of a log's work for a while,
+//! or all of it, if the log had a single stream, or only one of its writers had a processor.
 //!
-//! Windows are small on purpose. Vectors name prefixes of lanes, so a record that waits holds up all
-//! that follows anything behind it, and far ahead of it hardly anything could run: of a log of TPC-C's
-//! Payment and New-Order, two threads could use 81 percent of their time in strict order of the lanes,
-//! 96 with windows of four or eight records, and 97 with any number of them (simulated, on its vectors).
+//! Windows are small on purpose. Vectors name prefixes of streams, so a record that waits holds up
+//! all records that follow anything behind it, and far ahead of it hardly any record could run. In
+//! a simulation on the vectors of a log of TPC-C's Payment and New-Order, two threads could use 81
+//! percent of their time in strict stream order, 96 with windows of four or eight records, and 97
+//! with unbounded ones.
 //!
-//! Invariant: a watermark never passes a record that is not resolved. A record is live iff its vector
-//! is covered by the ends of all streams; one that is covered by watermarks is. A record that waits
-//! for a place beyond the end of a stream is dead, and resolved.
+//! Invariant: a watermark never passes a record that is not resolved. A record is live iff the ends
+//! of all streams cover its vector; if the watermarks cover it, it is live. A record that needs a
+//! position beyond the end of a stream is dead, and resolved.
 //!
-//! Progress: among the unresolved records take the one whose frame was reserved first. Everything it
-//! depends on, and everything before it in its lane, was reserved earlier, hence is resolved: it can
-//! run. So neither a bound on parked records nor running lanes strictly in order can block.
+//! Progress: among the unresolved records, consider the one whose frame was reserved first.
+//! Everything it depends on, and everything before it in its stream, was reserved earlier, hence is
+//! resolved: it can run. So neither a bound on parked records nor running streams strictly in order
+//! can block.
 
 mod lane;
 mod watermarks;
@@ -47,25 +49,25 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use watermarks::{Seen, Watermarks};
 
-/// Records a thread runs in a lane before it looks at others.
+/// Records that a thread runs in a stream before it checks others.
 const QUANTUM: usize = 64;
 
-/// Records after which a lane's runner says how far it has come. Others look at that rarely, since they
-/// remember what they saw, see [`Seen`]: a line of memory that one writes and another reads with every
-/// record would cost more than short records do. Who waits says so, and is told at once.
+/// Records after which a stream's runner publishes its position. Other threads read it rarely,
+/// since they cache what they saw, see [`Seen`]: a cache line written and read with every record
+/// would cost more than short records do. A waiter registers its position, and is notified at once.
 const SAY_EVERY: usize = 8;
 
-/// So many looks in vain before a thread sleeps; with the last few it gives its processor away.
+/// Unsuccessful rounds before a thread sleeps; in the last few it yields its processor.
 const SPINS: u32 = 1000;
 
-/// A lane reads no further while so many of its records wait. With half as many, its runner rather runs what
-/// can be run elsewhere than to read on.
+/// A stream is read no further while this many of its records wait. With more than half as many,
+/// its runner runs parked records rather than read on.
 const LOOKAHEAD: usize = 8;
 
-/// So many records wait in a lane, at most, for threads that have found nothing to do.
+/// A record that could run is parked for idle threads only if fewer than this many wait.
 const OFFERED: usize = LOOKAHEAD / 2;
 
-/// Memory kept for bodies of parked records, each, in bytes.
+/// Memory kept for the body of each parked record, in bytes.
 const MOST_KEPT: usize = 1 << 14;
 
 struct Front<'r, S: Default + Send + Sync + 'static> {
@@ -75,11 +77,11 @@ struct Front<'r, S: Default + Send + Sync + 'static> {
     lookahead: usize,
     bell: Arc<Bell>,
     seats: Seats,
-    /// Threads that no lane has for a runner now: a hint, Relaxed.
+    /// Number of threads that find no stream to run: a hint, Relaxed.
     hungry: Padded<AtomicUsize>,
 }
 
-/// What is kept of a record that waits.
+/// What is kept of a parked record.
 #[derive(Default)]
 struct BufferedRecord {
     head: RecordHead,
@@ -102,16 +104,16 @@ impl BufferedRecord {
     }
 }
 
-/// What a thread works with.
+/// The state of one thread.
 struct Desk {
     hands: Hands,
-    /// What it knows of the watermarks.
+    /// The watermarks as the thread last saw them.
     seen: Seen,
     /// The parked record that it runs.
     held: BufferedRecord,
-    /// How far everything had come when it last looked at all lanes in vain.
+    /// [`Watermarks::moved`] before its last unsuccessful round.
     in_vain: u64,
-    /// It is one of those who are hungry.
+    /// Whether it is counted in [`Front::hungry`].
     hungry: bool,
 }
 
@@ -122,7 +124,7 @@ impl Desk {
     }
 }
 
-/// Wakes those who found nothing to do.
+/// Wakes threads that found no work.
 #[derive(Default)]
 struct Bell {
     sleepers: AtomicUsize,
@@ -140,7 +142,7 @@ impl Bell {
     fn sleep(&self) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let lock = self.lock.lock().expect("no holder panics");
-        // The time-out makes a missed bell a delay and not a hang.
+        // The timeout turns a missed notification into a delay instead of a hang.
         drop(self.condvar.wait_timeout(lock, Duration::from_micros(200)));
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -156,7 +158,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let bell = Arc::<Bell>::default();
     let ring = Arc::clone(&bell);
     let starts = readers.iter().map(LaneReader::start);
-    // One thread gains nothing from looking ahead: it runs every lane in order.
+    // One thread gains nothing from looking ahead: it runs every stream in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
     let marks = Watermarks::new(starts, Box::new(move || ring.ring()));
     let lanes: Vec<ReplayStream> =
@@ -183,7 +185,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let mut desk = Desk::new(self.lanes.len());
         let mut idle = 0;
         while !self.replay.has_failed() {
-            // Only who has looked for long asks whether there is anything left to wait for.
+            // After a long idle time, prepares the check for a deadlock.
             let long = idle > SPINS;
             let still = long.then(|| self.seats.all_others_rest(seat)).flatten();
             if self.run_some_lane(seat, long, &mut desk)? {
@@ -220,7 +222,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         }
     }
 
-    /// A thread is hungry from when it finds nothing to do until it has run a lane.
+    /// A thread is hungry from the moment it finds no work until it has run a stream.
     fn set_hungry(&self, desk: &mut Desk, hungry: bool) {
         if desk.hungry != hungry {
             desk.hungry = hungry;
@@ -229,9 +231,9 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         }
     }
 
-    /// Runs a stretch of the lane that is furthest behind of those that nobody runs, or else a parked record.
-    /// False if nothing could go on; unless told to look in any case, it does not look where nothing has
-    /// happened.
+    /// Runs a stretch of the stream that is furthest behind of those without a runner, or a parked
+    /// record. Returns false if nothing could run. Unless `in_any_case` is set, it checks nothing
+    /// if nothing has happened since the last unsuccessful round.
     fn run_some_lane(
         &self,
         seat: usize,
@@ -266,7 +268,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Ok(false)
     }
 
-    /// Runs up to a quantum of records of a lane. False if it could not move.
+    /// Runs up to a quantum of a stream's records. Returns false if it could not advance.
     fn run_lane(
         &self,
         at: usize,
@@ -288,7 +290,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         let (mut unsaid, mut come_to) = (0, lane.come_to());
         let mut stopped = lane.stopped.load(Ordering::Relaxed);
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
-            // Without looking ahead the lane's own order suffices, and nothing is parked.
+            // Without lookahead the stream's own order suffices, and nothing is parked.
             if self.lookahead > 0 && !self.run_waiting(at, desk)? {
                 break;
             }
@@ -326,7 +328,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
             }
             desk.hands.bytes += frame.end - frame.start;
             cursor.at = frame.end;
-            // With nothing parked, the lane is resolved up to where its runner is, said or not.
+            // With nothing parked, the stream is resolved up to its runner, published or not.
             if self.marks.has_none_parked(at) {
                 desk.seen.resolved[at] = cursor.at;
             }
@@ -341,8 +343,8 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Ok(cursor.at != began)
     }
 
-    /// With many of a lane's records waiting, runs those that can be run, and others' while there are none. False
-    /// if too many are left to read on.
+    /// While many of a stream's records wait, runs parked records of this stream or of others.
+    /// Returns false if too many are left to read on.
     #[inline]
     fn run_waiting(&self, at: usize, desk: &mut Desk) -> Result<bool, Error> {
         let enough = self.lookahead / 2;
@@ -355,7 +357,7 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Ok(self.marks.waiting(at) < self.lookahead)
     }
 
-    /// Runs a parked record of another lane. False if there is none.
+    /// Runs a parked record of another stream. Returns false if there is none.
     fn run_elsewhere(&self, at: usize, desk: &mut Desk) -> Result<bool, Error> {
         for other in (0..self.lanes.len()).filter(|&other| other != at) {
             if self.run_parked(other, 1, desk)? {
@@ -365,7 +367,8 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         Ok(false)
     }
 
-    /// Runs up to `most` of a lane's parked records that lack nothing any more. False if there are none.
+    /// Runs up to `most` of a stream's parked records that lack nothing any more. Returns false if
+    /// there are none.
     fn run_parked(&self, at: usize, most: usize, desk: &mut Desk) -> Result<bool, Error> {
         let Desk { hands, seen, held, .. } = desk;
         if !self.marks.may_take(at, seen) {

@@ -1,4 +1,4 @@
-//! What the sessions of a database share beside its engine.
+//! State that the sessions of a database share, beside its engine.
 
 use crate::engine::Engine;
 use crate::garbage::LeftBehind;
@@ -10,10 +10,10 @@ pub(crate) struct Sessions<P: LoggingProtocol> {
     pub engine: Engine<P>,
     pub tallies: Tallies,
     pub left_behind: LeftBehind,
-    /// Closed while a transaction that starved runs alone.
+    /// Closed while a starving transaction runs alone.
     pub gate: Gate,
     pub retries: RetrySettings,
-    /// One thread runs several sessions' transactions inside each other, in simulations.
+    /// One thread runs transactions of several sessions inside each other, in simulations.
     pub nests: bool,
 }
 

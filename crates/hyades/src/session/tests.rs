@@ -13,7 +13,7 @@ use hyades_platform::epoch::Epoch;
 use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A protocol that panics when it is told so, while the write set is protected.
+/// A protocol that panics on demand, while the write set is locked.
 struct Panics(AtomicBool);
 
 impl LoggingProtocol for Panics {
@@ -45,7 +45,7 @@ fn put<C: ConcurrencyControl>(session: &mut EngineSession<C, Panics>) -> Result<
     })
 }
 
-/// What the panic has left locked is met by another session, and by a checkpoint: neither tries again for
+/// Another session, and a checkpoint, meet the rows that the panic left locked: neither retries for
 /// ever.
 fn the_others_are_told<C: ConcurrencyControl>() {
     let dir = tempfile::tempdir().unwrap();

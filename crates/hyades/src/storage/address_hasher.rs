@@ -1,8 +1,8 @@
-//! A cheap hash for maps whose keys are addresses of rows, and versions.
+//! A cheap hasher for maps whose keys are row addresses or row versions.
 
 use std::hash::Hasher;
 
-/// Multiplies and folds. Not for keys that an attacker can choose.
+/// Multiply and xor-shift. Not for keys that an attacker can choose.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 

@@ -1,5 +1,5 @@
-//! Places in ordered indexes: descents to those that will be wanted soon, which go on while the
-//! caller does something else, and fingers at those where it has been.
+//! Positions of one transaction in ordered indexes: descents to keys that it will need soon, which
+//! advance while the transaction does other work, and fingers (the last leaf used in an index).
 
 use super::key::KeyBytes;
 use super::ordered_index::{Descent, DescentProgress, Finger};
@@ -10,16 +10,17 @@ use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
 
-/// More indexes than this share a finger.
+/// Maximum number of fingers. Further indexes share the last one.
 const MOST: usize = 8;
 
-/// Behind all keys, as far as a descent looks at them.
+/// A key at or above every other, as far as a descent compares keys (their first 32 bytes).
 const LAST: [u8; 32] = [0xFF; 32];
 
-/// More descents than this are not under way: by then others have been forgotten by the caches.
+/// Maximum number of descents under way: more would evict from the caches what the first ones
+/// loaded.
 const MOST_AHEAD: usize = 64;
 
-/// See the module.
+/// The descents under way and the fingers of one transaction.
 pub(crate) struct IndexPositions<'s> {
     descents: ArenaVec<'s, Descending<'s>>,
     fingers: ArenaVec<'s, Finger<'s>>,
@@ -32,7 +33,7 @@ struct Descending<'s> {
 }
 
 impl<'s> IndexPositions<'s> {
-    /// The places behind this reference, made when they are first wanted.
+    /// Returns the positions, allocated in `arena` on first use.
     #[inline]
     pub fn of<'p>(places: &'p mut Option<&'s mut Self>, arena: &'s Bump) -> &'p mut Self {
         places.get_or_insert_with(|| {
@@ -41,7 +42,7 @@ impl<'s> IndexPositions<'s> {
         })
     }
 
-    /// Begins a descent to where a scan of this range would begin.
+    /// Begins a descent to the place where a scan of this range would begin.
     pub fn begin<S: Default + Send + Sync + 'static>(
         &mut self,
         table: &'s TableData<S>,
@@ -60,10 +61,9 @@ impl<'s> IndexPositions<'s> {
             Bound::Unbounded => KeyBytes::new(),
             _ => match table.encode_bound(index, key, after) {
                 Ok(Some(key)) => key,
-                // No key lies above it.
+                // No key is above the prefix: start at the last key.
                 Ok(None) if range.descending => KeyBytes::from_slice(&LAST),
-                // Nothing is in the range, or the operation that uses it will say what is wrong
-                // with it.
+                // The range is empty, or invalid: the operation that uses it reports the error.
                 Ok(None) | Err(_) => return,
             },
         };
@@ -75,13 +75,13 @@ impl<'s> IndexPositions<'s> {
         }
     }
 
-    /// Whether descents are under way.
+    /// Whether any descent is under way.
     #[inline]
     pub fn are_sought(&self) -> bool {
         !self.descents.is_empty()
     }
 
-    /// Each descent goes one level down: what it needs for that has come meanwhile.
+    /// Advances each descent by one level. The previous step prefetched the node that it reads.
     pub fn seek<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [TableData<S>]) {
         let IndexPositions { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
@@ -97,7 +97,7 @@ impl<'s> IndexPositions<'s> {
         });
     }
 
-    /// The finger in this index; wherever it points, if it is new or had to be taken from another.
+    /// The finger for this index. A new one points nowhere; the shared one may be in another index.
     #[inline]
     pub fn finger(&mut self, tree: *const (), guard: &'s Guard) -> &mut Finger<'s> {
         slot(&mut self.fingers, tree, guard)
@@ -111,7 +111,7 @@ fn slot<'f, 's>(
     guard: &'s Guard,
 ) -> &'f mut Finger<'s> {
     let of = |tree| fingers.iter().position(|finger| finger.tree() == tree);
-    // One that is not in use yet will do.
+    // Otherwise an unused one.
     let at = of(tree).or_else(|| of(std::ptr::null())).unwrap_or_else(|| {
         if fingers.len() < MOST {
             fingers.push(Finger::new(guard));

@@ -1,23 +1,21 @@
-//! Gaps between rows: what a missing key leaves behind, so that its absence can be read, validated and
-//! stamped like a row.
+//! Gaps between rows: a transaction can read, validate and stamp the absence of a key like a row.
 
 use super::ordered_index::{GapHooks, Insertion, Leaf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many buckets stand for the keys that a hash index does not have. Fixed: a flood of misses
-/// costs no memory.
+/// Number of buckets for the absent keys of a hash index. Fixed: misses cost no further memory.
 const MISS_BUCKETS: usize = 1 << 14;
 
-/// What a missing key in a hash index leaves behind: a version that every new key of the bucket
-/// raises, and a stamp.
+/// The gap of a hash index that covers all absent keys of one bucket: a version, incremented when a
+/// key of the bucket is inserted or removed, and a stamp.
 pub(crate) struct MissBucket<S> {
     pub(super) version: AtomicU64,
     pub(super) stamp: S,
 }
 
-/// The buckets of one hash index. They are made for the first key that is missed or put in, so that a table
-/// without rows takes no memory for them.
+/// The buckets of one hash index. They are allocated at the first miss or insertion, so that an
+/// empty table uses no memory for them.
 pub(super) struct Misses<S>(OnceLock<Box<[MissBucket<S>]>>);
 
 impl<S> Default for Misses<S> {
@@ -27,7 +25,7 @@ impl<S> Default for Misses<S> {
 }
 
 impl<S: Default> Misses<S> {
-    /// The bucket of the keys with this hash.
+    /// The bucket of the absent keys with this hash.
     #[inline]
     pub fn bucket(&self, hash: u64) -> &MissBucket<S> {
         let bucket = || MissBucket { version: AtomicU64::new(0), stamp: S::default() };
@@ -36,7 +34,7 @@ impl<S: Default> Misses<S> {
     }
 }
 
-/// A gap as a transaction saw it: a leaf of an ordered index, or a bucket of missing keys.
+/// A gap as observed, with its version: a leaf of an ordered index, or a bucket of absent keys.
 pub(crate) enum Gap<'g, S> {
     Leaf(Leaf<'g, S>),
     Bucket(&'g MissBucket<S>, u64),
@@ -52,7 +50,7 @@ impl<'g, S> Gap<'g, S> {
         }
     }
 
-    /// Whether no key has come into the gap since it was seen.
+    /// Whether the version is still the observed one, so that no key was inserted since.
     #[inline]
     pub fn is_current(&self) -> bool {
         match self {
@@ -62,16 +60,17 @@ impl<'g, S> Gap<'g, S> {
     }
 }
 
-/// How the gap changed by one's own insertion: who saw it as `before` may go on with `after`.
+/// How a transaction's own insertion changed a gap: `before` may be replaced by `after` in its
+/// observations.
 pub(crate) struct GapChange<'g, S> {
     pub(super) before: (usize, u64),
     pub(super) after: [Option<Gap<'g, S>>; 2],
-    /// The gap that the new key lies in.
+    /// The gap that contains the new key.
     pub holder: Gap<'g, S>,
 }
 
 impl<'g, S> GapChange<'g, S> {
-    /// Replaces gaps seen just before the change by what they have become.
+    /// Replaces the observation of the gap just before the insertion by the gaps that it became.
     pub fn carry_over(self, seen: &mut bumpalo::collections::Vec<'_, Gap<'g, S>>) {
         let mut found = false;
         for gap in seen.iter_mut() {
@@ -96,7 +95,7 @@ impl<'g, S> GapChange<'g, S> {
     }
 }
 
-/// How an ordered index changed by an insertion.
+/// The gap change that an insertion into an ordered index caused.
 pub(super) fn leaf_change<S>(insertion: Insertion<'_, S>) -> GapChange<'_, S> {
     let holder = Gap::Leaf(insertion.holder());
     GapChange {
@@ -106,7 +105,7 @@ pub(super) fn leaf_change<S>(insertion: Insertion<'_, S>) -> GapChange<'_, S> {
     }
 }
 
-/// Splits and merges of leaves, as the logging protocol wants them.
+/// Passes leaf splits and merges to the logging protocol, as `(target stamp, source stamp)`.
 pub(crate) struct Inherit<F>(pub F);
 
 impl<S, F: Fn(&S, &S)> GapHooks<S> for Inherit<F> {

@@ -1,15 +1,15 @@
 //! The hash index: an extendible hash table of entry pointers with lock-free reads.
 //!
-//! A directory, indexed by the top bits of the hash, points to segments of 512 buckets; a bucket
-//! is one cache line of seven tagged pointers and a link word (lock bit, frozen bit, overflow
-//! bucket). A segment that fills up is split in two, so growing never stops more than a few
-//! thousand entries; the directory doubles when a segment outgrows it. (Fagin, Nievergelt,
-//! Pippenger and Strong, "Extendible Hashing", TODS 4(3), 1979.)
+//! A directory, indexed by the top bits of the hash, points to segments of 512 buckets. A bucket is
+//! one cache line: seven tagged pointers and a link word (lock bit, frozen bit, overflow bucket). A
+//! segment that fills up is split in two, so one growth step moves only a few thousand entries. The
+//! directory doubles when a segment needs more hash bits than it has. (Fagin, Nievergelt, Pippenger
+//! and Strong, "Extendible Hashing", TODS 4(3), 1979.)
 //!
-//! Readers take no lock and check no version, because an entry never moves inside a bucket chain,
-//! and a split freezes the old segment as it was before the new ones are published. So a reader
-//! sees an entry that was linked all the time, and may miss, or still see, only what was linked
-//! or unlinked while it read.
+//! Readers take no lock and check no version. An entry never moves inside a bucket chain, and a
+//! split leaves the old segment unchanged: its chains stay locked, then frozen. A reader therefore
+//! finds each entry that is linked throughout its lookup. An entry that is linked or unlinked
+//! meanwhile may or may not be found.
 //!
 //! Hash bits: the top ones choose the segment, the low 9 the bucket, the next 16 are the tag.
 
@@ -39,12 +39,12 @@ const BUCKETS: usize = if cfg!(miri) { 8 } else { 512 };
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 /// A segment with this many entries is split: five of seven slots on average.
 const SEGMENT_FULL: u32 = 5 * BUCKETS as u32;
-/// Splitting stops where it would need a directory of more than this many pointers per segment:
-/// keys that share their hash are chained instead.
+/// Limit on directory pointers per segment. A split that would double a directory beyond it is
+/// skipped: keys with equal hashes are chained instead.
 const DIRECTORY_SLACK: usize = 64;
 
 const LOCKED: usize = 1;
-/// The segment has been split: look in the directory again.
+/// The segment has been split: look it up in the directory again.
 const FROZEN: usize = 2;
 const FLAGS: usize = 63;
 
@@ -53,41 +53,43 @@ const ADDRESS: usize = (1 << TAG_SHIFT) - 1;
 
 const _: () = assert!(usize::BITS == 64, "tags need the top 16 bits of 64-bit pointers");
 
-/// One cache line. Slots and link are written by whoever holds the home bucket's lock bit, and
-/// read by everyone. Slots are stored with Release and loaded with Acquire, so that a reader sees
-/// what the entry's maker wrote.
+/// One cache line. Slots and link are written under the home bucket's lock bit and read without it.
+/// Slots are stored with Release and loaded with Acquire, so that readers see initialised entries.
 #[repr(C, align(64))]
 struct Bucket<E> {
-    /// The next bucket of the chain, and in its low bits, in the home bucket only, the flags.
+    /// The next bucket of the chain. The low bits hold the flags, in the home bucket only.
     link: AtomicPtr<Bucket<E>>,
     slots: [AtomicPtr<E>; SLOTS],
 }
 
 struct Segment<E> {
     buckets: [Bucket<E>; BUCKETS],
-    /// How many of the hash's top bits all entries share; set before the segment is published.
+    /// Number of top hash bits that all entries share; set before the segment is published.
     depth: u32,
-    /// Entries linked, counted by writers; only a hint while they work.
+    /// Number of entries. Exact only while no writer is active.
     entries: AtomicU32,
 }
 
 struct Directory<E> {
     depth: u32,
-    /// Written under the growth lock, read by everyone.
+    /// Written under the growth lock, read without it.
     segments: Box<[AtomicPtr<Segment<E>>]>,
 }
 
 /// A hash index over entries `E`.
 pub struct HashIndex<E> {
-    /// Written under the growth lock, read by everyone.
+    /// Written under the growth lock, read without it.
     directory: AtomicPtr<Directory<E>>,
-    /// Held while a segment is split; holds the number of segments.
+    /// Held while a segment is split; contains the number of segments.
     growth: Mutex<usize>,
 }
 
-// SAFETY: the index holds pointers to entries, and threads that share it get shared references.
+// SAFETY: the index owns its directory, segments and buckets. Dropping them, here or later on the
+// thread that runs the deferred drop, frees no entry. Entries are only given out as `&E`, to any
+// thread, for which `E: Send + Sync` suffices.
 unsafe impl<E: Send + Sync> Send for HashIndex<E> {}
-// SAFETY: as above.
+// SAFETY: all access through `&self` is to atomics or under the mutex, and entries are given out as
+// `&E`, for which `E: Sync` suffices.
 unsafe impl<E: Send + Sync> Sync for HashIndex<E> {}
 
 fn tag_of(hash: u64) -> usize {
@@ -102,9 +104,9 @@ impl<E> Bucket<E> {
         })
     }
 
-    /// Locks the chain; false if the segment is frozen.
+    /// Locks the chain; returns false if the segment is frozen.
     ///
-    /// Acquire: what the previous holder wrote is seen.
+    /// Acquire: the writes of the previous holder are visible.
     fn lock(&self) -> bool {
         let mut backoff = Backoff::new();
         loop {
@@ -132,10 +134,10 @@ impl<E> Bucket<E> {
         self.link.load(Ordering::Acquire).map_addr(|addr| addr & !FLAGS)
     }
 
-    /// Calls `visit` on the slots of the whole chain until it gives something.
+    /// Calls `visit` on each slot of the chain until it returns `Some`.
     ///
     /// # Safety
-    /// The caller is pinned, or the only one to use the chain.
+    /// The caller is pinned, or the only user of the chain.
     #[inline(always)]
     unsafe fn find_slot<'s, T>(
         &'s self,
@@ -150,8 +152,8 @@ impl<E> Bucket<E> {
                 }
             }
             let next = bucket.next();
-            // SAFETY: overflow buckets live as long as their segment, which is retired through
-            // the epoch.
+            // SAFETY: an overflow bucket is freed with its segment, which is retired through the
+            // epoch, so not while the caller is pinned.
             bucket = unsafe { next.as_ref() }?;
         }
     }
@@ -163,7 +165,7 @@ impl<E> Bucket<E> {
         E: Keyed + 'static,
     {
         let tag = tag_of(hash);
-        // SAFETY: the guard is pinned, and entries are retired through the epoch.
+        // SAFETY: the guard is pinned, so neither the chain nor an entry found in it is freed.
         unsafe {
             self.find_slot(|_, tagged| {
                 if tagged.addr() & !ADDRESS != tag {
@@ -175,8 +177,8 @@ impl<E> Bucket<E> {
         }
     }
 
-    /// Puts a tagged pointer into a free slot, making one if need be. The chain is locked, or not
-    /// yet shared.
+    /// Stores a tagged pointer in a free slot; appends an overflow bucket if there is none. The
+    /// chain is locked, or not yet shared.
     fn put(&self, tagged: *mut E) {
         let mut bucket = self;
         loop {
@@ -192,7 +194,7 @@ impl<E> Bucket<E> {
                 let flags = link.addr() & FLAGS;
                 bucket.link.store(next.map_addr(|addr| addr | flags), Ordering::Release);
             }
-            // SAFETY: overflow buckets live as long as their segment.
+            // SAFETY: an overflow bucket is freed with its segment, which the caller keeps alive.
             bucket = unsafe { &*next };
         }
     }
@@ -201,8 +203,8 @@ impl<E> Bucket<E> {
 impl<E> Segment<E> {
     fn new(depth: u32) -> *mut Self {
         let layout = Layout::new::<Self>();
-        // SAFETY: the layout is not empty, and all zeros is a valid segment: null pointers,
-        // nothing counted.
+        // SAFETY: the layout is not of size zero, and all zeros is a valid segment: no pointer, no
+        // entry.
         unsafe {
             let segment = alloc_zeroed(layout).cast::<Self>();
             if segment.is_null() {
@@ -219,10 +221,10 @@ impl<E> Segment<E> {
     }
 
     /// # Safety
-    /// Nobody can reach the segment any more; it came from [`Segment::new`].
+    /// It came from [`Segment::new`], no thread can reach it any more, and it is freed only once.
     unsafe fn free(segment: *mut Self) {
-        // SAFETY: `Segment::new` allocated with the layout that a box of it has; overflow buckets
-        // are boxes owned by the link before them.
+        // SAFETY: `Segment::new` allocated it with the layout of a box of it; each overflow bucket
+        // is a box owned by the link before it. By the contract this is the only access.
         unsafe {
             let segment = Box::from_raw(segment);
             for bucket in &segment.buckets {
@@ -239,7 +241,7 @@ impl<E> Segment<E> {
 impl<E> Directory<E> {
     #[inline]
     fn slot(&self, hash: u64) -> &AtomicPtr<Segment<E>> {
-        // In two steps, because a directory of depth 0 uses no bit at all.
+        // Two shifts, because a directory of depth 0 would need one by 64.
         let index = (hash >> 1 >> (63 - self.depth)) as usize;
         &self.segments[index]
     }
@@ -258,13 +260,15 @@ impl<E: Keyed + 'static> HashIndex<E> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> &'g Directory<E> {
-        // SAFETY: a replaced directory is retired through the epoch.
+        // SAFETY: the guard is pinned, and a directory is freed only through the epoch, after it
+        // was replaced or the index dropped.
         unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 
     #[inline]
     fn segment<'g>(&self, hash: u64, guard: &'g Guard) -> &'g Segment<E> {
-        // SAFETY: a segment that has been split is retired through the epoch.
+        // SAFETY: the guard is pinned, and a segment is freed only through the epoch, after it was
+        // split or the index dropped.
         unsafe { &*self.directory(guard).slot(hash).load(Ordering::Acquire) }
     }
 
@@ -274,8 +278,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
         prefetch(self.segment(hash, guard).home(hash));
     }
 
-    /// The address of the first entry in the bucket of `hash` that may be the one looked for, which is not
-    /// touched; null if there is none.
+    /// The address of the first entry in the home bucket of `hash` whose tag matches; null if there
+    /// is none. The entry is not read.
     #[inline]
     pub fn candidate(&self, hash: u64, guard: &Guard) -> *const E {
         let tag = tag_of(hash);
@@ -286,17 +290,17 @@ impl<E: Keyed + 'static> HashIndex<E> {
         found.map_or(null_mut(), |tagged| tagged.map_addr(|addr| addr & ADDRESS))
     }
 
-    /// The entry under `key`. `hash` is [`hash_key`] of it, in all calls.
+    /// The entry under `key`. `hash` is [`hash_key`] of `key`, in all methods.
     #[inline]
     pub fn get<'g>(&self, key: &[u8], hash: u64, guard: &'g Guard) -> Option<&'g E> {
         debug_assert_eq!(hash, hash_key(key));
         self.segment(hash, guard).home(hash).find(key, hash, guard)
     }
 
-    /// Links `entry` under `key`, or gives the entry that has the key already.
+    /// Links `entry` under `key`, or returns the entry that already has the key.
     ///
     /// # Errors
-    /// The entry that holds the key; nothing was changed then.
+    /// The entry that already has the key; nothing was changed.
     ///
     /// # Safety
     /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
@@ -304,7 +308,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
     /// [`crossbeam_epoch`], or until the index is gone and so are all guards pinned before.
     ///
     /// # Panics
-    /// If the address has more than 48 bits, which no supported system hands out unasked.
+    /// If the address has more than 48 bits, which no supported system returns unless asked to.
     pub unsafe fn insert<'g>(
         &self,
         key: &[u8],
@@ -326,8 +330,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 return Err(existing);
             }
             home.put(entry.cast_mut().map_addr(|addr| addr | tag_of(hash)));
-            // Relaxed: a hint for growing, and a sum for those who ask how many there are. Under
-            // the lock, so that no entry is taken off before it was counted.
+            // Relaxed: only a hint for growing, and a sum for `len`. Counted under the lock, so
+            // that the removal of the entry is not counted before.
             let entries = segment.entries.fetch_add(1, Ordering::Relaxed) + 1;
             home.unlock();
             if entries >= SEGMENT_FULL {
@@ -337,13 +341,13 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
-    /// Unlinks `entry` if it is the one under `key`; says whether it was.
+    /// Unlinks `entry` if it is the one under `key`; returns whether it was.
     pub fn remove(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> bool {
         self.take(key, hash, entry, guard).is_some()
     }
 
-    /// As [`HashIndex::remove`], but gives the pointer that was linked: unlike one made from a
-    /// reference that the index gave out, it may be turned back into what it was made from.
+    /// As [`HashIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
+    /// from a reference that the index returned, it may be used to free the entry.
     pub fn take(&self, key: &[u8], hash: u64, entry: *const E, guard: &Guard) -> Option<*const E> {
         debug_assert_eq!(hash, hash_key(key));
         let tagged = entry.cast_mut().map_addr(|addr| addr | tag_of(hash));
@@ -354,7 +358,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 std::thread::yield_now();
                 continue;
             }
-            // SAFETY: the guard is pinned.
+            // SAFETY: the guard is pinned, so the segment is not freed.
             let found =
                 unsafe { home.find_slot(|slot, found| (found == tagged).then_some((slot, found))) };
             if let Some((slot, _)) = found {
@@ -366,7 +370,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
-    /// The number of entries; exact when nobody changes the index meanwhile.
+    /// The number of entries; exact while no thread changes the index.
     pub fn len(&self, guard: &Guard) -> usize {
         self.segments(guard).map(|s| s.entries.load(Ordering::Relaxed) as usize).sum()
     }
@@ -376,12 +380,12 @@ impl<E: Keyed + 'static> HashIndex<E> {
         self.len(guard) == 0
     }
 
-    /// Calls `visit` for every entry, in no order. An entry linked all the while is seen exactly
-    /// once; entries linked or unlinked meanwhile may or may not be seen.
+    /// Calls `visit` for every entry, in no order. An entry that is linked throughout is visited
+    /// exactly once; entries linked or unlinked meanwhile may or may not be visited.
     pub fn for_each<'g>(&self, guard: &'g Guard, mut visit: impl FnMut(&'g E)) {
         for segment in self.segments(guard) {
             for bucket in &segment.buckets {
-                // SAFETY: the guard is pinned, and entries are retired through the epoch.
+                // SAFETY: the guard is pinned, so neither the segment nor an entry in it is freed.
                 unsafe {
                     bucket.find_slot::<()>(|_, tagged| {
                         let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref();
@@ -393,14 +397,15 @@ impl<E: Keyed + 'static> HashIndex<E> {
         }
     }
 
-    /// The segments, each once. A segment that is split while the walk goes on is passed as it
-    /// was or as its two halves: a walk skips the whole part of the hash space that it has seen.
+    /// The segments, each once. A segment that is split meanwhile is returned as it was or as its
+    /// two halves: each step skips the whole hash range of the segment it returned.
     fn segments<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = &'g Segment<E>> {
         let directory = self.directory(guard);
         let mut at = 0;
         std::iter::from_fn(move || {
             let slot = directory.segments.get(at)?;
-            // SAFETY: a segment that has been split is retired through the epoch.
+            // SAFETY: the guard is pinned, so no segment in the directory is freed: split ones are
+            // retired through the epoch.
             let segment = unsafe { &*slot.load(Ordering::Acquire) };
             at += 1 << (directory.depth - segment.depth.min(directory.depth));
             Some(segment)
@@ -412,7 +417,8 @@ impl<E> Drop for HashIndex<E> {
     fn drop(&mut self) {
         let directory = *self.directory.get_mut();
         let free = move || {
-            // SAFETY: the index is gone, and so are all guards pinned before.
+            // SAFETY: the index is gone, and so are all guards pinned before, so this is the only
+            // access. Each segment is freed once: the step skips the other slots that point to it.
             unsafe {
                 let directory = Box::from_raw(directory);
                 let mut at = 0;
@@ -423,7 +429,8 @@ impl<E> Drop for HashIndex<E> {
                 }
             }
         };
-        // SAFETY: nobody can reach the directory through the index any more.
+        // SAFETY: no guard pinned from now on can reach the directory; it is freed after all
+        // others.
         unsafe { crossbeam_epoch::pin().defer_unchecked(free) };
     }
 }

@@ -1,15 +1,16 @@
 //! Order-preserving key bytes: comparing two encoded keys as bytes compares them column by column.
 //!
 //! Integers are big-endian with the sign bit flipped, floats likewise by their total order, `Fixed`
-//! stands as it is, text and bytes are escaped (`00` becomes `00 FF`) and end with `00 00`. In a
-//! secondary key every nullable column starts with one byte: 0 for null (which sorts first), else 1.
+//! is stored unchanged, text and bytes are escaped (`00` becomes `00 FF`) and end with `00 00`. In
+//! a secondary key every nullable column starts with one byte: 0 for null (which sorts first), else
+//! 1.
 
 use super::value::{Type, Value};
 use std::ops::Deref;
 
-/// A key of integers that is put together in registers and stored by words: a key stored column by
-/// column cannot be loaded by words, as its hash and the indexes do at once, before the stores have left
-/// the processor.
+/// A key of integer columns, assembled in registers and stored as whole words. The hash function
+/// and the indexes load a key by words at once; after stores of single columns these loads would
+/// stall until the stores have left the store buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedKey {
     /// The bytes so far, in the low bits.
@@ -17,13 +18,13 @@ pub(crate) struct PackedKey {
     len: usize,
 }
 
-/// The most bytes of a packed key.
+/// Maximum length of a packed key in bytes.
 pub(crate) const PACKED: usize = 16;
 
 impl PackedKey {
     pub const EMPTY: PackedKey = PackedKey { bits: 0, len: 0 };
 
-    /// Whether columns of these types are packed.
+    /// Whether a key of columns of these types is packed.
     pub fn fits(mut kinds: impl Iterator<Item = Type>) -> bool {
         let integer = |kind| matches!(kind, Type::I32 | Type::U32 | Type::I64 | Type::U64);
         let bytes = kinds.try_fold(0, |bytes, kind| {
@@ -32,7 +33,7 @@ impl PackedKey {
         bytes.is_some_and(|bytes| (1..=PACKED).contains(&bytes))
     }
 
-    /// With one column more, for which there is room; `None` if the value does not fit the type.
+    /// Appends one column, for which there is room; `None` if the value does not fit the type.
     #[inline(always)]
     pub fn with(self, value: &Value<'_>, kind: Type) -> Option<PackedKey> {
         let half = |v: u32| PackedKey { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
@@ -52,15 +53,15 @@ impl PackedKey {
     }
 }
 
-/// Whether two keys are the same. `memcmp` may load more than the bytes it compares, and so wait for
-/// a record's second cache line, where the key stands on the first, which was fetched ahead.
+/// Whether two keys are equal. `memcmp` may load more bytes than it compares, and so wait for a
+/// record's second cache line although the key is in the first, which was prefetched.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     let n = a.len();
     if n != b.len() {
         return false;
     }
-    // Words from the front, and one that ends with the last byte: they may overlap.
+    // Words from the front, then the last word, which may overlap the one before it.
     let word =
         |key: &[u8], at| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
     let half = |key: &[u8], at| u32::from_le_bytes(key[at..at + 4].try_into().expect("four bytes"));
@@ -74,23 +75,24 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The length of a key as records and entries keep it; from it follows what they free, so it is never cut.
+/// The length of a key as records and entries store it. It must not be truncated: the size of the
+/// allocation that they free is computed from it.
 pub fn stored_len(key: &[u8]) -> u32 {
     u32::try_from(key.len()).expect("a key of less than 4 GiB")
 }
 
 const INLINE: usize = 48;
 
-/// A length that no inline key has, and at which nothing can be appended inline.
+/// A length that no inline key has, and at which no inline append fits.
 const LONG: usize = INLINE + 1;
 
-/// The bytes of an encoded key: short ones in place, without an allocation.
+/// The bytes of an encoded key; a short key is stored inline, without an allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBytes {
-    /// Of the inline bytes, or [`LONG`].
+    /// Length of the inline bytes, or [`LONG`].
     len: usize,
     short: [u8; INLINE],
-    /// All bytes, once there were more than fit; else none.
+    /// All bytes of a key that did not fit inline; else empty.
     long: Vec<u8>,
 }
 
@@ -107,7 +109,7 @@ impl KeyBytes {
         key
     }
 
-    /// Becomes these bytes.
+    /// Replaces the key, which must not be [`LONG`], by a packed one.
     #[inline(always)]
     pub fn set_packed(&mut self, key: PackedKey) {
         self.short[..PACKED].copy_from_slice(&key.bytes());
@@ -119,7 +121,7 @@ impl KeyBytes {
         self.put([byte]);
     }
 
-    /// Appends a few bytes, whose number is known when this is compiled.
+    /// Appends `N` bytes, where `N` is a compile-time constant.
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         match self.short.get_mut(self.len..self.len + N) {
@@ -219,7 +221,7 @@ pub(crate) fn push(out: &mut KeyBytes, kind: Type, nullable: bool, value: &Value
     true
 }
 
-/// Zero bytes as they stand in a key.
+/// Escaped zero bytes.
 const ESCAPED_ZEROS: [u8; 64] = {
     let (mut bytes, mut at) = ([0; 64], 1);
     while at < bytes.len() {
@@ -247,7 +249,7 @@ fn push_escaped(out: &mut KeyBytes, bytes: &[u8]) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// The width in bytes of a column in a key, if it is always the same.
+/// The width in bytes of a column in a key, if it is constant.
 pub(crate) fn width(kind: Type, nullable: bool) -> Option<usize> {
     if nullable { None } else { kind.width() }
 }
@@ -291,7 +293,8 @@ mod tests {
             let fits = PackedKey::fits(some.iter().map(|(_, kind)| *kind));
             prop_assert_eq!(fits, out.len() <= PACKED);
             if fits {
-                let with = |key: PackedKey, (value, kind): &(Value<'_>, Type)| key.with(value, *kind);
+                let with =
+                    |key: PackedKey, (value, kind): &(Value<'_>, Type)| key.with(value, *kind);
                 let mut packed = KeyBytes::new();
                 packed.set_packed(some.iter().try_fold(PackedKey::EMPTY, with).unwrap());
                 prop_assert_eq!(packed, out);
@@ -332,14 +335,25 @@ mod tests {
         }
 
         #[test]
-        fn key_order_is_value_order(a: i64, b: i64, x: i32, y: i32, s: Vec<u8>, t: Vec<u8>, f: f64, g: f64) {
-            prop_assert_eq!(encode(Type::I64, &a.into()).cmp(&encode(Type::I64, &b.into())), a.cmp(&b));
-            prop_assert_eq!(encode(Type::I32, &x.into()).cmp(&encode(Type::I32, &y.into())), x.cmp(&y));
+        fn key_order_is_value_order(
+            a: i64, b: i64, x: i32, y: i32, s: Vec<u8>, t: Vec<u8>, f: f64, g: f64,
+        ) {
+            prop_assert_eq!(
+                encode(Type::I64, &a.into()).cmp(&encode(Type::I64, &b.into())),
+                a.cmp(&b)
+            );
+            prop_assert_eq!(
+                encode(Type::I32, &x.into()).cmp(&encode(Type::I32, &y.into())),
+                x.cmp(&y)
+            );
             prop_assert_eq!(
                 encode(Type::Bytes, &Value::Bytes(&s)).cmp(&encode(Type::Bytes, &Value::Bytes(&t))),
                 s.cmp(&t)
             );
-            prop_assert_eq!(encode(Type::F64, &f.into()).cmp(&encode(Type::F64, &g.into())), f.total_cmp(&g));
+            prop_assert_eq!(
+                encode(Type::F64, &f.into()).cmp(&encode(Type::F64, &g.into())),
+                f.total_cmp(&g)
+            );
         }
 
         #[test]

@@ -7,9 +7,10 @@ use crate::error::Abort;
 
 /// The byte layout of a table's rows.
 ///
-/// A row is: a null bitmap of 8 bytes if any column is nullable; the fixed-width columns, widest
-/// alignment first; one `u32` per variable-length column, the end of its bytes within the tail; the
-/// tail. All little-endian. The engine keeps it as whole 8-byte words, the last one zero-padded.
+/// A row is: a null bitmap of 8 bytes if any column is nullable; the 8-byte columns; the 4-byte
+/// columns; one `u32` per variable-length column, the end of its bytes within the tail; the `Bool`
+/// columns; the `Fixed` columns; the tail. All little-endian. Records store it as whole 8-byte
+/// words, the last one zero-padded.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// The table's number as declared in this process, for error values.
@@ -21,7 +22,7 @@ pub(crate) struct Layout {
     pub fixed_bytes: usize,
     pub variable: Vec<u16>,
     pub key: Vec<u16>,
-    /// Whether a primary key is packed, see [`PackedKey`].
+    /// Whether primary keys are packed, see [`PackedKey`].
     pub packed_key: bool,
     /// The set of primary key columns.
     pub key_set: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Layout {
 pub(crate) struct LayoutColumn {
     pub kind: Type,
     pub nullable: bool,
-    /// Where the value stands, or where the `u32` end of a variable-length value stands.
+    /// The offset of the value, or of the `u32` end of a variable-length value.
     pub offset: u32,
     /// The position among the variable-length columns.
     pub ordinal: u16,
@@ -49,7 +50,7 @@ impl Layout {
             .collect();
         let mut at = if has_nulls { 8 } else { 0 };
         let mut variable = Vec::new();
-        // A `Fixed(n)` comes last because nothing needs to be aligned behind it but the tail.
+        // `Fixed(n)` comes last, because only the tail follows it, which needs no alignment.
         let rank = |kind: Type| match kind {
             Type::I64 | Type::U64 | Type::F64 => 0,
             Type::I32 | Type::U32 => 1,
@@ -129,7 +130,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether `value` may stand in column `at`.
+    /// Checks that column `at` can store `value`.
     #[inline]
     pub fn check(&self, at: u16, value: &Value<'_>) -> Result<(), Abort> {
         let Some(column) = self.columns.get(at as usize) else {
@@ -143,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// The place of column `at` in `row`: its offset and length, or `None` for a null.
+    /// The offset and length of column `at` in `row`, or `None` for a null.
     #[inline]
     pub fn place(&self, row: &[u8], at: u16) -> Option<(usize, usize)> {
         let column = &self.columns[at as usize];
@@ -182,8 +183,8 @@ impl Layout {
         }
     }
 
-    /// Whether `row`, read from a disk, can be a row of this table: every offset inside, every text
-    /// UTF-8. A row that passes never makes a reader panic.
+    /// Whether `row`, read from disk, is a possible row of this table: every offset inside it,
+    /// every text UTF-8. A row that passes never makes a reader panic.
     pub fn is_valid(&self, row: &[u8]) -> bool {
         if row.len() < self.fixed_bytes || row.len() > MAX_ROW_BYTES {
             return false;
@@ -204,8 +205,8 @@ impl Layout {
         last == row.len() - self.fixed_bytes
     }
 
-    /// A packed primary key, whose columns have these values; `None` if one does not fit, or this table's
-    /// keys are not packed.
+    /// Packs a primary key. `value` returns the value of a key column, given its position in the
+    /// key and in the table. `None` if a value does not fit its column, or keys are not packed.
     #[inline(always)]
     pub fn pack_key<'v>(&self, value: impl Fn(usize, u16) -> &'v Value<'v>) -> Option<PackedKey> {
         if !self.packed_key {

@@ -1,4 +1,4 @@
-//! Tables, rows and the indexes over them; nothing here knows of transactions.
+//! Tables, rows and the indexes over them. Nothing here depends on the transaction layer.
 
 pub(crate) mod address_hasher;
 pub(crate) mod descents;

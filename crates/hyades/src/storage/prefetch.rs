@@ -1,6 +1,6 @@
-//! A hint to the processor that a cache line is about to be read.
+//! Prefetch hints for cache lines that are about to be read.
 
-/// Asks for the cache line that holds `address`; any address is allowed, it is never faulted on.
+/// Prefetches the cache line that holds `address`. Any address is allowed; a prefetch never faults.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -13,7 +13,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for every cache line that holds one of `len` bytes from `offset` on.
+/// Prefetches every cache line that holds one of `len` bytes from `offset` on.
 #[inline(always)]
 pub(crate) fn prefetch_bytes<T>(start: *const T, offset: usize, len: usize) {
     let first = start.cast::<u8>().wrapping_add(offset);

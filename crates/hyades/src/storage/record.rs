@@ -1,10 +1,10 @@
 //! One row in memory: its version word, lock, stamp, key and bytes.
 //!
 //! A record is one allocation: header, key bytes, then an inline block for the row. A row that
-//! outgrows its block moves to a block of its own; the old one is retired through the epoch
-//! collector, so a reader that is pinned may go on reading it. All row bytes are atomic words:
-//! a reader may race with a writer and then finds the version word changed, but never reads outside
-//! a block, because the row's length stands in the block itself and never exceeds its capacity.
+//! outgrows its block moves to a separate block; the old one is retired through the epoch, so a
+//! pinned reader may go on reading it. All row bytes are atomic words. A reader that races with a
+//! writer may read torn bytes, which the version word shows, but never reads outside a block: the
+//! row's length is stored in the block itself and never exceeds its capacity.
 
 use super::key::stored_len;
 use super::prefetch::{prefetch, prefetch_bytes};
@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) mod word {
     /// Set while a writer holds the record (optimistic concurrency control and replay).
     pub const LOCKED: u64 = 1;
-    /// The row is not there: not yet inserted, or deleted.
+    /// The row does not exist: not yet inserted, or deleted.
     pub const ABSENT: u64 = 2;
-    /// The record has left its index for good; whoever still holds it looks the key up again.
+    /// The record is leaving its primary index, or has left it; a thread that still holds the
+    /// record looks the key up again.
     pub const DEAD: u64 = 4;
-    /// The TID stands above the flags.
+    /// The TID is stored above the flags.
     pub const TID_SHIFT: u32 = 3;
 
     /// The TID in a version word.
@@ -31,31 +32,31 @@ pub(crate) mod word {
     }
 }
 
-/// The lock word of two-phase locking: the number of readers, or this for a writer.
+/// The lock word of two-phase locking: the number of readers, or this value for a writer.
 pub(crate) const WRITER: u32 = 1 << 31;
 
 #[repr(C)]
 pub(crate) struct Record<S> {
-    /// See [`word`]. Written by the holder of the record's write protection, with Release after the
-    /// row's bytes; read with Acquire by anyone.
+    /// See [`word`]. Written under the write lock ([`word::LOCKED`] or [`WRITER`], depending on the
+    /// concurrency control), with Release, after the row's bytes; read with Acquire.
     pub word: AtomicU64,
-    /// What the logging protocol remembers of the row.
+    /// The logging protocol's metadata of the row.
     pub stamp: S,
-    /// The row's block. Replaced by the holder of the write protection only.
+    /// The row's current block. Replaced only under the write lock.
     block: AtomicPtr<AtomicU64>,
-    /// Readers or [`WRITER`]; two-phase locking only.
+    /// Number of readers, or [`WRITER`]; two-phase locking only.
     pub lock: AtomicU32,
-    /// Secondary index entries that point here, stale ones included. The record stays in its primary
-    /// index until there are none.
+    /// Number of secondary index entries that point here, stale ones included. The record stays in
+    /// its primary index until it is 0.
     pub entries: AtomicU32,
     key_len: u32,
     inline_words: u32,
 }
 
-/// Head word of a block: capacity in words above, row length in bytes below.
+/// Head word of a block: capacity in words in the upper half, row length in bytes in the lower.
 const LEN_MASK: u64 = u32::MAX as u64;
 
-/// A prefetch loads at most this many lines of a row: more would push out what was loaded before.
+/// Maximum number of cache lines that a prefetch of a row loads, to spare those loaded before.
 const MOST_LINES: usize = 5;
 
 fn words_for(bytes: usize) -> usize {
@@ -67,20 +68,21 @@ impl<S: Default> Record<S> {
         let key_at = std::mem::size_of::<Self>();
         let block_at = key_at + words_for(key_len) * 8;
         let size = block_at + (1 + inline_words) * 8;
-        // Long rows start on a cache line, so that header, key and the first columns share it.
+        // Large records are aligned to a cache line, which header, key and first columns then
+        // share.
         let align = if size >= 192 { 64 } else { 16 };
         (Allocation::from_size_align(size, align).expect("a record's size"), block_at)
     }
 
-    /// Makes a record whose row is absent, with room for `row_bytes`, and the given version word.
-    /// The caller owns it until it is linked into an index.
+    /// Allocates a record with this version word and lock word, and an empty row with room for
+    /// `row_bytes`. The caller owns it until it is linked into an index.
     pub fn new(key: &[u8], row_bytes: usize, version: u64, lock: u32) -> *mut Record<S> {
         let inline_words = words_for(row_bytes);
         let key_len = stored_len(key);
         let (allocation, block_at) = Self::allocation(key.len(), inline_words);
-        // SAFETY: the allocation is not of size zero; all parts lie inside it by construction of
-        // `allocation`, aligned to 8; every byte that is read later is initialised here (the header,
-        // the key, the block's head and its words).
+        // SAFETY: the allocation is not of size zero, and `allocation` places all parts inside it,
+        // aligned to 8. All that is read later is initialised here: header, key, the block's head
+        // and words.
         unsafe {
             let base = alloc(allocation);
             if base.is_null() {
@@ -112,10 +114,10 @@ impl<S: Default> Record<S> {
     /// Frees a record.
     ///
     /// # Safety
-    /// Nobody else may hold or find the record, now or later.
+    /// It came from [`Record::new`], and no other reference to it exists or can be obtained.
     pub unsafe fn free(record: *mut Record<S>) {
-        // SAFETY: the caller hands over the only reference; the layout is recomputed from the same
-        // numbers that the allocation was made from.
+        // SAFETY: by the contract this is the only access. The layout is recomputed from the same
+        // numbers, and a block that is not the inline one came from `store_row`.
         unsafe {
             let this = &*record;
             let (allocation, _) =
@@ -130,12 +132,12 @@ impl<S: Default> Record<S> {
     }
 }
 
-/// Starts loading what a record of this size will soon be written to, as allocators mostly go on: rows are inserted
-/// side by side, and the first atomic read-modify-write after it, on the leaf, waits until all that was written to the
-/// record is in the cache.
+/// Prefetches the memory that a record of this size will probably be allocated at soon: allocators
+/// mostly proceed to the next address, and rows are often inserted in sequence. Otherwise the first
+/// atomic read-modify-write after writing a record (on the leaf) waits for all lines of the record.
 #[inline]
 fn prefetch_coming(base: *const u8, size: usize) {
-    // The one after the next: the next is asked for too late.
+    // For the next record it would be too late, so this is the one after it.
     prefetch_bytes(base, 2 * size, size.min(MOST_LINES * 64));
 }
 
@@ -143,20 +145,22 @@ impl<S> Record<S> {
     /// The encoded primary key.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        // SAFETY: the key bytes follow the header in the same allocation and never change.
+        // SAFETY: the key bytes follow the header in the same allocation, were initialised by `new`
+        // and never change. They are outside the extent of `&self`: tree borrows permits this
+        // access, stacked borrows forbids it (docs/reliability.md).
         unsafe {
             let at = (self as *const Self).cast::<u8>().add(std::mem::size_of::<Self>());
             std::slice::from_raw_parts(at, self.key_len as usize)
         }
     }
 
-    /// Starts loading the bytes of a record's row from `offset` on, if they are where a row is first put. Any
-    /// address will do.
+    /// Prefetches `len` bytes of a record's row from `offset` on, provided that the row is in its
+    /// inline block. Any address is allowed.
     #[inline]
     pub fn prefetch_row(record: *const Self, key_len: usize, (offset, len): (usize, usize)) {
         let row_at = std::mem::size_of::<Self>() + words_for(key_len) * 8 + 8;
         let start = record.cast::<u8>().wrapping_add(row_at + offset);
-        // The line of `start`, and every further one that the bytes reach into.
+        // The cache line of `start`, and every further one that the bytes reach into.
         for at in (0..len + 63).step_by(64).take(MOST_LINES) {
             prefetch(start.wrapping_add(at.min(len)));
         }
@@ -164,18 +168,20 @@ impl<S> Record<S> {
 
     fn inline_block(&self) -> *mut AtomicU64 {
         let at = std::mem::size_of::<Self>() + words_for(self.key_len as usize) * 8;
-        // SAFETY: the inline block lies in the record's own allocation.
+        // SAFETY: the inline block is in the record's own allocation. The result is only compared.
         unsafe { (self as *const Self).cast::<u8>().add(at).cast::<AtomicU64>().cast_mut() }
     }
 
-    /// The block's words behind its head, and the row's length in bytes.
+    /// The block's words after its head, and the row's length in bytes.
     #[inline]
     fn block(&self) -> (&[AtomicU64], usize) {
-        // Acquire: pairs with the Release that published a fresh block, whose head is initialised.
+        // Acquire: pairs with the Release that published the block, after its head was initialised.
         let block = self.block.load(Ordering::Acquire);
-        // SAFETY: the block is the inline one or was published by `store_row`; it is freed only
-        // after every guard pinned now is gone, and callers are pinned (or own the record). Its head
-        // states its capacity, which never changes.
+        // SAFETY: the block is the inline one, or `store_row` published it; its head states its
+        // capacity, which never changes. A replaced block is retired through the epoch. This
+        // function is safe because each `&Record` either has the lifetime of a pinned guard, as
+        // indexes return it, or belongs to the record's only owner: `&self` keeps the block from
+        // being freed.
         unsafe {
             let head = (*block).load(Ordering::Relaxed);
             let words = std::slice::from_raw_parts(block.add(1), (head >> 32) as usize);
@@ -183,13 +189,13 @@ impl<S> Record<S> {
         }
     }
 
-    /// The row's length in bytes, if nobody writes meanwhile.
+    /// The row's length in bytes. It may change at any time unless the caller holds a lock.
     pub fn row_len(&self) -> usize {
         self.block().1
     }
 
-    /// Appends the row's bytes to `out`. Without protection what is read may be torn; the version
-    /// word tells.
+    /// Appends the row's bytes to `out`. Without a lock they may be torn, which the version word
+    /// shows.
     #[inline]
     pub fn read_row(&self, out: &mut Vec<u8>) {
         let (words, len) = self.block();
@@ -200,21 +206,21 @@ impl<S> Record<S> {
         out.truncate(start + len);
     }
 
-    /// Copies the row's words into `arena` memory and returns its bytes.
+    /// Copies the row into `arena` memory and returns its bytes.
     #[inline]
     pub fn read_row_into<'a>(&self, arena: &'a Bump) -> &'a [u8] {
         let (words, len) = self.block();
         &copy_words(&words[..words_for(len)], arena)[..len]
     }
 
-    /// The little-endian number at `offset` of the row, or 0 beyond its capacity.
+    /// The little-endian `u32` at `offset` of the row, or 0 beyond its capacity.
     #[inline]
     pub fn read_u32(&self, offset: usize) -> u32 {
         let (words, _) = self.block();
         let word = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
         let (at, shift) = (offset / 8, offset % 8 * 8);
         let low = word(at) >> shift;
-        // It may stand across two words.
+        // It may span two words.
         let high = if shift > 32 { word(at + 1) << (64 - shift) } else { 0 };
         (low | high) as u32
     }
@@ -227,14 +233,14 @@ impl<S> Record<S> {
         &copy_words(&words[..words_for(len)], arena)[..len]
     }
 
-    /// The row's first word: its null bitmap, where the table has one.
+    /// The row's first word: its null bitmap, if the table has one.
     #[inline]
     pub fn read_first_word(&self) -> u64 {
         self.block().0.first().map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Copies `len` bytes from `offset` on into `arena` memory: the words that hold them, and returns
-    /// the bytes with the offset at which they begin.
+    /// Copies the words that contain `len` bytes from `offset` on into `arena` memory. Returns them
+    /// as bytes, with the offset at which they begin.
     #[inline]
     pub fn read_window_into<'a>(
         &self,
@@ -249,8 +255,7 @@ impl<S> Record<S> {
         (copy_words(words, arena), first * 8)
     }
 
-    /// Overwrites bytes of the row in place. The caller holds the write protection and the bytes lie
-    /// within the row.
+    /// Overwrites bytes within the row in place. The caller holds the write lock.
     #[inline]
     pub fn store_range(&self, offset: usize, bytes: &[u8]) {
         let (words, len) = self.block();
@@ -266,29 +271,31 @@ impl<S> Record<S> {
         store_part(&words[whole.len()..], 0, tail);
     }
 
-    /// Replaces the whole row. The caller holds the write protection.
+    /// Replaces the whole row. The caller holds the write lock.
     pub fn store_row(&self, bytes: &[u8], guard: &Guard) {
         let (words, _) = self.block();
         if words_for(bytes.len()) <= words.len() {
             fill(words, bytes);
             let block = self.block.load(Ordering::Relaxed);
-            // SAFETY: the block is valid as in `block`; the head is atomic.
+            // SAFETY: this is the current block, which only the holder of the write lock replaces
+            // and retires. Its head is atomic.
             unsafe {
                 (*block).store((words.len() as u64) << 32 | bytes.len() as u64, Ordering::Relaxed)
             };
             return;
         }
-        // Half as much again, so that a row that grows bit by bit does not move every time.
+        // 1.5 times the size, so that a row that grows bit by bit does not move every time.
         let capacity = words_for(bytes.len()) * 3 / 2;
         let fresh: Box<[AtomicU64]> = (0..=capacity).map(|_| AtomicU64::new(0)).collect();
         fresh[0].store((capacity as u64) << 32 | bytes.len() as u64, Ordering::Relaxed);
         fill(&fresh[1..], bytes);
         let fresh = Box::into_raw(fresh).cast::<AtomicU64>();
-        // Release: a reader that finds the block finds its head and words.
+        // Release: a reader that sees the block sees its head and words.
         let old = self.block.swap(fresh, Ordering::Release);
         if old != self.inline_block() {
-            // SAFETY: the old block is no longer reachable and is freed after every reader that is
-            // pinned now has gone.
+            // SAFETY: the old block came from an earlier `store_row`. It was replaced just now,
+            // under the write lock, so it is retired once, and it is freed after every reader that
+            // is pinned now has unpinned.
             unsafe {
                 let old = old as usize;
                 guard.defer_unchecked(move || free_block(old as *mut AtomicU64));
@@ -296,7 +303,7 @@ impl<S> Record<S> {
         }
     }
 
-    /// Tries to set [`word::LOCKED`] on a record whose word is `expected`.
+    /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether it did.
     #[inline]
     pub fn try_lock(&self, expected: u64) -> bool {
         let locked = self
@@ -304,19 +311,19 @@ impl<S> Record<S> {
             .compare_exchange(
                 expected & !word::LOCKED,
                 expected | word::LOCKED,
-                // SeqCst: the lock comes before the load of read stamps in the order that a reader's
-                // raise and validation are in (docs/protocols.md, E4).
+                // SeqCst: orders the lock before the load of read stamps, in the total order that
+                // also contains a reader's raise and validation (docs/protocols.md, E4).
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             )
             .is_ok();
-        // The row's words must not be seen changed by a reader that sees the word unlocked.
+        // A reader that sees a changed word of the row must also see the lock bit.
         fence(Ordering::Release);
         locked
     }
 }
 
-/// Overwrites a few bytes of the first word, from `within` on.
+/// Overwrites bytes of the first word, from byte `within` on.
 #[inline]
 fn store_part(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     if bytes.is_empty() {
@@ -333,10 +340,10 @@ fn copy_words<'a>(words: &[AtomicU64], arena: &'a Bump) -> &'a [u8] {
     let layout = Allocation::array::<u64>(words.len()).expect("a row's size");
     let out = arena.alloc_layout(layout).cast::<u64>().as_ptr();
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le();
-    // SAFETY: `out` has room for as many words as there are, each is written once, and together they
-    // are read as bytes only then; the memory lives as long as the arena lends it.
+    // SAFETY: `out` has room for all words, and each is written once before all are read as bytes.
+    // The memory lives as long as the borrow of the arena.
     unsafe {
-        // Four at a time: atomic loads are not unrolled by the compiler.
+        // Four at a time: the compiler does not unroll atomic loads.
         let (fours, rest) = words.as_chunks::<4>();
         for (four, at) in fours.iter().zip((0..).step_by(4)) {
             out.add(at).cast::<[u64; 4]>().write(four.each_ref().map(load));
@@ -361,9 +368,10 @@ fn fill(words: &[AtomicU64], bytes: &[u8]) {
 }
 
 /// # Safety
-/// `block` came from `Box::into_raw` in `store_row` and nobody can reach it any more.
+/// `block` came from `Box::into_raw` in `store_row`, cannot be reached any more, and is freed once.
 unsafe fn free_block(block: *mut AtomicU64) {
-    // SAFETY: as the function demands; the capacity stands in the head.
+    // SAFETY: by the contract this is the only access. The head states the capacity, and the box
+    // had one more word for the head.
     unsafe {
         let capacity = ((*block).load(Ordering::Relaxed) >> 32) as usize;
         drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(block, capacity + 1)));
@@ -396,7 +404,7 @@ mod tests {
             }
         }
         drop(guard);
-        // SAFETY: the only reference.
+        // SAFETY: this is the only reference to the record.
         unsafe { Record::free(record) };
     }
 
@@ -408,7 +416,7 @@ mod tests {
         assert!(this.try_lock(40));
         assert!(!this.try_lock(40));
         assert!(!this.try_lock(48));
-        // SAFETY: the only reference.
+        // SAFETY: this is the only reference to the record.
         unsafe { Record::free(record) };
     }
 }

@@ -1,8 +1,8 @@
-//! Rows as a transaction sees them, and deltas: the changed columns of a row.
+//! Rows as a transaction reads them, and deltas: the changed columns of a row.
 //!
-//! A delta is a count of columns, then for each, ascending: `column << 1 | null` as a varint, and if
-//! not null the value's bytes, variable-length ones with a varint length before them. The same
-//! bytes stand in the transaction's write set and in a data record.
+//! A delta is the number of columns, then for each, ascending: `column << 1 | null` as a varint,
+//! and if not null the value's bytes, after a varint length if the column is variable-length. A
+//! transaction's write set and a data record hold the same bytes.
 
 use super::layout::Layout;
 use super::schema::{Column, MAX_ROW_BYTES, Set};
@@ -16,7 +16,7 @@ pub struct Row<'a> {
     /// The bytes of the row from `base` on.
     pub(crate) bytes: &'a [u8],
     pub(crate) base: usize,
-    /// For a window into the row, which holds some fixed-width columns only: the null bitmap.
+    /// The row's null bitmap, if `bytes` is a window with some fixed-width columns only.
     pub(crate) window_nulls: Option<u64>,
     pub(crate) row_id: u64,
 }
@@ -96,7 +96,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes `n` bytes off the front.
+/// Takes `n` bytes off the front; `None` if there are fewer.
 #[inline]
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
     let (head, rest) = bytes.split_at_checked(n)?;
@@ -104,8 +104,8 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
     Some(head)
 }
 
-/// Writes the delta for these assignments into `out` (appended). A column named twice takes the
-/// last value.
+/// Appends the delta of these assignments to `out`; returns the set of changed columns. Of several
+/// assignments to one column the last counts.
 pub(crate) fn encode_delta(
     layout: &Layout,
     sets: &[Set<'_>],
@@ -148,7 +148,7 @@ fn push_assignment(layout: &Layout, column: u16, value: &Value<'_>, out: &mut Ve
     }
 }
 
-/// Walks over the assignments of a delta: column and bytes, `None` for null.
+/// Iterator over the assignments of a delta: column and bytes, `None` for null.
 pub(crate) struct Assignments<'a, 'l> {
     layout: &'l Layout,
     left: u64,
@@ -162,13 +162,13 @@ impl<'a, 'l> Assignments<'a, 'l> {
         Assignments { layout, left, rest }
     }
 
-    /// What follows the delta's last assignment, once all were walked over.
+    /// The bytes after the delta, once all assignments were iterated over.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many assignments were announced and not yet given; more than 0 at the end means that the
-    /// bytes are not a delta of this table.
+    /// Number of assignments announced and not yet returned. If it is not 0 at the end, the bytes
+    /// are not a delta of this table.
     pub fn missing(&self) -> u64 {
         self.left
     }
@@ -201,7 +201,7 @@ impl<'a> Iterator for Assignments<'a, '_> {
     }
 }
 
-/// Checks a delta that came from a disk and returns what follows it; `None` if it is not one.
+/// Checks a delta read from disk; returns the bytes after it, or `None` if it is invalid.
 pub(crate) fn check_delta<'a>(layout: &Layout, delta: &'a [u8]) -> Option<&'a [u8]> {
     let mut walk = Assignments::new(layout, delta);
     for (column, bytes) in walk.by_ref() {
@@ -217,7 +217,7 @@ pub(crate) fn check_delta<'a>(layout: &Layout, delta: &'a [u8]) -> Option<&'a [u
     (walk.missing() == 0 && !delta.is_empty()).then(|| walk.rest())
 }
 
-/// Applies `delta` to the row in `row`, in place where the widths allow, else by rebuilding.
+/// Applies `delta` to `row`: in place where the lengths allow, else by rebuilding the tail.
 pub(crate) fn apply_delta(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> Result<(), Abort> {
     let mut rebuild = false;
     for (column, bytes) in Assignments::new(layout, delta) {
@@ -244,7 +244,7 @@ pub(crate) fn apply_delta(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> R
     if rebuild { rebuild_tail(layout, row, delta) } else { Ok(()) }
 }
 
-/// Writes the row's tail anew with the variable-length values of `delta` in it.
+/// Rebuilds the row's tail with the variable-length values of `delta`.
 fn rebuild_tail(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> Result<(), Abort> {
     let mut fresh: Vec<u8> = Vec::with_capacity(row.len() + delta.len());
     fresh.extend_from_slice(&row[..layout.fixed_bytes]);
@@ -294,7 +294,9 @@ mod tests {
         ) {
             let layout = layout();
             let mut row = Vec::new();
-            layout.encode(&[1i64.into(), a.as_deref().into(), b.into(), c[..].into()], &mut row).unwrap();
+            layout
+                .encode(&[1i64.into(), a.as_deref().into(), b.into(), c[..].into()], &mut row)
+                .unwrap();
             let mut sets = Vec::new();
             if let Some(c) = &nc { sets.push(Set { column: 3, value: c[..].into() }); }
             if let Some(a) = &na { sets.push(Set { column: 1, value: a.as_deref().into() }); }
@@ -307,7 +309,10 @@ mod tests {
             let a = na.unwrap_or(a);
             let c = nc.unwrap_or(c);
             layout
-                .encode(&[1i64.into(), a.as_deref().into(), nb.unwrap_or(b).into(), c[..].into()], &mut wanted)
+                .encode(
+                    &[1i64.into(), a.as_deref().into(), nb.unwrap_or(b).into(), c[..].into()],
+                    &mut wanted,
+                )
                 .unwrap();
             prop_assert!(layout.is_valid(&row));
             prop_assert_eq!(row, wanted);

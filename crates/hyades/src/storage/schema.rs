@@ -1,4 +1,4 @@
-//! Schemas: what a table's rows look like, and the byte layout that follows from it.
+//! Schemas: the columns, keys and indexes of a table.
 
 use super::value::{Assignable, ColumnType, Type, Value};
 use crate::error::Error;
@@ -11,9 +11,10 @@ pub const MAX_COLUMNS: usize = 64;
 /// The largest row in bytes.
 pub const MAX_ROW_BYTES: usize = 16 << 20;
 
-/// The largest primary key in bytes as it is encoded, and the most that the columns of a secondary index take, the
-/// row's primary key behind them not counted. Integers take their width, text and bytes two more than they have and one
-/// more for each zero byte, and each nullable column of a secondary index one more.
+/// Maximum length of an encoded primary key in bytes, and of the encoded columns of a secondary
+/// index (without the row's primary key, which follows them). Fixed-width columns take their width,
+/// text and bytes two bytes more than their length and one more for each zero byte, and each
+/// nullable column of a secondary index one more.
 pub const MAX_KEY_BYTES: usize = 4 << 20;
 
 /// How the primary index is organised.
@@ -39,8 +40,8 @@ pub(crate) struct IndexSpec {
     pub unique: bool,
 }
 
-/// The description of a table: named, typed columns, a primary key of none, one or several of
-/// them, and secondary indexes.
+/// The description of a table: named, typed columns, a primary key of zero or more of them, and
+/// secondary indexes.
 ///
 /// ```
 /// use hyades::{Schema, Type};
@@ -58,7 +59,7 @@ pub struct Schema {
     pub(crate) key: Vec<u16>,
     pub(crate) primary: PrimaryKind,
     pub(crate) indexes: Vec<IndexSpec>,
-    /// The first thing that was wrong with the description; reported when the table is declared.
+    /// The first error in the description, reported when the table is declared.
     #[serde(skip)]
     pub(crate) fault: Option<String>,
 }
@@ -101,7 +102,8 @@ impl Schema {
         self
     }
 
-    /// Names the primary key's columns; they must not be nullable. Here and in indexes a column is named once.
+    /// Sets the primary key's columns, which must not be nullable. A key or index names a column
+    /// once.
     pub fn primary_key(mut self, columns: &[&str]) -> Self {
         self.key = self.resolve(columns);
         if let Some(&c) = self.key.iter().find(|&&c| self.columns[c as usize].nullable) {
@@ -164,7 +166,7 @@ impl Schema {
         self.fault.get_or_insert(text);
     }
 
-    /// Checks a schema that was read from a disk, and not built by these functions.
+    /// Checks a schema that was read from disk instead of built by these functions.
     pub(crate) fn check_stored(&self) -> Result<(), String> {
         let name = &self.name;
         let count = self.columns.len();
@@ -224,7 +226,7 @@ impl<T: ?Sized> Copy for Column<T> {}
 
 impl<T: ColumnType + ?Sized> Column<T> {
     /// The column at position `index`, counted from 0 in declaration order. Reading a row through a
-    /// handle of another type than the column's panics with both names; [`Schema::typed`] checks.
+    /// handle of a type that does not match the column panics; [`Schema::typed`] checks that.
     pub const fn at(index: u16) -> Self {
         Column { index, kind: PhantomData }
     }
@@ -234,8 +236,8 @@ impl<T: ColumnType + ?Sized> Column<T> {
         Columns(1 << self.index)
     }
 
-    /// An assignment for [`crate::Transaction::update`]. Of a value that the column's type does not take there is none;
-    /// a number without a type is of the column's.
+    /// An assignment for [`crate::Transaction::update`]. A value of another type than the column's
+    /// does not compile; an untyped literal takes the column's type.
     ///
     /// ```
     /// use hyades::{Column, Value};
@@ -269,7 +271,7 @@ pub struct Columns(pub(crate) u64);
 impl Columns {
     /// Every column.
     pub const ALL: Columns = Columns(u64::MAX);
-    /// No column: only whether the row is there.
+    /// No column: only whether the row exists.
     pub const NONE: Columns = Columns(0);
 
     /// The columns at these positions.
@@ -283,7 +285,7 @@ impl Columns {
         Columns(set)
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn and(self, other: Columns) -> Columns {
         Columns(self.0 | other.0)
     }

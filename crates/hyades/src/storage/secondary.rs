@@ -1,4 +1,4 @@
-//! Secondary indexes: entries that point to rows, kept as long as a row or a transaction needs them.
+//! Secondary indexes: entries that point to rows, kept while a row or a transaction needs them.
 
 use super::gap::{Gap, GapChange, leaf_change};
 use super::key::{self, KeyBytes};
@@ -13,32 +13,34 @@ use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An entry of a secondary index. Its key, the indexed columns followed by the row's primary key, follows it in the
-/// same allocation.
+/// An entry of a secondary index. Its key, the indexed columns followed by the row's primary key,
+/// follows it in the same allocation.
 #[repr(C)]
 pub(crate) struct IndexEntry<S> {
     record: *const Record<S>,
-    /// Transactions in progress that rely on the entry, or [`GONE`].
+    /// Number of running transactions that rely on the entry, or [`GONE`].
     pins: AtomicU32,
     key_len: u32,
 }
 
-/// Most entries are no longer than this, with their keys.
+/// Most entries, with their keys, are not longer than this, in bytes.
 const MOSTLY: usize = 64;
 
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the record is only reached through `IndexEntry::record`, as a shared reference, and records are
-// shared between threads anyway.
+// SAFETY: the record pointer is followed only by `IndexEntry::record`, which returns a shared
+// reference, for which `S: Send + Sync` suffices. Dropping an entry does not drop the record.
 unsafe impl<S: Send + Sync> Send for IndexEntry<S> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: a thread gets `&Record<S>`. The other fields are atomic or never change.
 unsafe impl<S: Send + Sync> Sync for IndexEntry<S> {}
 
 impl<S> Keyed for IndexEntry<S> {
     #[inline]
     fn key(&self) -> &[u8] {
-        // SAFETY: the key's bytes follow in the same allocation and never change.
+        // SAFETY: the key bytes follow in the same allocation and never change. They are outside
+        // the extent of `&self`: tree borrows permits this access, stacked borrows forbids it
+        // (docs/reliability.md).
         unsafe {
             let at = std::ptr::from_ref(self).cast::<u8>().add(size_of::<Self>());
             std::slice::from_raw_parts(at, self.key_len as usize)
@@ -52,7 +54,7 @@ impl<S> IndexEntry<S> {
         Allocation::from_size_align(size, align_of::<Self>()).expect("an entry's size")
     }
 
-    /// Makes an entry that one transaction relies on. The caller owns it until it is linked into an index.
+    /// Allocates an entry, pinned for one transaction. The caller owns it until it is linked.
     fn new(key: &[u8], record: *const Record<S>) -> *mut Self {
         let key_len = key::stored_len(key);
         let allocation = Self::allocation(key.len());
@@ -71,13 +73,14 @@ impl<S> IndexEntry<S> {
     /// Frees an entry.
     ///
     /// # Safety
-    /// Nobody else may hold or find the entry, now or later.
+    /// It came from `new`, and no other reference to it exists or can be found, now or later.
     pub unsafe fn free(entry: *mut Self) {
-        // SAFETY: the caller hands over the only reference, and it was made by `new` with a key of this length.
+        // SAFETY: by the contract this is the only access, and `new` made it with a key of this
+        // length.
         unsafe { dealloc(entry.cast(), Self::allocation((*entry).key_len as usize)) }
     }
 
-    /// Starts loading an entry and, as far as it is not long, its key.
+    /// Prefetches the entry and its key, as far as they are within [`MOSTLY`] bytes.
     #[inline]
     pub fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
@@ -87,8 +90,9 @@ impl<S> IndexEntry<S> {
 
     /// The row.
     pub fn record(&self) -> &Record<S> {
-        // SAFETY: a record is not retired while entries point to it (`Record::entries`), and who
-        // holds the entry is pinned.
+        // SAFETY: a record is not retired while linked entries point to it (`Record::entries`). The
+        // guard under which this entry was found was pinned before the entry was unlinked, hence
+        // before the record is retired.
         unsafe { &*self.record }
     }
 
@@ -97,7 +101,7 @@ impl<S> IndexEntry<S> {
         self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
     }
 
-    /// Ends the reliance that [`TableData::link`] began.
+    /// Releases the pin that [`TableData::link`] took.
     pub fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::AcqRel);
     }
@@ -105,7 +109,7 @@ impl<S> IndexEntry<S> {
 
 pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
     pub columns: Vec<u16>,
-    /// The same as a set.
+    /// `columns` as a set.
     pub column_set: u64,
     pub unique: bool,
     pub tree: OrderedIndex<IndexEntry<S>, S>,
@@ -118,7 +122,7 @@ impl<S: Default + Send + Sync + 'static> Secondary<S> {
     }
 }
 
-/// An index entry with the gap that it lies in, or with how its coming changed the gap.
+/// An index entry: with the change of its gap if it is new, else with the gap that contains it.
 pub(crate) type Linked<'g, S> = (&'g IndexEntry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
 
 impl<S: Default + Send + Sync + 'static> TableData<S> {
@@ -142,12 +146,12 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         (out, null)
     }
 
-    /// Links a row into a secondary index under `key`, or finds that it is there already; pins the
-    /// entry either way. Returns it with the gap that it lies in, and how that changed if it is new. The finger
-    /// is where to begin.
+    /// Links a row into a secondary index under `key`, or finds the entry that exists; pins the
+    /// entry either way. Returns it with the gap that contains it, or with the change of that gap
+    /// if it is new. The search begins at the finger.
     ///
     /// # Errors
-    /// A conflict if the record is on its way out.
+    /// A conflict if the record is marked dead.
     pub fn link<'g>(
         &'g self,
         index: usize,
@@ -156,7 +160,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         hooks: &impl GapHooks<S>,
         finger: &mut Finger<'g>,
     ) -> Result<Linked<'g, S>, Abort> {
-        // Counted first, then looked: whoever takes a record out marks it dead first, then counts.
+        // Count, then check. The sweep that unlinks a record marks it dead, then checks the count,
+        // so at least one of both notices the other.
         record.entries.fetch_add(1, Ordering::SeqCst);
         if record.word.load(Ordering::SeqCst) & word::DEAD != 0 {
             record.entries.fetch_sub(1, Ordering::AcqRel);
@@ -165,11 +170,13 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         let tree = &self.secondaries[index].tree;
         let fresh = IndexEntry::new(key, record);
         loop {
-            // SAFETY: the entry has this key, and is freed only through `unlink_entry`, which retires
-            // it, or with the table.
+            // SAFETY: the entry has this key, and is freed only with the table or by
+            // `unlink_entry`, which unlinks it first and retires it through the epoch. A
+            // `Finger<'g>` points only into indexes that are borrowed for `'g`, which outlive it.
             match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                 Inserted::New(insertion) => {
-                    // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
+                    // SAFETY: the entry is linked; the finger's pinned guard keeps it, even if it
+                    // is unlinked.
                     return Ok((unsafe { &*fresh }, Ok(leaf_change(insertion))));
                 }
                 Inserted::Exists(entry, leaf) if entry.pin() => {
@@ -178,14 +185,14 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
                     unsafe { IndexEntry::free(fresh) };
                     return Ok((entry, Err(Gap::Leaf(leaf))));
                 }
-                // Its unlinking is under way.
+                // Another thread is unlinking it.
                 Inserted::Exists(..) => std::thread::yield_now(),
             }
         }
     }
 
-    /// Visits the entries of an index that describe a row, in key order, with that row's bytes. A stale
-    /// entry counts as little here as for a transaction. Only for a time in which nobody changes rows.
+    /// Visits the entries of an index that match their row, in key order, with that row's bytes;
+    /// skips stale ones, as transactions do. Only while no thread changes rows.
     pub fn for_each_true_entry<'g>(
         &'g self,
         index: usize,
@@ -206,8 +213,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         });
     }
 
-    /// Takes an entry that no longer describes its row out of its index and retires it, unless a
-    /// transaction relies on it. The caller holds the row's lock.
+    /// Unlinks an entry that no longer matches its row and retires it, unless a transaction has
+    /// pinned it; returns whether it did. The caller holds the row's lock.
     pub fn unlink_entry(
         &self,
         index: usize,
@@ -220,10 +227,11 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
             return false;
         }
         let unlinked = self.secondaries[index].tree.take(entry.key(), entry, hooks, leave, guard);
-        let unlinked = unlinked.expect("only the one who marked an entry gone unlinks it");
+        let unlinked = unlinked.expect("only the thread that marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
         entry.record().entries.fetch_sub(1, Ordering::AcqRel);
-        // SAFETY: the entry has left its index; it is freed when everyone who is pinned has gone.
+        // SAFETY: the entry was unlinked just now by the only thread that marked it `GONE`, so it
+        // is retired once; it is freed after every guard that is pinned now.
         unsafe { guard.defer_unchecked(move || IndexEntry::free(unlinked.into_inner())) };
         true
     }

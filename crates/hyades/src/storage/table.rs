@@ -1,4 +1,4 @@
-//! A table: its rows' layout, its primary index and its secondary indexes, and the gaps in both.
+//! A table: row layout, primary index, secondary indexes, and the gaps in both.
 
 use super::gap::{Gap, GapChange, Misses, leaf_change};
 use super::hash_index::{HashIndex, HashPosition, hash_key};
@@ -16,10 +16,11 @@ use crossbeam_epoch::Guard;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
-/// The last pointer to something retired, on its way to whichever thread frees it.
+/// The last pointer to a retired object, sent to the thread that frees it.
 pub(super) struct Retired<T>(pub(super) *mut T);
 
-// SAFETY: records and entries are shared between threads, and this is the only pointer left.
+// SAFETY: it is used only for records and entries of a table, whose `S` is `Send + Sync`, so any
+// thread may drop them; when they are freed this is the only pointer left.
 unsafe impl<T> Send for Retired<T> {}
 
 impl<T> Retired<T> {
@@ -42,47 +43,47 @@ enum Primary<S: Default + Send + Sync + 'static> {
 
 pub(crate) struct TableData<S: Default + Send + Sync + 'static> {
     pub layout: Layout,
-    /// The number that stands for the table in the log.
+    /// The table's number in the log.
     pub log_id: u32,
-    /// Rows have hidden row ids for keys.
+    /// There is no primary key: rows have hidden row ids as keys.
     pub keyless: bool,
-    /// The length of every primary key, if it is always the same.
+    /// The length of every encoded primary key, if it is constant.
     pub key_bytes: Option<usize>,
     pub secondaries: Vec<Secondary<S>>,
-    /// Every column that some secondary index covers.
+    /// The set of columns that some secondary index covers.
     pub indexed: u64,
     primary: Primary<S>,
 }
 
-/// What a primary index says of a key.
+/// The result of a primary key lookup.
 pub(crate) enum Lookup<'g, S> {
     Found(&'g Record<S>),
     Missing(Gap<'g, S>),
 }
 
-/// What became of a record that was to be placed under a key.
+/// The result of [`TableData::place`].
 pub(crate) enum Placed<'g, S> {
     New(&'g Record<S>, GapChange<'g, S>),
     Exists(&'g Record<S>),
 }
 
-/// What a scan of a primary index calls, gap by gap.
+/// The callback of a scan of a primary index, called for each gap with the records in it.
 pub(crate) type VisitGap<'v, 'g, S> =
     dyn FnMut(Gap<'g, S>, &[&'g Record<S>]) -> ControlFlow<()> + 'v;
 
-/// Where a walk over a table's rows has come to, see [`TableData::walk`].
+/// The resume position of [`TableData::walk`].
 #[derive(Default)]
 pub(crate) enum Walk {
     #[default]
     Start,
-    /// Where a hash index goes on.
+    /// The position in a hash index.
     Hash(HashPosition),
-    /// The last key visited.
+    /// The last key visited in an ordered index.
     Key(KeyBytes),
     End,
 }
 
-/// A walk rests after so many records.
+/// Number of records after which one call of [`TableData::walk`] stops.
 const STRETCH: usize = 1024;
 
 impl<S: Default + Send + Sync + 'static> TableData<S> {
@@ -123,8 +124,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         TableData { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
     }
 
-    /// Encodes a primary key, or a row id, into `out`, which is empty. If the key is too large, it is there
-    /// nevertheless.
+    /// Encodes a primary key, or a row id, into `out`, which is empty. A key that is too large is
+    /// an error, but `out` contains it all the same.
     #[inline]
     pub fn encode_key(&self, values: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
         let wrong = |at| Abort::WrongType { table: self.layout.table, column: at as u16 };
@@ -144,7 +145,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         self.check_key(out)
     }
 
-    /// Refuses a primary key that is too large to be made; an older log may hold such. Packed keys never are.
+    /// Rejects a primary key above the size limit. Older logs may have such keys; packed keys never
+    /// are.
     pub fn check_key(&self, key: &KeyBytes) -> Result<(), Abort> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Abort::KeyTooLarge { table: self.layout.table, index: None });
@@ -174,8 +176,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         Ok(())
     }
 
-    /// Encodes a bound, which is a prefix of the index's columns. `after` asks for the place behind
-    /// every key with this prefix; `None` then means that there is none.
+    /// Encodes a bound, which is a prefix of the index's columns. With `after`, returns the
+    /// position above every key with this prefix, or `None` if there is none.
     pub fn encode_bound(
         &self,
         index: Option<usize>,
@@ -202,8 +204,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         Ok(Some(out))
     }
 
-    /// Starts loading what a lookup of this key reads first, and returns the key's hash; `None` where
-    /// that is not known beforehand.
+    /// Prefetches the bucket that a lookup of this key reads first, and returns the key's hash;
+    /// `None` if the primary index is not a hash index.
     #[inline]
     pub fn prefetch_bucket(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         let Primary::Hash { index, .. } = &self.primary else { return None };
@@ -212,7 +214,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         Some(hash)
     }
 
-    /// Where the record is, most likely, whose key has this hash; null if there is none.
+    /// The probable address of the record whose key has this hash; null if there is none.
     #[inline]
     pub fn candidate(&self, hash: u64, guard: &Guard) -> *const Record<S> {
         match &self.primary {
@@ -221,8 +223,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// Begins a descent to where `key` is or would be in an ordered index, or to what lies just below; see
-    /// [`TableData::encode_bound`]. `None` where there is nothing to descend.
+    /// Begins a descent to the place of `key` in an ordered index, or with `below` to the place
+    /// just below it. `None` if the index is not ordered, or its root is locked.
     pub fn begin_descent<'g>(
         &'g self,
         index: Option<usize>,
@@ -237,7 +239,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// Takes one step of a descent, which was begun in this index.
+    /// Advances a descent, which was begun in this index, by one level.
     pub fn step<'g>(
         &'g self,
         index: Option<usize>,
@@ -250,7 +252,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// What [`Finger::tree`] calls the primary index; null if it is not ordered.
+    /// The primary index as [`Finger::tree`] identifies it; null if it is not ordered.
     #[inline]
     pub fn primary_id(&self) -> *const () {
         match &self.primary {
@@ -259,7 +261,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// Looks a primary key up.
+    /// Looks up a primary key.
     #[inline]
     pub fn find<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Lookup<'g, S> {
         match &self.primary {
@@ -268,7 +270,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
                 if let Some(record) = index.get(key, hash, guard) {
                     return Lookup::Found(record);
                 }
-                // The version is read before the lookup that must find nothing.
+                // The version is read before the lookup whose miss it validates.
                 let bucket = misses.bucket(hash);
                 let version = bucket.version.load(Ordering::SeqCst);
                 match index.get(key, hash, guard) {
@@ -283,8 +285,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// Places a fresh record, with room for `row_bytes`, under the key unless it is taken. The finger is where
-    /// to begin.
+    /// Links a new record with room for `row_bytes` under the key, unless the key exists. The
+    /// search begins at the finger.
     pub fn place<'g>(
         &'g self,
         key: &[u8],
@@ -298,8 +300,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         match &self.primary {
             Primary::Hash { index, misses } => {
                 let hash = hash_key(key);
-                // SAFETY: the record has this key, and is freed only through `TableData::unlink`, which
-                // retires it, or with the table.
+                // SAFETY: the record has this key, and is freed only with the table or by
+                // `TableData::unlink`, which unlinks it first and retires it through the epoch.
                 if let Err(exists) = unsafe { index.insert(key, hash, fresh, finger.guard()) } {
                     // SAFETY: the fresh record was not linked; this is the only pointer to it.
                     unsafe { Record::free(fresh) };
@@ -312,11 +314,13 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
                     after: [Some(Gap::Bucket(bucket, before + 1)), None],
                     holder: Gap::Bucket(bucket, before + 1),
                 };
-                // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
+                // SAFETY: the record is linked; the finger's pinned guard keeps it, even if it is
+                // unlinked.
                 Placed::New(unsafe { &*fresh }, change)
             }
             Primary::Ordered(tree) => {
-                // SAFETY: as for the hash index.
+                // SAFETY: the record is as for the hash index. A `Finger<'g>` points only into
+                // indexes that are borrowed for `'g`, which outlive it.
                 match unsafe { tree.insert_near(key, fresh, hooks, finger) } {
                     Inserted::Exists(exists, _) => {
                         // SAFETY: the fresh record was not linked; this is the only pointer to it.
@@ -324,7 +328,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
                         Placed::Exists(exists)
                     }
                     Inserted::New(insertion) => {
-                        // SAFETY: it is linked now, and the guard keeps it even if it is unlinked.
+                        // SAFETY: the record is linked; the finger's pinned guard keeps it, even if
+                        // it is unlinked.
                         Placed::New(unsafe { &*fresh }, leaf_change(insertion))
                     }
                 }
@@ -332,8 +337,9 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         }
     }
 
-    /// Takes a record out of the primary index and retires it. The caller holds its lock, it is
-    /// absent, marked dead, and no entry points to it. `leave(gap)` raises the gap it leaves.
+    /// Unlinks a record from the primary index and retires it. The caller has locked it, found it
+    /// absent and without entries, and marked it dead, so that no thread can lock it again.
+    /// `leave(gap)` raises the stamp of the gap that the record leaves.
     pub fn unlink(
         &self,
         record: &Record<S>,
@@ -341,8 +347,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         leave: impl FnOnce(&S),
         guard: &Guard,
     ) {
-        // Its count of entries may be above 0 for a moment: a transaction that links one counts it, sees
-        // that the record is dead, and takes it back.
+        // `record.entries` may be above 0 for a moment: a transaction that links an entry counts
+        // it, sees that the record is dead, and takes the count back.
         debug_assert_ne!(record.word.load(Ordering::Acquire) & word::DEAD, 0);
         let key = record.key();
         let unlinked = match &self.primary {
@@ -355,10 +361,11 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
             }
             Primary::Ordered(tree) => tree.take(key, record, hooks, leave, guard),
         };
-        let unlinked = unlinked.expect("only the holder of its lock unlinks a record");
+        let unlinked = unlinked.expect("only the thread that marked a record dead unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
-        // SAFETY: the record has left its index and no entry points to it: nobody who pins from now on
-        // can find it, and it is freed when all others are gone.
+        // SAFETY: the record was unlinked just now by the only thread that marked it dead, so it is
+        // retired once. No entry points to it, so no guard pinned from now on can find it; it is
+        // freed after all earlier ones.
         unsafe { guard.defer_unchecked(move || Record::free(unlinked.into_inner())) };
     }
 
@@ -381,9 +388,10 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         Ok(())
     }
 
-    /// Visits the next records of a walk over all of them, absent ones included, until `visit` breaks off (a hash
-    /// index then goes on to the end of the bucket) or there were many. A record that is there from the walk's
-    /// beginning to its end is visited. Between two calls the caller need not be pinned.
+    /// Visits the next records of a walk over all of them, absent ones included. Stops when `visit`
+    /// breaks off or [`STRETCH`] records were visited (in a hash index at the end of that bucket).
+    /// A record that is linked throughout the walk is visited. The caller need not stay pinned
+    /// between two calls.
     pub fn walk<'g>(
         &'g self,
         at: &mut Walk,
@@ -439,8 +447,9 @@ impl<S: Default + Send + Sync + 'static> Drop for TableData<S> {
         }
         let mut records = Vec::new();
         self.for_each(&guard, |record| records.push(std::ptr::from_ref(record)));
-        // SAFETY: the table is being dropped, so nobody can find its records and entries any more;
-        // every session is gone (it keeps the tables alive), and each is visited once.
+        // SAFETY: the table is being dropped, and sessions keep tables alive, so no thread can find
+        // its records and entries; each is visited once. The pointers are made from references:
+        // tree borrows permits freeing them, stacked borrows forbids it (docs/reliability.md).
         unsafe {
             entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut()));
             records.into_iter().for_each(|r| Record::free(r.cast_mut()));

@@ -60,7 +60,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Whether this value may stand in a column of type `kind` (nulls aside).
+    /// Whether a column of type `kind` can store this value (nulls aside).
     pub fn fits(&self, kind: Type) -> bool {
         match (self, kind) {
             (Value::Bool(_), Type::Bool)
@@ -76,7 +76,7 @@ impl Value<'_> {
         }
     }
 
-    /// Calls `with` on the value's little-endian bytes as they stand in a row.
+    /// Calls `with` on the value's little-endian bytes, as stored in a row.
     #[inline]
     pub(crate) fn with_bytes<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         match *self {
@@ -148,8 +148,8 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// A value that a column read as `T` can be set to. A [`Value`] is one for every column: whether it fits is
-/// seen when it is written.
+/// A value that a column read as `T` can be set to. A [`Value`] is accepted for every column;
+/// whether it fits is checked when it is written.
 pub trait Assignable<'a, T: ?Sized>: Into<Value<'a>> {}
 
 impl<'a, T: ?Sized> Assignable<'a, T> for Value<'a> {}
@@ -172,8 +172,8 @@ impl<'a> Assignable<'a, Option<&[u8]>> for &'a [u8] {}
 impl<'a, const N: usize> Assignable<'a, Option<&[u8]>> for &'a [u8; N] {}
 impl<'a> Assignable<'a, Option<&[u8]>> for Option<&'a [u8]> {}
 
-/// A Rust type that a column can be read as; `str` and `[u8]` stand for text and bytes, and
-/// `Option<T>` for a nullable column.
+/// A Rust type that a column can be read as: `str` and `[u8]` for text and bytes, `Option<T>` for
+/// nullable columns.
 pub trait ColumnType {
     /// What reading the column yields.
     type Output<'a>;
@@ -190,7 +190,8 @@ macro_rules! column_type {
             fn reads(kind: Type) -> bool { kind == Type::$kind }
             #[inline]
             fn read(bytes: Option<&[u8]>) -> $rust {
-                let bytes = bytes.expect("a null read as a plain value; read the column as Option<_>");
+                let bytes = bytes
+                    .expect("a null read as a plain value; read the column as Option<_>");
                 <$rust>::from_le_bytes(bytes.try_into().expect("the column's width"))
             }
         }

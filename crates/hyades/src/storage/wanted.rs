@@ -1,5 +1,4 @@
-//! Rows that will be wanted soon: once announced they come from memory while something else is
-//! done.
+//! Prefetching of rows: an announced row is loaded into the cache while the caller does other work.
 
 use super::prefetch::prefetch;
 use super::record::Record;
@@ -8,24 +7,24 @@ use super::table::TableData;
 use super::window::{CopyWindow, window};
 use crossbeam_epoch::Guard;
 
-/// A row that was announced: its bucket is on its way to the cache.
+/// An announced row, whose hash bucket is being prefetched.
 pub(crate) struct Wanted {
     table: u32,
     key_len: u32,
     hash: u64,
     /// The bytes of the row that will be read: offset and length.
     window: (usize, usize),
-    /// Where its record seems to be, once the bucket has been looked at.
+    /// The probable address of its record, once the bucket was read; else null.
     record: *const (),
 }
 
-/// So much of a row's variable-length values is fetched ahead.
+/// Number of bytes of a row's variable-length values that are prefetched.
 const MOST_TAIL: usize = 128;
 
-/// Where keys have no length of their own.
+/// Assumed key length in bytes, where keys have no fixed length.
 const USUAL_KEY: usize = 16;
 
-/// Which bytes of a row will be read for these columns, without a look at it: offset and length.
+/// The bytes of a row (offset and length) that a read of these columns touches, as a guess.
 fn likely<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     columns: Columns,
@@ -36,16 +35,15 @@ fn likely<S: Default + Send + Sync + 'static>(
     }
 }
 
-/// So many rows of a scan are fetched ahead.
+/// Maximum number of rows that a scan prefetches at a time.
 const AHEAD: usize = 16;
 
-/// Those of a leaf's rows, or entries, that a scan which wants at most `limit` of them fetches
-/// ahead.
+/// Those rows or entries of a leaf that a scan of at most `limit` rows prefetches.
 pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
     &there[..there.len().min(limit).min(AHEAD)]
 }
 
-/// Starts loading rows that a scan will read; see [`Wanted::fetch_all`].
+/// Prefetches rows that a scan will read; see [`Wanted::fetch_all`].
 pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     columns: Columns,
@@ -54,14 +52,13 @@ pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
     let window = likely(table, columns);
     rows.clone().for_each(|record| prefetch(record));
     for record in rows {
-        // What a long or short key makes of it is a line more or less.
+        // Another key length makes a difference of about a cache line.
         Record::prefetch_row(record, table.key_bytes.unwrap_or(USUAL_KEY), window);
     }
 }
 
 impl Wanted {
-    /// Starts loading what a lookup of the key reads first; `None` where that is not known
-    /// beforehand.
+    /// Prefetches the bucket that a lookup of the key reads first; `None` without a hash index.
     #[inline]
     pub fn announce<S: Default + Send + Sync + 'static>(
         table: &TableData<S>,
@@ -75,11 +72,11 @@ impl Wanted {
         Some(Wanted { table, key_len, hash, window, record: std::ptr::null() })
     }
 
-    /// Starts loading the records themselves: their buckets have come meanwhile.
+    /// Prefetches the records themselves, after their buckets have arrived in the cache.
     ///
     /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire
-    /// before its page was found. So these stand close together: many pages are looked for at a
-    /// time.
+    /// before its page walk is over. So prefetches are issued one after the other: page walks
+    /// overlap.
     pub fn fetch_all<S: Default + Send + Sync + 'static>(
         wanted: &mut [Wanted],
         tables: &[TableData<S>],

@@ -9,24 +9,24 @@ pub(crate) enum CopyWindow {
     Whole,
     /// Offset and length.
     Fixed(usize, usize),
-    /// Up to the end of the variable-length column whose end stands at this offset.
+    /// Up to the end of a variable-length column; the offset of the `u32` that states this end.
     Prefix(usize),
 }
 
-/// The part of the row that has these columns.
+/// The part of a row that contains these columns.
 #[inline]
 pub(crate) fn window<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     columns: Columns,
 ) -> CopyWindow {
     let layout = &table.layout;
-    // Asking for a column that the table does not have is found out when it is read.
+    // A column that the table does not have is reported when it is read.
     if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {
         return CopyWindow::Whole;
     }
     let variable = columns.0 & layout.variable_set;
     if variable != 0 {
-        // Values stand in the order of their columns.
+        // Values in the tail are in column order.
         let last = 63 - variable.leading_zeros();
         return CopyWindow::Prefix(layout.columns[last as usize].offset as usize);
     }

@@ -1,5 +1,5 @@
-//! One way to rows: [`Access`] is what a running transaction, a replayed command and a bulk load
-//! have in common, and [`Transaction`] is its comfortable face.
+//! Access to rows: [`Access`] is the interface that a running transaction, a replayed command and a
+//! bulk load share; [`Transaction`] is its convenient form.
 
 use crate::error::Abort;
 use crate::storage::range::Range;
@@ -8,12 +8,12 @@ use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
 use std::ops::Bound;
 
-/// A table of an open database, as declared to the builder.
+/// A table of an open database, as returned by [`Builder::table`](crate::Builder::table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Table(pub(crate) u32);
 
 impl Table {
-    /// The `n`-th table declared to the builder, counted from 0.
+    /// Returns the `n`-th table declared to the builder, counted from 0.
     pub const fn nth(n: u32) -> Table {
         Table(n)
     }
@@ -23,48 +23,48 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Index(pub u16);
 
-/// A place in one transaction to roll back to: no other transaction, another attempt of the same closure
-/// included, takes it.
+/// A point in a transaction to roll back to. It is valid in one attempt only: neither in another
+/// transaction nor in another attempt of the same closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(pub(crate) u64);
 
-/// What a stored procedure may do. Object-safe, so that one procedure serves the running database,
-/// command replay and bulk load, and cannot behave differently there.
+/// The operations of a transaction. Object-safe, so that the same procedure code serves the running
+/// database, command replay and bulk load.
 ///
-/// Every operation may return [`Abort::Conflict`]; the caller passes it on with `?` and the engine
+/// Every operation may return [`Abort::Conflict`]: return it to the caller with `?`, and the engine
 /// runs the transaction again.
 pub trait Access {
-    /// Reads a row by primary key, or by row id where the table has none.
+    /// Reads a row by primary key, or by row id if the table has no primary key.
     fn get<'a>(
         &'a self,
         table: Table,
         key: &[Value<'_>],
         columns: Columns,
     ) -> Result<Option<Row<'a>>, Abort>;
-    /// Says that some columns of a row will be read or written soon. A hint, without effect on anything
-    /// but speed.
+    /// Announces that some columns of a row will be read or written soon. A hint that affects only
+    /// speed.
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         let _ = (table, key, columns);
     }
-    /// Says that a scan of this range will begin soon, or that rows will be put where it would. A hint, without
-    /// effect on anything but speed.
+    /// Announces that a scan of this range will begin soon, or that rows will be inserted where it
+    /// would begin. A hint that affects only speed.
     fn prefetch_range(&self, table: Table, index: Option<Index>, range: &Range<'_>) {
         let _ = (table, index, range);
     }
-    /// Inserts a row given as one value per column and returns its hidden row id (0 in tables with a
-    /// primary key).
+    /// Inserts a row, one value per column. Returns its hidden row id, 0 in tables with a primary
+    /// key.
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort>;
-    /// Changes some columns of a row; false if there is no such row.
+    /// Changes some columns of a row; returns false if there is no such row.
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort>;
-    /// Inserts a row or replaces the one with its primary key; true if it replaced one.
+    /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort>;
-    /// Inserts a row or replaces the one with its primary key, without saying which.
+    /// Inserts a row or replaces the one with its primary key, without reporting which.
     fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         self.upsert(table, row).map(drop)
     }
-    /// Deletes a row; false if there is no such row.
+    /// Deletes a row; returns false if there is no such row.
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort>;
-    /// Reads the rows of a key range of the primary key (`None`) or a secondary index, in key order.
+    /// Reads the rows in a range of the primary key (`None`) or of a secondary index, in key order.
     fn scan<'a>(
         &'a self,
         table: Table,
@@ -72,31 +72,32 @@ pub trait Access {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort>;
-    /// Marks a place to roll back to.
+    /// Creates a savepoint to roll back to.
     fn savepoint(&self) -> Savepoint;
-    /// Takes back every change since the savepoint.
+    /// Undoes every change since the savepoint.
     fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort>;
-    /// The transaction's time in microseconds since 1970: one value for the whole transaction, the
-    /// same at replay.
+    /// Returns the transaction's time in microseconds since 1970: one value for the whole
+    /// transaction, the same at replay.
     fn now_us(&self) -> i64;
-    /// A random number from the transaction's own seed, the same at replay.
+    /// Returns a random number from the transaction's own seed, the same at replay.
     fn random(&self) -> u64;
 }
 
-/// A transaction in progress: the typed, comfortable form of [`Access`].
+/// A transaction in progress: the typed, convenient form of [`Access`].
 ///
-/// Rows that it returns are copies of the columns asked for and live as long as the transaction's
-/// borrow; several can be held at once.
+/// A transaction sees its own changes. Rows that it returns are copies of the columns asked for and
+/// live as long as the transaction's borrow; several can be held at once. Until it commits, its
+/// reads may be inconsistent with each other; such an attempt ends in a conflict and is run again.
 #[derive(Clone, Copy)]
 pub struct Transaction<'t>(pub(crate) &'t dyn Access);
 
 impl<'t> Transaction<'t> {
-    /// Wraps any access; tests and tools use it to run procedures outside a database.
+    /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database.
     pub fn over(access: &'t dyn Access) -> Self {
         Transaction(access)
     }
 
-    /// Reads a whole row by primary key (or row id, where the table has no primary key).
+    /// Reads a whole row by primary key, or by row id if the table has no primary key.
     #[inline]
     pub fn get(&self, table: Table, key: impl Key) -> Result<Option<Row<'t>>, Abort> {
         key.with(|key| self.0.get(table, key, Columns::ALL))
@@ -113,9 +114,9 @@ impl<'t> Transaction<'t> {
         key.with(|key| self.0.get(table, key, columns))
     }
 
-    /// Says that some columns of a row will be read or written soon: a hint, without effect on anything
-    /// but speed. In a large hash table most of the time of a lookup goes into waiting for memory;
-    /// a transaction that knows several keys announces them all, then reads, and waits once.
+    /// Announces that some columns of a row will be read or written soon. A hint that affects only
+    /// speed. Lookups in a large hash table spend most of their time waiting for memory. A
+    /// transaction that knows several keys announces them all, then reads, and waits once.
     ///
     /// ```
     /// # use hyades::{Abort, Column, Columns, Database, Schema, Type};
@@ -150,37 +151,38 @@ impl<'t> Transaction<'t> {
         key.with(|key| self.0.prefetch(table, key, columns))
     }
 
-    /// Inserts a row, one value per column in declaration order. Returns the hidden row id in tables
-    /// without a primary key, 0 in others.
+    /// Inserts a row, one value per column in declaration order. Returns the hidden row id in
+    /// tables without a primary key, 0 in others.
     ///
     /// # Errors
-    /// [`Abort::DuplicateKey`] if the primary key or a unique index has the key already; the
-    /// transaction may go on after it.
+    /// [`Abort::DuplicateKey`] if the primary key or a unique index already has the key; the
+    /// transaction may continue after it.
     #[inline]
     pub fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
         self.0.insert(table, row)
     }
 
-    /// Changes some columns of a row; false if there is no such row.
+    /// Changes some columns of a row; returns false if there is no such row. Refuses columns of the
+    /// primary key with [`Abort::KeyColumnChanged`].
     #[inline]
     pub fn update(&self, table: Table, key: impl Key, sets: &[Set<'_>]) -> Result<bool, Abort> {
         key.with(|key| self.0.update(table, key, sets))
     }
 
-    /// Inserts a row or replaces the one with its primary key; true if it replaced one.
+    /// Inserts a row or replaces the one with its primary key; returns true if it replaced one.
     #[inline]
     pub fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
         self.0.upsert(table, row)
     }
 
-    /// Inserts a row or replaces the one with its primary key, without saying which.
+    /// Inserts a row or replaces the one with its primary key, without reading it (a blind write).
     ///
-    /// It learns nothing of what was there. Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that
-    /// does nothing but put rows, into tables without secondary indexes, is acknowledged once its own
-    /// record is durable, and outlives a crash even if earlier transactions do not, whose rows it
-    /// replaced or not. What it puts down must therefore not follow from what other transactions
-    /// have read or reported before these are acknowledged: wait for their tickets first, or read again
-    /// in this transaction. Under other protocols it is an [`upsert`](Self::upsert).
+    /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that consists of `put`s
+    /// alone, into tables without secondary indexes, is acknowledged once its own record is
+    /// durable. It may survive a crash that loses earlier transactions, even those whose rows it
+    /// replaced. So what it writes must not follow from what other transactions have read or
+    /// returned before these are acknowledged: wait for their tickets first, or read again in this
+    /// transaction. Under other protocols it is an [`upsert`](Self::upsert).
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};
@@ -207,13 +209,14 @@ impl<'t> Transaction<'t> {
         self.0.put(table, row)
     }
 
-    /// Deletes a row; false if there is no such row.
+    /// Deletes a row; returns false if there is no such row.
     #[inline]
     pub fn delete(&self, table: Table, key: impl Key) -> Result<bool, Abort> {
         key.with(|key| self.0.delete(table, key))
     }
 
-    /// Begins a scan over the primary key.
+    /// Starts a scan over the primary key. On a hash index [`Scan::rows`] returns
+    /// [`Abort::UnknownHandle`].
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Schema, Type};
@@ -248,37 +251,37 @@ impl<'t> Transaction<'t> {
         Scan::new(self.0, table, None)
     }
 
-    /// Begins a scan over a secondary index.
+    /// Starts a scan over a secondary index.
     pub fn scan_index<'k>(&self, table: Table, index: Index) -> Scan<'t, 'k> {
         Scan::new(self.0, table, Some(index))
     }
 
-    /// Marks a place to roll back to.
+    /// Creates a savepoint to roll back to.
     pub fn savepoint(&self) -> Savepoint {
         self.0.savepoint()
     }
 
-    /// Takes back every change made since the savepoint. What was read stays read. The savepoint stays; later ones
-    /// are gone.
+    /// Undoes every change made since the savepoint. What was read stays in the read set. The
+    /// savepoint remains valid; later ones are discarded.
     ///
     /// # Errors
-    /// [`Abort::NoSuchSavepoint`] if it is gone, or another transaction's.
+    /// [`Abort::NoSuchSavepoint`] if it was discarded or is another transaction's.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.0.rollback_to(savepoint)
     }
 
-    /// The transaction's time in microseconds since 1970; the same at replay.
+    /// Returns the transaction's time in microseconds since 1970; the same at replay.
     pub fn now_us(&self) -> i64 {
         self.0.now_us()
     }
 
-    /// A random number from the transaction's seed; the same at replay.
+    /// Returns a random number from the transaction's seed; the same at replay.
     pub fn random(&self) -> u64 {
         self.0.random()
     }
 }
 
-/// A scan being described; [`Scan::rows`] runs it. Bounds are prefixes of the index's columns.
+/// A scan to be configured; [`Scan::rows`] runs it. Bounds are prefixes of the index's columns.
 pub struct Scan<'t, 'k> {
     access: &'t dyn Access,
     table: Table,
@@ -311,7 +314,7 @@ impl<'t, 'k> Scan<'t, 'k> {
         self
     }
 
-    /// Keys from here on, this one included.
+    /// Keys at or above these values.
     pub fn from(mut self, key: &'k [Value<'k>]) -> Self {
         self.lower = Bound::Included(key);
         self
@@ -335,7 +338,7 @@ impl<'t, 'k> Scan<'t, 'k> {
         self
     }
 
-    /// From the upper end downwards.
+    /// In descending order of keys.
     pub fn descending(mut self) -> Self {
         self.descending = true;
         self
@@ -347,21 +350,22 @@ impl<'t, 'k> Scan<'t, 'k> {
         self
     }
 
-    /// Only these columns.
+    /// Reads only these columns.
     pub fn columns(mut self, columns: Columns) -> Self {
         self.columns = columns;
         self
     }
 
-    /// Runs the scan.
+    /// Runs the scan and returns its rows in order. The range is protected against phantoms until
+    /// the transaction commits.
     pub fn rows(self) -> Result<&'t [Row<'t>], Abort> {
         self.access.scan(self.table, self.index, &self.range(), self.columns)
     }
 
-    /// Does not run the scan, but says that it will be run soon, or that rows will be inserted where it
-    /// would begin: a hint, without effect on anything but speed. The way down the index is looked for level by level,
-    /// while the transaction does something else. Of several ways that are announced together, each waits for memory
-    /// while the others do.
+    /// Announces that the scan will run soon, or that rows will be inserted where it would begin,
+    /// without running it. A hint that affects only speed: the index is descended level by level
+    /// while the transaction does other work, and the memory accesses of several announced descents
+    /// overlap.
     ///
     /// ```
     /// # use hyades::{Abort, Column, Database, Schema, Type};
@@ -402,7 +406,7 @@ impl<'t, 'k> Scan<'t, 'k> {
     }
 }
 
-/// Anything that can stand for a key: one value, a tuple of up to five, or a slice of [`Value`]s.
+/// A key: one value, a tuple of up to five, or a slice of [`Value`]s.
 pub trait Key {
     /// Calls `with` on the key's values.
     fn with<R>(self, with: impl FnOnce(&[Value<'_>]) -> R) -> R;

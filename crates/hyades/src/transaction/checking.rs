@@ -1,5 +1,5 @@
-//! Looks, while a transaction runs, whether what it has seen still holds, and ends bodies that go on for long on rows
-//! that never were there together.
+//! Periodic checks, while a transaction runs, of whether its reads are still current. They end
+//! bodies that would run for long, or for ever, on inconsistent rows.
 
 use super::running::Running;
 use crate::concurrency::ConcurrencyControl;
@@ -8,27 +8,28 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use std::panic::resume_unwind;
 
-/// A body that goes on after a conflict is ended after so many operations.
+/// Number of operations after a conflict after which the body is stopped.
 const MOST_IGNORED: u32 = 10_000;
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
     pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
         state.conflict = true;
-        // The next operation is told.
+        // Makes the next operation call `check`.
         state.check_at = 0;
     }
 
-    /// Now and then: a body that goes on for long on rows that never were there together must not go on for ever.
+    /// Runs once in a while, so that a body does not run for ever on inconsistent rows.
     ///
     /// # Errors
-    /// There is a conflict.
+    /// [`Abort::Conflict`] if there is a conflict.
     #[cold]
     pub(super) fn check(&self, state: &mut TxnState<'s, P>) -> Result<(), Abort> {
         if state.conflict {
             state.ignored += 1;
             if state.ignored >= MOST_IGNORED {
-                // The body does not pass conflicts on. It is left as by a panic, and the transaction runs again.
+                // The body ignores conflicts. It is unwound like a panic, and the transaction runs
+                // again.
                 resume_unwind(Box::new(Abort::Conflict));
             }
             return Err(Abort::Conflict);
@@ -37,7 +38,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             Self::conflicts(state);
             return Err(Abort::Conflict);
         }
-        // Each operation pays for about one look at what was seen.
+        // The interval grows with the read set: a check costs about one comparison per operation.
         let seen = state.reads.len().max(state.gaps.len()).min(u32::MAX as usize / 4) as u32;
         state.operations = 0;
         state.check_at = seen.max(CHECK_INTERVAL);

@@ -1,5 +1,5 @@
-//! What an [`crate::Access`] outside the engine needs to make rows: test oracles use it. Not part
-//! of the public interface.
+//! Helpers to build rows for an [`crate::Access`] outside the engine, such as a test oracle. Not
+//! part of the public API.
 
 use super::access::{Savepoint, Table};
 use crate::error::Abort;
@@ -8,17 +8,17 @@ use crate::storage::row::Row;
 use crate::storage::schema::{Columns, PrimaryKind, Schema};
 use crate::storage::value::Value;
 
-/// The shape of a table's rows, and what its keys are made of.
+/// Layout of a table's rows, and the columns of its keys.
 pub struct TestTable {
     schema: Schema,
     layout: Layout,
 }
 
 impl TestTable {
-    /// The shape of the `number`-th table.
+    /// Describes the `number`-th table.
     ///
     /// # Panics
-    /// If the schema has a fault.
+    /// If the schema is invalid.
     pub fn new(schema: Schema, number: u32) -> TestTable {
         assert!(schema.fault.is_none(), "{:?}", schema.fault);
         TestTable { layout: Layout::new(&schema, number), schema }
@@ -42,17 +42,17 @@ impl TestTable {
         self.layout.check(column, value)
     }
 
-    /// A row over encoded bytes.
+    /// Returns a row over encoded bytes.
     pub fn row<'a>(&'a self, bytes: &'a [u8], row_id: u64) -> Row<'a> {
         Row { layout: &self.layout, bytes, base: 0, window_nulls: None, row_id }
     }
 
-    /// How many columns the table has.
+    /// Returns the number of columns of the table.
     pub fn columns(&self) -> usize {
         self.schema.columns.len()
     }
 
-    /// Primary key columns; none means that rows have hidden row ids.
+    /// Returns the primary key columns; empty if rows have hidden row ids.
     pub fn key(&self) -> &[u16] {
         &self.schema.key
     }
@@ -62,28 +62,28 @@ impl TestTable {
         self.schema.primary == PrimaryKind::Ordered
     }
 
-    /// The secondary indexes: their columns, and whether they are unique.
+    /// Returns the secondary indexes: their columns, and whether they are unique.
     pub fn indexes(&self) -> impl Iterator<Item = (&[u16], bool)> {
         self.schema.indexes.iter().map(|index| (&index.columns[..], index.unique))
     }
 }
 
-/// The table's position among those declared.
+/// Returns the table's position among those declared.
 pub fn table_number(table: Table) -> usize {
     table.0 as usize
 }
 
-/// A savepoint that stands for `n`.
+/// Creates a savepoint with number `n`.
 pub fn savepoint(n: u32) -> Savepoint {
     Savepoint(u64::from(n))
 }
 
-/// What [`savepoint`] was given.
+/// Returns the number of a savepoint made by [`savepoint`].
 pub fn savepoint_number(savepoint: Savepoint) -> u32 {
     u32::try_from(savepoint.0).expect("it was made of a smaller number")
 }
 
-/// Whether the set has the column.
+/// Whether the set contains the column.
 pub fn has_column(columns: Columns, column: u16) -> bool {
     columns.0 >> column & 1 == 1
 }

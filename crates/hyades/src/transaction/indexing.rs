@@ -1,4 +1,5 @@
-//! What a transaction does to indexes: keys that enter gaps, entries of rows that change, uniqueness.
+//! Index maintenance of a transaction: keys inserted into gaps, entries of changed rows,
+//! uniqueness.
 
 use super::access::Table;
 use super::running::{Rec, Running, Tables};
@@ -15,7 +16,7 @@ use crate::storage::wanted::{ahead, fetch_rows};
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
-/// What a scan calls for each row, with the key of the entry that led to it.
+/// Callback of a scan for each row, with the key of the index entry that led to it.
 pub(super) type VisitRow<'v, 's, P> =
     dyn FnMut(&mut TxnState<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
 
@@ -29,8 +30,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         })
     }
 
-    /// A new key went into a gap: what the transaction saw of gaps is carried over, and the record
-    /// remembers what the gap did.
+    /// Called after a key was inserted into a gap: the record inherits the gap's stamp, the
+    /// transaction observes it, and the gaps that the transaction saw are updated.
     pub(super) fn entered_gap(
         &self,
         state: &mut TxnState<'s, P>,
@@ -45,8 +46,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         change.carry_over(&mut state.gaps);
     }
 
-    /// Links `row`, to be written to `record`, into the secondary indexes whose columns are in
-    /// `changed`, and notes the entries of the row that was there before as stale.
+    /// Links the row `new`, to be written to `record`, into the secondary indexes with columns in
+    /// `changed`, and records the entries of the row `old` as stale.
     pub(super) fn index(
         &self,
         state: &mut TxnState<'s, P>,
@@ -82,7 +83,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 state.links.push(Link { table: table.0, index: at as u16, entry, fresh });
                 match change {
                     Ok(change) => self.entered_gap(state, change, None),
-                    // An entry left behind by another attempt: its gap was read all the same.
+                    // The entry was left by another attempt. Its gap is observed all the same.
                     Err(gap) => self.engine.protocol.observe_write(gap.stamp(), state.stamp),
                 }
             }
@@ -94,7 +95,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(())
     }
 
-    /// A uniqueness check is a read: of the entries with this key, and of the gap around them.
+    /// Checks that no other row has the unique key. This is a read of the entries with this key and
+    /// of the gap around them.
     pub(super) fn check_unique(
         &self,
         state: &mut TxnState<'s, P>,
@@ -136,8 +138,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         taken
     }
 
-    /// Visits the rows of a secondary index's entries in a range, remembering the gaps. `how`: whether it goes downwards,
-    /// how many rows are wanted at most, and which of their columns.
+    /// Visits the rows of the secondary index entries in a range, and adds the gaps to the read
+    /// set. The last tuple: whether to go downwards, the maximum number of rows wanted, and which
+    /// of their columns.
     pub(super) fn visit_index(
         &self,
         state: &mut TxnState<'s, P>,
@@ -151,7 +154,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         let tree = &data.secondaries[index].tree;
         tree.scan(lower, upper, descending, guard, &mut |leaf, entries| {
             self.saw_gap(state, Gap::Leaf(leaf));
-            // Entries and rows lie anywhere in memory: their cache misses overlap.
+            // Entries and rows are scattered in memory: prefetching overlaps their cache misses.
             let first = ahead(entries, limit);
             first.iter().for_each(|entry| entry.prefetch());
             fetch_rows(data, columns, first.iter().map(|entry| entry.record()));

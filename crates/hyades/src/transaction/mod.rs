@@ -1,5 +1,5 @@
-//! Transactions: what a caller may do, online and at replay. What a transaction remembers until it
-//! ends is in [`crate::concurrency::state`].
+//! Transactions: the operations that a body may use, online and at replay. The state of a running
+//! transaction is in [`crate::concurrency::state`].
 
 pub(crate) mod access;
 mod checking;

@@ -12,12 +12,12 @@ use std::sync::Arc;
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
 
-/// A procedure as registered.
+/// A registered procedure.
 #[derive(Clone)]
 pub(crate) struct Procedure {
     pub name: String,
     pub version: u32,
-    /// Overrides the database's own choice.
+    /// Overrides the database's default.
     pub record: Option<RecordKind>,
     pub body: Arc<Body>,
 }
@@ -41,7 +41,7 @@ impl Procedure {
     }
 }
 
-/// The newest version of each of the procedures, by name.
+/// Returns the newest version of each procedure, by name.
 pub(crate) fn by_name(procedures: &[Procedure]) -> HashMap<String, ProcedureId> {
     let mut newest = HashMap::<String, ProcedureId>::new();
     for (at, procedure) in procedures.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(crate) fn by_name(procedures: &[Procedure]) -> HashMap<String, ProcedureId> 
     newest
 }
 
-/// Where encoded arguments and results go. (The library's own takes a vector and gives it back.)
+/// Appends to a borrowed vector. (The flavor that postcard provides owns its vector.)
 struct Onto<'v>(&'v mut Vec<u8>);
 
 impl Flavor for Onto<'_> {
@@ -67,7 +67,7 @@ impl Flavor for Onto<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Nearly all are numbers, of so few bytes that to copy them takes less than a call.
+        // Nearly all are numbers of so few bytes that copying them is faster than a call.
         match *bytes {
             [a] => self.0.push(a),
             [a, b] => self.0.extend_from_slice(&[a, b]),
@@ -82,7 +82,7 @@ impl Flavor for Onto<'_> {
     }
 }
 
-/// Encodes arguments or a result behind what is there.
+/// Appends the encoding of arguments or of a result to `out`.
 pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
     postcard::serialize_with_flavor(value, Onto(out))
 }

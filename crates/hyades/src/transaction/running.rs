@@ -26,7 +26,7 @@ pub(super) type Rec<P> = Record<<P as LoggingProtocol>::RowStamp>;
 pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P>,
     state: RefCell<TxnState<'s, P>>,
-    /// What it will touch was announced before it began.
+    /// Its rows were prefetched before it began.
     announced: bool,
     concurrency: PhantomData<C>,
 }
@@ -37,7 +37,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
     }
 
-    /// Whether the transaction's rows have been announced already.
+    /// Sets whether the transaction's rows have been prefetched before it began.
     pub fn set_announced(&mut self, announced: bool) {
         self.announced = announced;
     }
@@ -50,7 +50,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         self.engine.tables.get(table.0 as usize).ok_or(Abort::UnknownHandle)
     }
 
-    /// As [`Running::attempted`], for operations whose outcome says something about rows.
+    /// Like [`Running::attempted`], for every operation except a blind write: tells the protocol
+    /// that the transaction learns something about rows.
     fn guarded<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
@@ -61,7 +62,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         })
     }
 
-    /// Remembers a conflict, so that the transaction runs again even if the caller goes on.
+    /// Runs an operation. Remembers a conflict, so that the transaction runs again even if the body
+    /// goes on.
     fn attempted<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
@@ -74,7 +76,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         let result = run(state);
         match &result {
             Err(Abort::Conflict) => Self::conflicts(state),
-            // A failed operation may have put a record or an entry in place that no write will fill.
+            // A failed operation may have inserted a record or an entry that no write will fill.
             Err(_) => state.rolled_back = true,
             Ok(_) => {}
         }
@@ -85,13 +87,13 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     fn encode_key(data: &Tables<P>, key: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
         match data.encode_key(key, out) {
-            // It is there all the same.
+            // `out` holds the key all the same.
             Err(Abort::KeyTooLarge { .. }) if !C::LIMITS_KEYS => Ok(()),
             encoded => encoded,
         }
     }
 
-    /// Looks a primary key up; what was announced is on its way then.
+    /// Looks up a primary key; first starts loading the announced rows.
     #[inline]
     fn find(
         &self,
@@ -116,7 +118,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         found
     }
 
-    /// Descents that were announced go on.
+    /// Advances the announced index descents.
     #[inline]
     pub(super) fn seek_places(&self, state: &mut TxnState<'s, P>) {
         if let Some(places) = &mut state.places
@@ -126,13 +128,13 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
     }
 
-    /// Starts loading the records that were announced: their buckets have come meanwhile.
+    /// Starts loading the announced records, whose hash buckets are in the cache by now.
     fn fetch_wanted(&self, state: &mut TxnState<'s, P>) {
         Wanted::fetch_all(&mut state.wanted, &self.engine.tables, state.guard);
         state.wanted.clear();
     }
 
-    /// The transaction saw that a key is missing.
+    /// Adds a gap to the read set: the transaction saw that a key is missing.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
         state.gaps.push(gap);
@@ -180,7 +182,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(read.map(|(bytes, base, nulls)| row(bytes, base, nulls)))
     }
 
-    /// Reads a whole committed row that the transaction has protected or will validate.
+    /// Reads a whole row, in encoded form. It is the transaction's own, locked, or added to the
+    /// read set.
     pub(super) fn read_whole(
         &self,
         state: &mut TxnState<'s, P>,
@@ -190,7 +193,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
-    /// The record under `key`, put there with room for a row if there is none.
+    /// Returns the record under `key`; inserts one with room for a row if there is none.
     fn record_for(
         &self,
         state: &mut TxnState<'s, P>,
@@ -214,7 +217,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
     }
 
-    /// The transaction has put a record under a key that had none.
+    /// Registers a record that the transaction has inserted under a new key.
     fn placed(
         &self,
         state: &mut TxnState<'s, P>,
@@ -228,8 +231,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         record
     }
 
-    /// The record under `key`, put there with room for a row if there is none, intended for writing. Returns whether its
-    /// row is there.
+    /// Prepares a write to the record under `key`; inserts one with room for a row if there is
+    /// none. Returns the record and whether its row exists.
     fn claim(
         &self,
         state: &mut TxnState<'s, P>,
@@ -278,7 +281,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             return Ok(false);
         }
         if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
-            // The whole row is wanted: for index keys, and to know that it does not grow too long.
+            // The whole row is needed for index keys, and to check that it does not grow too long.
             let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
             let mut new = old.to_vec();
             apply_delta(&data.layout, &mut new, delta)?;
@@ -307,7 +310,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(true)
     }
 
-    /// Encodes a row into the arena, and its key into `key`, which is empty. Returns the row, and its hidden id.
+    /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
+    /// hidden id.
     fn encode(
         &self,
         state: &mut TxnState<'s, P>,
@@ -329,7 +333,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         }
         let id = match &mut state.row_ids {
             RowIds::Fresh(block) => self.engine.next_row_id(block),
-            // A replayed command that asks for more ids than it did is caught as a divergence.
+            // A replayed command that asks for more ids than are recorded is reported as a
+            // divergence.
             RowIds::Recorded(ids) => *ids.next().ok_or(Abort::BadArguments)?,
         };
         state.row_ids_used.push(id);
@@ -338,7 +343,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 }
 
-/// The hidden row id that a key stands for.
+/// Returns the hidden row id that a key encodes.
 fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
 }
@@ -370,7 +375,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             return;
         }
         let state = &mut *self.state.borrow_mut();
-        // A key that is no key is reported by the operation that uses it.
+        // An invalid key is reported by the operation that uses it.
         let Ok(data) = self.table(table) else { return };
         let mut wanted = KeyBytes::new();
         if data.encode_key(key, &mut wanted).is_ok() {
@@ -430,7 +435,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     fn put(&self, table: Table, row: &[Value<'_>]) -> Result<(), Abort> {
         let data = self.table(table)?;
         if !data.secondaries.is_empty() {
-            // The entries of the row that was there have to go: it is read.
+            // The index entries of the replaced row become stale, so that row has to be read.
             return self.upsert(table, row).map(drop);
         }
         self.attempted(|state| {
@@ -499,7 +504,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
 
     fn rollback_to(&self, savepoint: Savepoint) -> Result<(), Abort> {
         self.attempted(|state| {
-            // Their numbers rise.
+            // Savepoint numbers ascend.
             let at = state.savepoints.binary_search_by_key(&savepoint.0, |(number, _)| *number);
             let at = at.map_err(|_| Abort::NoSuchSavepoint)?;
             state.savepoints.truncate(at + 1);

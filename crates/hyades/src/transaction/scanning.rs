@@ -14,7 +14,7 @@ use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
-    /// Reads the rows of a range, remembering the gaps between them.
+    /// Reads the rows of a range, and adds the gaps between them to the read set.
     pub(super) fn scan_rows(
         &self,
         state: &mut TxnState<'s, P>,
@@ -61,7 +61,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         );
         let mut rows = ArenaVec::new_in(state.arena);
         let mut failed = None;
-        // What an index entry says of the row is checked, on bytes that begin where the row does.
+        // Index entries are checked against their rows, which takes a copy from the row's first
+        // byte on.
         let columns = index.map_or(columns, |at| {
             let both = columns.and(data.secondaries[at].columns());
             if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
@@ -76,7 +77,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 }
             };
             if let Some(at) = index {
-                // An entry may be stale: it counts only if it is the row's own.
+                // A stale entry does not match its row, and is skipped.
                 if data.secondary_key(at, row.bytes, record.key())[..] != *entry {
                     return ControlFlow::Continue(());
                 }

@@ -1,4 +1,5 @@
-//! A log without threads, whose streams are flushed by hand: who is answered before whom, step by step.
+//! A log without threads whose streams are flushed by hand, to test the order of acknowledgements
+//! step by step.
 
 use super::directory;
 use hyades::{
@@ -15,10 +16,10 @@ pub const LOOSE: Table = Table::nth(2);
 pub const N: Column<i64> = Column::at(1);
 pub const BOTH: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
 
-/// The rows of the figure.
+/// The rows x and y of figure 1 of the Poplar paper.
 pub const X: i64 = 1;
 pub const Y: i64 = 2;
-/// A row that makes the numbers of a stream high.
+/// A row whose writes raise the numbers of a stream.
 pub const HIGH: i64 = 3;
 
 pub fn builder(protocol: Protocol, concurrency: Concurrency, streams: usize) -> hyades::Builder {
@@ -42,14 +43,14 @@ pub fn builder(protocol: Protocol, concurrency: Concurrency, streams: usize) -> 
 #[derive(Clone, Copy)]
 pub struct Txn(usize);
 
-/// A database whose streams are flushed by hand, and a session on each.
+/// A database whose streams are flushed by hand, with a session on each.
 pub struct World {
     dir: tempfile::TempDir,
     device: PowerCutDevice,
     form: (Protocol, Concurrency),
     pub db: Database,
     pub sessions: Vec<Session>,
-    /// Dropped with the database, whose log they keep open.
+    /// Dropped with the database, because they keep its log open.
     tickets: Vec<Ticket>,
 }
 
@@ -81,7 +82,8 @@ impl World {
             sessions: Vec::new(),
             tickets: Vec::new(),
         };
-        // A session takes the stream with the least to flush: each finds those before it busy.
+        // A session takes the stream with the smallest backlog: each new one finds the streams
+        // before it busy.
         for stream in 0..streams {
             let mut session = world.db.session().unwrap();
             let (result, _) = session.submit(|tx| put(tx, 100 + stream as i64, 0)).unwrap();
@@ -138,7 +140,7 @@ impl World {
         self.run(stream, |tx| put(tx, X, 4))
     }
 
-    /// Numbers of this stream will be far above those of the others.
+    /// Raises the numbers of this stream far above those of the others.
     pub fn make_high(&mut self, stream: usize) {
         for n in 0..50 {
             let _ = self.run(stream, |tx| put(tx, HIGH, n));
@@ -150,14 +152,15 @@ impl World {
         while self.db.log().unwrap().step(stream) {}
     }
 
-    /// What streams are asked to state for the transaction is stated, by these streams.
+    /// Whether the transaction is acknowledged after a flush of these streams. A first query asks
+    /// the streams to state their watermarks.
     pub fn answered(&self, txn: Txn, flushed: &[usize]) -> bool {
         let _ = self.is_answered(txn);
         flushed.iter().for_each(|&stream| self.flush(stream));
         self.is_answered(txn)
     }
 
-    /// The power fails.
+    /// Cuts the power.
     pub fn crash(self) -> Crashed {
         self.device.cut();
         let World { dir, form, db, sessions, tickets, .. } = self;
@@ -175,7 +178,7 @@ pub struct Crashed {
 }
 
 impl Crashed {
-    /// The rows x and y, and how many records were dead, from a second opening as from the first.
+    /// Opens the database twice and requires the same result: row x, row y, number of dead records.
     pub fn recovered(&self) -> (i64, i64, u64) {
         let [first, second] = [(); 2].map(|()| {
             let db = builder(self.form.0, self.form.1, self.streams).open(self.dir.path()).unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Small blocks and long rests: much happens between the cut and the last row.
+/// Small blocks and long pauses, so that much happens between the cut and the last row.
 pub fn slow() -> CheckpointSettings {
     CheckpointSettings { share: 0.05, block_bytes: 1, ..CheckpointSettings::default() }
 }
@@ -24,7 +24,7 @@ pub fn open(dir: &Path, c: Combination, device: Option<PowerCutDevice>, how: How
         .unwrap_or_else(|error| panic!("{c:?} {threads} {replay:?}: {error}"))
 }
 
-/// Rows that do nothing but stand between the first and the last of a scan.
+/// Inserts rows that only lengthen a scan.
 pub fn ballast(opened: &Opened, rows: u64) {
     ballast_at(opened, 0, rows);
 }
@@ -42,14 +42,14 @@ pub fn ballast_at(opened: &Opened, from: u64, rows: u64) {
     }
 }
 
-/// Runs transactions while checkpoints are taken, without a pause between them. Returns the acknowledged
-/// transfers, and how many checkpoints were taken.
+/// Runs transactions while checkpoints are taken without a pause. Returns the acknowledged
+/// transfers and the number of checkpoints.
 pub fn run_with_checkpoints(opened: &Opened, seed: u64, count: u64) -> (Vec<Transfer>, u64) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let keeper = scope.spawn(|| {
             let mut taken = 0;
-            // At least one, however soon the transactions are over.
+            // At least one, even if the transactions end early.
             while opened.db.checkpoint().is_ok() {
                 taken += 1;
                 if over.load(Ordering::Acquire) {
@@ -64,7 +64,7 @@ pub fn run_with_checkpoints(opened: &Opened, seed: u64, count: u64) -> (Vec<Tran
     })
 }
 
-/// Every way to recover gives the same state.
+/// Checks that every way to recover yields the same state.
 pub fn same_state(dir: &Path, c: Combination, digest: u64, acknowledged: &[Transfer]) {
     for (threads, replay) in
         [(1, Replay::Wavefront), (2, Replay::Wavefront), (3, Replay::Pools), (2, Replay::Serial)]
@@ -94,8 +94,9 @@ pub fn the_state_is_the_state_that_was(c: Combination, seed: u64) {
     same_state(dir.path(), c, before, &acknowledged);
 }
 
-/// The power fails after so many changes of the device from the beginning of a checkpoint. Everything was
-/// acknowledged before: the state is the same, whichever checkpoint counts. Returns whether it went through.
+/// Cuts the power `step` changes of the device after the start of a checkpoint. Everything was
+/// acknowledged before, so the state must be the same whichever checkpoint is used. Returns whether
+/// the checkpoint completed.
 pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
     let dir = directory();
     let device = power_cut(seed * 1000 + step);
@@ -103,7 +104,7 @@ pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
     let how = How { checkpoints, ..How::default() };
     let opened = open(dir.path(), c, Some(device.clone()), how);
     populate(&opened);
-    // So much that whole segments are given up.
+    // Enough rows for whole segments to be truncated.
     ballast(&opened, 10_000);
     opened.db.checkpoint().unwrap();
     ballast_at(&opened, 10_000, 10_000 * c.streams.min(3) as u64);
@@ -124,8 +125,8 @@ pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
     through
 }
 
-/// The manifest cannot be switched to a second checkpoint, and the process ends: all is as it was. (Not the
-/// power: what was removed is gone at once.)
+/// The switch of the manifest to a second checkpoint fails, and the process ends: the state is
+/// unchanged. A power cut is not tested, because this device removes files at once.
 pub fn manifest_stays(c: Combination, seed: u64) {
     let dir = directory();
     let device = HeldDevice::new(FileDevice::shared());
@@ -141,7 +142,7 @@ pub fn manifest_stays(c: Combination, seed: u64) {
     opened.db.log().expect("there is a log").flush().unwrap();
     device.refuse("MANIFEST");
     opened.db.checkpoint().unwrap_err();
-    // It is not known which checkpoint counts: there must be no other until that is clear.
+    // It is unknown which checkpoint is in force, so no other may be taken.
     opened.db.checkpoint().unwrap_err();
     drop(opened);
     let again = open(dir.path(), c, None, How::default());
@@ -151,7 +152,7 @@ pub fn manifest_stays(c: Combination, seed: u64) {
     again.db.checkpoint().unwrap();
 }
 
-/// The only checkpoint on disk is the one that the manifest names.
+/// Checks that the only checkpoint on disk is the one that the manifest names.
 pub fn nothing_is_left_behind(opened: &Opened, dir: &Path) {
     let manifest = opened.db.log().expect("there is a log").manifest();
     let parts = manifest.checkpoint.map_or(0, |c| c.parts.len());

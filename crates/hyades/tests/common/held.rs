@@ -1,11 +1,11 @@
-//! A device that can hold the syncs of some files, and refuse to rename to others.
+//! A device that can hold the syncs of some files and refuse renames to some names.
 
 use hyades_platform::device::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Wraps a device; syncs of files below a held directory wait until it is let go.
+/// Wraps a device. Syncs of files below a held directory wait until it is released.
 #[derive(Clone, Debug)]
 pub struct HeldDevice {
     inner: Arc<dyn Device>,
@@ -36,26 +36,26 @@ impl HeldDevice {
         HeldDevice { inner, gate: Arc::default() }
     }
 
-    /// From now on no sync of a file below a directory of this name returns, until `release`, or until
-    /// what this returns is dropped: a test that fails must not wait for ever.
+    /// Blocks every sync of a file below a directory of this name until `release`, or until the
+    /// returned guard is dropped, so that a failing test does not hang.
     pub fn hold(&self, name: &str) -> Held<'_> {
         self.gate.held.lock().unwrap().push(name.to_string());
         Held(self)
     }
 
-    /// From now on renaming a file to this name fails.
+    /// Makes every rename of a file to this name fail.
     #[allow(dead_code, reason = "each test file uses its part")]
     pub fn refuse(&self, name: &str) {
         self.gate.refused.lock().unwrap().push(name.to_string());
     }
 
-    /// Lets all go.
+    /// Releases all directories.
     pub fn release(&self) {
         self.gate.held.lock().unwrap().clear();
         self.gate.changed.notify_all();
     }
 
-    /// Lets the directories of this name go.
+    /// Releases the directories of this name.
     #[allow(dead_code, reason = "each test file uses its part")]
     pub fn release_one(&self, name: &str) {
         self.gate.held.lock().unwrap().retain(|held| held != name);

@@ -1,4 +1,5 @@
-//! A small bank with a churning side table, run by two threads under any combination, and its checks.
+//! A small bank and a table with random changes, run by two threads under any combination, with
+//! checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
 pub mod by_hand;
@@ -94,15 +95,15 @@ pub fn transfer(tx: &Transaction<'_>, t: Transfer) -> Result<i64, Abort> {
     Ok(from - t.amount)
 }
 
-/// Everything else: inserts, deletes, scans, uniqueness, misses, savepoints, time and randomness, so
-/// that what is written depends on what was read.
+/// Covers all other operations: inserts, deletes, scans, uniqueness, misses, savepoints, time and
+/// random numbers. What is written depends on what was read.
 pub fn churn(tx: &Transaction<'_>, churn: Churn) -> Result<(), Abort> {
     let mut rng = fastrand::Rng::with_seed(churn.seed);
     let id = rng.i32(0..60);
     let group = rng.i32(0..8);
     match rng.u32(0..8) {
         0 | 1 => {
-            // The name is unique: it depends on how many rows the group has.
+            // The name is unique and depends on the number of rows in the group.
             let prefix = [Value::I32(group)];
             let rows = tx.scan_index(ITEMS, BY_GROUP).prefix(&prefix).rows()?;
             let name = format!("{group}-{}", rows.len());
@@ -168,18 +169,18 @@ pub fn churn(tx: &Transaction<'_>, churn: Churn) -> Result<(), Abort> {
 
 pub struct Opened {
     pub db: Database,
-    /// Nothing here takes minutes.
+    /// Aborts the process if a test takes minutes.
     pub watched: watched::Watched,
     pub transfer: ProcedureId,
     pub churn: ProcedureId,
 }
 
-/// What opening is told beside the combination.
+/// Options for opening, apart from the combination.
 pub struct How {
     pub device: Option<Arc<dyn Device>>,
     pub threads: usize,
     pub replay: Replay,
-    /// Directories beside the first.
+    /// Log directories besides the first.
     pub more_dirs: Vec<PathBuf>,
     pub checkpoints: CheckpointSettings,
 }
@@ -214,7 +215,7 @@ pub fn try_open(dir: &Path, c: Combination, how: How) -> Result<Opened, Error> {
     Ok(Opened { db: builder.open(dir)?, watched, transfer, churn })
 }
 
-/// A builder of the bank, and its procedures.
+/// A builder for the bank, and its procedures.
 pub fn builder(c: Combination, how: How) -> (hyades::Builder, [ProcedureId; 2]) {
     let mut builder = Database::builder()
         .protocol(c.protocol)
@@ -227,7 +228,7 @@ pub fn builder(c: Combination, how: How) -> (hyades::Builder, [ProcedureId; 2]) 
         .log_settings(|log| {
             log.buffer_bytes = 1 << 16;
             log.anchor_interval_bytes = 2000;
-            // Shorter than anyone would choose: what waits for an epoch does not wait long here.
+            // Shorter than in practice, so that waits for an epoch are short here.
             log.epoch = Some(Duration::from_millis(2));
             log.segment_bytes = 1 << 18;
             log.device = how.device;
@@ -283,7 +284,7 @@ pub fn populate(opened: &Opened) {
         .unwrap();
 }
 
-/// Runs random transactions on two threads; returns the transfers that were acknowledged.
+/// Runs random transactions on two threads. Returns the acknowledged transfers.
 pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
     let worker = |w: u64| {
         let mut rng = fastrand::Rng::with_seed(seed * 100 + w);
@@ -303,7 +304,7 @@ pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
                 let c = Churn { seed: rng.u64(..) };
                 session.call(opened.churn, &c).map(|(r, ticket)| (r.map(|()| None), ticket))
             };
-            // After the power is gone nothing more is acknowledged.
+            // After a power cut nothing more is acknowledged.
             let Ok((result, ticket)) = result else { break };
             if let Ok(Some(t)) = result {
                 queue.push(ticket, t);
@@ -363,7 +364,7 @@ pub fn power_cut(seed: u64) -> PowerCutDevice {
     PowerCutDevice::new(PowerCutOptions { seed, early_sectors: 0.3, lying_sync: false })
 }
 
-/// A directory in memory: what is tested is not the disk.
+/// A directory in memory: the disk is not under test.
 pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
 }
@@ -379,7 +380,7 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Names and content of every file below a directory, as a number.
+/// A hash of the names and contents of all files below a directory.
 pub fn fingerprint(dir: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in files(dir) {
@@ -389,7 +390,7 @@ pub fn fingerprint(dir: &Path) -> u64 {
     hasher.finish()
 }
 
-/// What opening was refused with; panics if it was not.
+/// Returns the error of an opening that must fail. Panics if it succeeded.
 pub fn refused<T>(result: Result<T, Error>, what: &str) -> Error {
     match result {
         Ok(_) => panic!("{what} was accepted"),

@@ -1,4 +1,4 @@
-//! A test that hangs tells nothing: after minutes it says where each thread stands, and ends.
+//! Watchdog for tests that hang: after minutes it prints the backtrace of each thread and aborts.
 
 use std::backtrace::Backtrace;
 use std::io::{Write, stderr};
@@ -6,28 +6,28 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// The longest that what is watched may take: far longer than anything here does.
+/// Bound for the duration of what is watched, far above what any test needs.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Whoever is first ends the process.
+/// The first watchdog that fires aborts the process.
 static ENDING: Mutex<()> = Mutex::new(());
 
-/// While it is there, somebody watches whether the test gets on.
+/// The watchdog runs until this is dropped.
 pub struct Watched {
-    /// Dropped when it is over.
+    /// Dropped at the end, which stops the watchdog.
     _over: Sender<()>,
 }
 
-/// Ends the process, and says what did not get on, if that takes minutes.
+/// Starts a watchdog that aborts the process and prints `what` if it is not dropped within minutes.
 pub fn watched(what: &str) -> Watched {
     let (over, seen) = channel();
     let what = what.to_string();
-    // Asleep until the sender is dropped: there are tests that count who is awake.
+    // Sleeps until the sender is dropped, because some tests count context switches.
     let watch = move || {
         if seen.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             let _one = ENDING.lock();
-            // Not by a macro: what a test prints is shown when it has ended.
-            let _ = writeln!(stderr(), "does not get on: {what}");
+            // Not by a macro: the test harness would capture the output until the test ends.
+            let _ = writeln!(stderr(), "hangs: {what}");
             say_where_threads_stand();
             std::process::abort();
         }
@@ -42,14 +42,15 @@ extern "C" fn say_where_this_thread_stands(_signal: libc::c_int) {
     let _ = writeln!(stderr(), "== thread {name}\n{}", Backtrace::force_capture());
 }
 
-/// Interrupts one thread after the other. What the handler does is not safe at every point of a
-/// program; this one is about to be ended.
+/// Interrupts one thread after the other. The signal handler is not safe at every point of a
+/// program, but this process is about to abort.
 fn say_where_threads_stand() {
-    // SAFETY: the handler has the signature that is asked for, and lives as long as the program.
+    // SAFETY: the handler has the required signature and exists as long as the program.
     unsafe { libc::signal(libc::SIGUSR1, say_where_this_thread_stands as *const () as usize) };
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
         let Ok(id) = task.file_name().to_string_lossy().parse::<libc::pid_t>() else { continue };
-        // SAFETY: sends a signal to a thread of this process, or to none if it has ended.
+        // SAFETY: this sends a signal to a thread of this process, or to none if that thread has
+        // ended.
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, libc::SIGUSR1) };
         std::thread::sleep(Duration::from_millis(200));
     }

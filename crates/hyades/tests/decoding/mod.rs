@@ -1,6 +1,6 @@
-//! What the decoders of everything on disk do with arbitrary bytes: one function for each kind of
-//! input, none of which may panic. `cargo fuzz` calls them with inputs of its own making, the test
-//! beside this module with kept ones and with random changes of sound ones.
+//! Runs the decoders of everything on disk on arbitrary bytes: one function for each kind of input,
+//! none of which may panic. `cargo fuzz` calls them with generated inputs, `decoders.rs` with kept
+//! ones and with random changes of valid ones.
 #![allow(dead_code, missing_docs, reason = "each user takes its part")]
 
 use hyades::inspect::Inspector;
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A kind of input: its name, what is done with it, and sound inputs to begin with.
+/// A kind of input: its name, the function that decodes it, and valid inputs to start from.
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
@@ -101,7 +101,7 @@ fn options(dir: &Path) -> LogOptions {
 
 type Payloads = Vec<(FrameKind, Vec<u8>)>;
 
-/// The manifest of a database that has run some transactions, and its records' payloads.
+/// The manifest of a database that has run some transactions, and the payloads of its frames.
 fn sample() -> &'static (Manifest, Payloads) {
     static SAMPLE: OnceLock<(Manifest, Payloads)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -137,8 +137,8 @@ fn sample() -> &'static (Manifest, Payloads) {
     })
 }
 
-/// Reads a log whose first segment is the input, with sound checksums or as it is; its end is
-/// recorded or not.
+/// Reads a log whose first segment is the input. The first byte selects whether checksums are
+/// repaired and whether the reader skips to a position.
 pub fn stream(input: &[u8]) {
     static LOG: OnceLock<(tempfile::TempDir, PathBuf, Manifest)> = OnceLock::new();
     let (dir, segment, manifest) = LOG.get_or_init(|| {
@@ -169,7 +169,7 @@ pub fn stream(input: &[u8]) {
     }
 }
 
-/// A log whose newest incarnation has no recorded end, and its first segment.
+/// Creates a log whose newest incarnation has no recorded end. Returns it with its first segment.
 fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
     let dir = memory();
     let recovering = open(options(dir.path())).unwrap();
@@ -195,7 +195,7 @@ fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
     (dir, manifest, segment)
 }
 
-/// Reads the input as a catalogue, alone and for tools.
+/// Reads the input as a catalogue, by itself and with the inspector.
 pub fn catalogue(input: &[u8]) {
     fuzzing::catalogue(input);
     let mut manifest = sample().0.clone();
@@ -217,7 +217,7 @@ pub fn row(input: &[u8]) {
     fuzzing::row(&schemas()[usize::from(*which) % 3], bytes);
 }
 
-/// An input as frames: for each a byte with kind and stream, two with the length, the payload.
+/// Splits an input into frames: one byte for kind and stream, two for the length, then the payload.
 fn frames(mut input: &[u8]) -> Vec<(FrameKind, usize, &[u8])> {
     let kinds = [
         FrameKind::Record,
@@ -237,7 +237,7 @@ fn frames(mut input: &[u8]) -> Vec<(FrameKind, usize, &[u8])> {
     out
 }
 
-/// Writes the input's frames to a sound log.
+/// Writes the input's frames to a valid log.
 fn write(dir: &Path, input: &[u8], settings: IncarnationSettings) {
     let recovering = open(options(dir)).unwrap();
     let verdict = recovering.verdict(&[]).unwrap();
@@ -251,7 +251,7 @@ fn write(dir: &Path, input: &[u8], settings: IncarnationSettings) {
     log.close().unwrap();
 }
 
-/// The first byte of an input says how records look.
+/// Settings of the incarnation, from the first byte of an input. They determine the record format.
 fn settings(how: u8) -> IncarnationSettings {
     let vectors = match how & 5 {
         0 => "yes",
@@ -266,7 +266,7 @@ fn settings(how: u8) -> IncarnationSettings {
     }
 }
 
-/// Shows the records that the input's frames hold.
+/// Decodes the records in the input's frames.
 pub fn record(input: &[u8]) {
     let Some((how, input)) = input.split_first() else { return };
     let (mut manifest, _) = sample().clone();
@@ -288,8 +288,8 @@ pub fn record(input: &[u8]) {
     }
 }
 
-/// Opens a database on a sound log with the input's frames. A procedure that does not run as it did
-/// is an error, and so is all else.
+/// Opens a database on a valid log with the input's frames. Every problem must be an error, also a
+/// procedure that runs differently than it did.
 pub fn replay(input: &[u8]) {
     let Some((how, input)) = input.split_first() else { return };
     let dir = memory();
@@ -341,7 +341,7 @@ fn catalogue_seeds() -> Vec<Vec<u8>> {
 }
 
 fn row_seeds() -> Vec<Vec<u8>> {
-    // Whole rows as data records have them, then one byte of a delta that changes nothing.
+    // Whole rows as in data records, after one byte of a delta that changes nothing.
     let mut seeds = vec![vec![1, 12, 0, 7, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 1, 2, 1, 9]];
     for (_, payload) in &sample().1 {
         seeds.extend([0, 1, 2].map(|which| [&[which], &payload[5.min(payload.len())..]].concat()));

@@ -1,21 +1,21 @@
-//! Reads the source files that the rules of the house are held against.
+//! Reads the source files that tests check for style rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub struct Source {
-    /// From the workspace's root, with slashes.
+    /// Relative to the workspace root, with slashes.
     pub path: String,
     pub text: String,
 }
 
-/// The workspace's root.
+/// The workspace root.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("a crate lies two levels deep").to_path_buf()
 }
 
-/// Adds all files below `dir` whose names have one of these endings.
+/// Adds all files below `dir` whose names end with one of `wanted`.
 pub fn collect(dir: &Path, wanted: &[&str], out: &mut Vec<Source>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! Rules to judge by, and what has to come of them.
+//! The rules for judging records, and the expected results.
 
 use super::{ANSWERED, Answer, CLOSED, Ends, FOR_EVER, Judge, Judging, OldDead, SEEN};
 use crate::case::{Case, Rules};

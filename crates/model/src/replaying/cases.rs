@@ -1,4 +1,4 @@
-//! Rules to replay by, and what has to come of them.
+//! The rules for replay, and the expected results.
 
 use super::{Counted, ENDS, Looking, ORDERED, Replay};
 use crate::case::{Case, Rules};
@@ -59,8 +59,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Algorithms 3 and 4: RLV is raised after a record was run. Dead records are skipped, so that E1
-/// does not stand in the way, and that replay may hang is left to E2.
+/// Algorithms 3 and 4: RLV is raised after a record was run. Dead records are skipped, to keep E1
+/// out, and whether replay ends is checked by E2 only.
 fn as_printed(workers: usize) -> Replay {
     Replay {
         counted: Counted::Transactions,

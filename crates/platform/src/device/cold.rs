@@ -1,12 +1,12 @@
-//! Cold reads: what the system keeps of files in memory is given up, so that they come from the disk.
+//! Cold reads: drops the system's cached pages of files, so that they are read from the disk.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Syncs every file below the directory and has the system drop what it caches of them. Returns how
-/// many bytes they have. The system may keep pages that somebody else has mapped; a file in shared
-/// memory has nowhere else to be, and stays.
+/// Syncs every file below the directory and asks the system to drop its cached pages. Returns the
+/// total length of the files in bytes. The system may keep pages that another process has mapped.
+/// Files in shared memory have no other storage and stay.
 ///
 /// # Errors
 /// A file cannot be opened or synced.
@@ -19,7 +19,7 @@ pub fn drop_cached(dir: &Path) -> io::Result<u64> {
             bytes += drop_cached(&entry.path())?;
         } else if kind.is_file() {
             let file = File::open(entry.path())?;
-            // Pages that are not written yet cannot be dropped.
+            // Dirty pages cannot be dropped.
             file.sync_all()?;
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
             bytes += file.metadata()?.len();

@@ -1,5 +1,5 @@
-//! A device whose k-th write or sync fails, which is what a dying or full disk does, whose k-th write is stored
-//! wrong, or whose k-th read panics, which is what a defect in the reader does.
+//! A device whose k-th write or sync fails (a dying or full disk), whose k-th write stores a wrong
+//! bit, or whose k-th read panics (a defect in the reader).
 
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io::{self, IoSlice};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which operation fails, counted over all files of the device from when the fault was armed.
+/// Which operation fails, counted over all files of the device since the fault was armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The k-th sync from now (0 is the next) fails once with an I/O error.
@@ -16,14 +16,14 @@ pub enum Fault {
     Write(u64),
     /// The k-th read from now panics, once.
     Panic(u64),
-    /// The k-th write from now succeeds, once, and one bit of what it stored is not as it was given.
+    /// The k-th write from now succeeds, but one bit of what it stores is flipped, once.
     Flip(u64),
 }
 
 #[derive(Debug)]
 struct FaultCounters {
-    /// Counts down to the fault; `u64::MAX` is "never". Relaxed everywhere: which of two concurrent
-    /// operations fails does not matter.
+    /// Operations left before the fault; `u64::MAX` is "never". Relaxed everywhere: which of two
+    /// concurrent operations fails does not matter.
     syncs: AtomicU64,
     writes: AtomicU64,
     reads: AtomicU64,
@@ -38,7 +38,7 @@ pub struct FaultyDevice {
 }
 
 impl FaultyDevice {
-    /// A device without a fault so far.
+    /// Wraps `inner`, with no fault armed.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         let never = || AtomicU64::new(u64::MAX);
         let plan =
@@ -67,7 +67,7 @@ struct FaultyFile {
     plan: Arc<FaultCounters>,
 }
 
-/// Counts one operation down; true if it is the one that fails.
+/// Counts one operation down; returns true if it is the one that fails.
 fn strikes(counter: &AtomicU64, sticky: bool) -> bool {
     let step = |left: u64| match left {
         u64::MAX => None,

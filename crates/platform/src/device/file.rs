@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How much is written at once when a file is filled with zeros.
+/// Bytes written at once when a file is filled with zeros.
 const ZERO_CHUNK: u64 = 1 << 20;
 
 /// The file system.
@@ -35,7 +35,7 @@ impl PlainFile {
         Self { file, sync, uncached: Uncached::default() }
     }
 
-    /// Writes zeros to all of it, so that no place is allocated later.
+    /// Fills the file with zeros, so that no space has to be allocated later.
     fn fill(&self, len: u64) -> io::Result<()> {
         let zeros = vec![0; len.min(ZERO_CHUNK) as usize];
         for offset in (0..len).step_by(ZERO_CHUNK as usize) {
@@ -66,7 +66,7 @@ impl DeviceFile for PlainFile {
 
     fn drop_cached(&self) {
         if self.sync {
-            // What cannot be dropped is read from the cache.
+            // Pages that cannot be dropped are read from the cache.
             let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
         }
     }
@@ -162,9 +162,9 @@ impl Device for FileDevice {
     }
 }
 
-/// Locks a directory. The system keeps the lock with the directory itself, not with the way to it, and asks
-/// for no right but to read it: it is had on a read-only file system too, and holds against those who reach the
-/// same directory by another mount.
+/// Locks a directory with `flock`. The system attaches the lock to the directory itself, not to its
+/// path, and needs only read permission. So the lock works on a read-only file system, and excludes
+/// openers that use another mount of the same directory.
 fn lock(dir: &Path, how: rustix::fs::FlockOperation) -> io::Result<DirectoryLock> {
     let file = File::open(dir)?;
     match rustix::fs::flock(&file, how) {
@@ -179,15 +179,15 @@ fn lock(dir: &Path, how: rustix::fs::FlockOperation) -> io::Result<DirectoryLock
 
 /// A directory's descriptor that holds its lock.
 ///
-/// The lock belongs to the open description, and a process started by another thread holds a copy of
-/// every descriptor from its fork to its exec: closing ours would leave the lock with that copy for a
-/// moment, and an opening right after would be refused. So it is given back by name.
+/// The lock belongs to the open file description, and a process forked by another thread holds a
+/// copy of every descriptor until its exec. Closing ours would leave the lock with that copy for a
+/// moment, and an opening right after would be refused. So drop unlocks explicitly.
 #[derive(Debug)]
 struct LockedDirectory(File);
 
 impl Drop for LockedDirectory {
     fn drop(&mut self) {
-        // Closing is the fallback, should the file system not know the operation any more.
+        // If the file system no longer supports the operation, closing is the fallback.
         let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct MemoryDevice;
 
 impl MemoryDevice {
-    /// Where Linux keeps its shared memory.
+    /// The directory of Linux's shared memory.
     pub const ROOT: &'static str = "/dev/shm";
 
     /// The device, shared.
@@ -36,8 +36,8 @@ impl Device for MemoryDevice {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>> {
-        // A hole is as good as zeros here: there is no journal, and pages come when they are
-        // written.
+        // A hole is as good as zeros here: there is no journal, and pages are allocated when they
+        // are written.
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
         file.set_len(len)?;

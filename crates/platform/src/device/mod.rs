@@ -1,11 +1,11 @@
-//! Where the log lives: directories and files, behind two small traits.
+//! Storage for the log: directories and files, behind two small traits.
 //!
 //! The traits exist because there are real choices ([`FileDevice`], [`MemoryDevice`]) and because
-//! the promises of a log are about what a device does at its worst ([`PowerCutDevice`],
+//! the guarantees of a log are about the worst that a device can do ([`PowerCutDevice`],
 //! [`FaultyDevice`], and [`SimulatedDisk`], which does all of that and more in memory). For
-//! experiments there are devices that behave as others would ([`ThrottledDevice`], [`NvmDevice`]),
-//! sets of devices ([`StripedDevice`]), and one that finds the device by the directory
-//! ([`MountedDevice`]); all of these stand on others and can be combined.
+//! experiments there are devices that imitate others ([`ThrottledDevice`], [`NvmDevice`]), sets of
+//! devices ([`StripedDevice`]), and one that selects the device by directory ([`MountedDevice`]).
+//! All of these wrap other devices and can be combined.
 
 mod cold;
 mod faulty;
@@ -41,57 +41,58 @@ use std::sync::Arc;
 
 /// A place for directories and files.
 pub trait Device: Send + Sync + Debug {
-    /// The kind, as a word for people.
+    /// The kind of device, for display.
     fn name(&self) -> &'static str;
-    /// Whether what has been synced survives a loss of power.
+    /// Whether synced data survives a loss of power.
     fn durable(&self) -> bool;
-    /// Whether whoever reads waits for the device, so that several are best read at once, each by a
-    /// thread of its own. Not so where the system reads ahead into memory.
+    /// Whether a read blocks on the device, so that several files are best read in parallel, one
+    /// thread each. False where the system reads ahead into memory.
     fn reads_wait(&self) -> bool {
         false
     }
-    /// Creates a directory and its parents, durably; fine if it exists.
+    /// Creates a directory and its parents, durably; succeeds if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Creates a file of `len` zero bytes, or empties an existing one. Where it matters the bytes
-    /// are written, not merely promised, so that overwriting them later changes no metadata; they
+    /// Creates a file of `len` zero bytes, or replaces an existing one. Where it matters the bytes
+    /// are written, not merely allocated, so that overwriting them later changes no metadata. They
     /// are not synced.
     fn create(&self, path: &Path, len: u64) -> io::Result<Arc<dyn DeviceFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
-    /// Opens an existing file for reading only: needs no right to write, and makes nothing. Writing to it fails.
+    /// Opens an existing file for reading only. Needs no write permission; writes to it fail.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>>;
-    /// Renames a file, in place of what has that name. Durable after [`sync_dir`](Self::sync_dir).
+    /// Renames a file and replaces `to` if it exists. Durable after [`sync_dir`](Self::sync_dir).
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after [`sync_dir`](Self::sync_dir).
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes the directory's names durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Reads a whole small file.
     fn read_small(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Creates or replaces a small file's content and syncs it (its name is not synced).
+    /// Creates or replaces a small file and syncs its content, but not its name.
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
-    /// Whether something has this name.
+    /// Whether a file or directory has this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Takes the directory for this opener alone, until the lock is dropped. A lock held elsewhere,
-    /// by this or another process, is an error of kind [`io::ErrorKind::WouldBlock`] that says so.
+    /// Locks the directory exclusively until the lock is dropped. If it is locked elsewhere, by
+    /// this or another process, fails with [`io::ErrorKind::WouldBlock`] and a message that says
+    /// so.
     fn lock_dir(&self, dir: &Path) -> io::Result<DirectoryLock>;
-    /// Takes the directory for reading, until the lock is dropped: others may do so too, and
-    /// [`lock_dir`](Self::lock_dir) fails meanwhile, as this does while that lock is held. Needs no right to write
-    /// to the directory. A device without such locks takes it alone.
+    /// Locks the directory for reading until the lock is dropped. Other readers may hold it too; it
+    /// excludes [`lock_dir`](Self::lock_dir) and is excluded by it. Needs no write permission. A
+    /// device without shared locks locks exclusively.
     fn lock_dir_shared(&self, dir: &Path) -> io::Result<DirectoryLock> {
         self.lock_dir(dir)
     }
-    /// Fails if files cannot be made in this directory, which exists: it is on a read-only file system, or
-    /// permission is lacking. Writes nothing. A device that knows of neither says that they can.
+    /// Fails if files cannot be created in this existing directory: the file system is read-only,
+    /// or permission is lacking. Writes nothing. The default returns `Ok`.
     fn check_writable(&self, dir: &Path) -> io::Result<()> {
         let _ = dir;
         Ok(())
     }
 }
 
-/// Hands everything that concerns names, not bytes, on to the device `self.inner`.
+/// Forwards `durable`, `read_small` and every operation on names to the device `self.inner`.
 macro_rules! forward_names {
     () => {
         fn durable(&self) -> bool {
@@ -149,8 +150,8 @@ pub trait DeviceFile: Send + Sync + Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Makes everything written so far durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// Has the system drop what it caches of what was synced, so that it is read from the device. A hint: where
-    /// there is no such cache nothing happens.
+    /// Asks the system to drop its cached pages of synced data, so that later reads come from the
+    /// device. A hint: does nothing where there is no such cache.
     fn drop_cached(&self) {}
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -160,7 +161,7 @@ pub trait DeviceFile: Send + Sync + Debug {
     }
 }
 
-/// A directory held by one opener; released on drop, and by the system when the process ends.
+/// An opener's lock on a directory; released on drop, and by the system when the process ends.
 #[derive(Debug)]
 pub struct DirectoryLock(
     #[allow(dead_code, reason = "held for its effect")] Box<dyn Debug + Send + Sync>,

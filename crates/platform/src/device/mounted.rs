@@ -1,12 +1,12 @@
-//! Several devices, each with directories of its own.
+//! Several devices, each mounted on a directory.
 
 use super::{Device, DeviceFile, DirectoryLock};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Finds the device by the directory: what lies in or below a mounted directory is on the device that
-/// is mounted there. What lies elsewhere is on the first device.
+/// Selects the device by path: a path in or below a mounted directory is on the device that is
+/// mounted there (the deepest match). All other paths are on the first device.
 #[derive(Clone, Debug)]
 pub struct MountedDevice {
     mounts: Vec<(PathBuf, Arc<dyn Device>)>,

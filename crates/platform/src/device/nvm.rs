@@ -1,5 +1,5 @@
-//! A device as slow as non-volatile memory: every cache line that is flushed takes a little longer
-//! than in ordinary memory.
+//! A device as slow as non-volatile memory: flushing a cache line takes longer than in ordinary
+//! memory.
 
 use super::{Device, DeviceFile, forward_names};
 use crate::clock;
@@ -13,9 +13,9 @@ const LINE: u64 = 64;
 /// How slow non-volatile memory is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nvm {
-    /// Its latency over that of ordinary memory; 2 in the experiments of Poplar (section 6).
+    /// Its latency relative to ordinary memory; 2 in the experiments of Poplar (section 6).
     pub factor: f64,
-    /// What ordinary memory takes to have a cache line flushed, in nanoseconds.
+    /// Time to flush a cache line to ordinary memory, in nanoseconds.
     pub line_ns: f64,
 }
 
@@ -25,9 +25,9 @@ impl Default for Nvm {
     }
 }
 
-/// Wraps a device in memory. A write keeps its thread's processor busy for what its cache lines take
-/// longer than they do below, as flushing them one by one would, and is durable when it returns, as
-/// far as the experiment goes; a sync adds nothing. Reads take longer likewise.
+/// Wraps a device in memory. A write spins for the extra time that flushing its cache lines one by
+/// one takes on non-volatile memory. In the experiment it counts as durable when it returns; a sync
+/// adds nothing. Reads take the same extra time.
 #[derive(Clone, Debug)]
 pub struct NvmDevice {
     inner: Arc<dyn Device>,
@@ -35,7 +35,7 @@ pub struct NvmDevice {
 }
 
 impl NvmDevice {
-    /// The device `inner`, so much slower.
+    /// Wraps `inner` and adds the extra latency of `nvm`.
     pub fn new(inner: Arc<dyn Device>, nvm: Nvm) -> Self {
         NvmDevice { inner, extra_ns: (nvm.factor - 1.0).max(0.0) * nvm.line_ns }
     }
@@ -52,7 +52,7 @@ struct NvmFile {
 }
 
 impl NvmFile {
-    /// Waits for what the lines of `bytes` at `offset` take longer.
+    /// Spins for the extra time of the cache lines of `bytes` at `offset`.
     fn linger(&self, offset: u64, bytes: u64) {
         if bytes > 0 {
             let lines = (offset + bytes).div_ceil(LINE) - offset / LINE;

@@ -1,9 +1,9 @@
-//! A device that forgets, at a power cut, whatever was not synced.
+//! A device that loses everything unsynced at a power cut.
 //!
-//! Everything written since a file's last sync lives only in this process's memory, and so does
-//! every name made, changed or removed since its directory's last sync. Killing the process, or
-//! [`PowerCutDevice::cut`], therefore does what a loss of power does at its worst. Reads see the
-//! unsynced state, as the page cache would show it. Directories themselves are made at once.
+//! Everything written since a file's last sync is kept only in this process's memory, and so is
+//! every name created, changed or removed since its directory's last sync. Killing the process, or
+//! [`PowerCutDevice::cut`], therefore has the worst effect of a loss of power. Reads see the
+//! unsynced state, as the page cache would show it. Directories themselves are created at once.
 
 mod names;
 #[cfg(test)]
@@ -23,15 +23,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The unit in which unsynced bytes may reach the medium early.
 const SECTOR: usize = 512;
 
-/// How the device misbehaves beyond forgetting.
+/// Further misbehaviour of the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PowerCutOptions {
     /// Seeds which sectors reach the medium early.
     pub seed: u64,
-    /// The probability, for each sector written, that it reaches the medium before any sync: this
+    /// The probability, for each sector written, that it reaches the medium before any sync, which
     /// makes torn writes. 0 for none.
     pub early_sectors: f64,
-    /// Syncs of files return Ok and do nothing: for the test that shows that a check can fail.
+    /// Syncs of files return `Ok` and do nothing, for tests that a check can fail.
     pub lying_sync: bool,
 }
 
@@ -43,9 +43,9 @@ pub struct PowerCutDevice(Arc<PowerCutState>);
 struct PowerCutState {
     options: PowerCutOptions,
     random: Mutex<Random>,
-    /// Set once by `cut`, read by every operation. SeqCst: once, and never hot.
+    /// Set once by `cut`, read by every operation. SeqCst: not on a hot path.
     off: AtomicBool,
-    /// How many more changes (writes, syncs, names) succeed; counted down by each.
+    /// How many more changes (writes, syncs, names) succeed; each one decrements it.
     changes_left: AtomicU64,
     hidden: AtomicU64,
     names: Mutex<DirectoryNames>,
@@ -97,8 +97,8 @@ impl PowerCutDevice {
         }))
     }
 
-    /// Cuts the power: what is unsynced is gone, and every operation fails from here on. A new
-    /// device over the same directories sees what was left.
+    /// Cuts the power: unsynced data is lost, and every later operation fails. A new device over
+    /// the same directories sees what is left.
     pub fn cut(&self) {
         self.0.off.store(true, Ordering::SeqCst);
         let names = locked(&self.0.names);
@@ -107,7 +107,7 @@ impl PowerCutDevice {
         }
     }
 
-    /// Cuts the power when `changes` more writes, syncs and changes of names have succeeded.
+    /// Cuts the power after `changes` more writes, syncs and changes of names have succeeded.
     pub fn cut_after(&self, changes: u64) {
         self.0.changes_left.store(changes, Ordering::SeqCst);
     }
@@ -117,7 +117,7 @@ impl PowerCutDevice {
         names: &mut DirectoryNames,
         physical: PathBuf,
     ) -> io::Result<Arc<dyn DeviceFile>> {
-        // What is synced and closed needs no open file any longer.
+        // Files that are synced and closed need no open descriptor.
         names
             .files
             .retain(|_, body| Arc::strong_count(body) > 1 || !locked(&body.unsynced).is_empty());
@@ -135,7 +135,7 @@ impl PowerCutDevice {
 }
 
 impl PowerCutFile {
-    /// The sector as seen.
+    /// Returns the sector as reads see it.
     fn sector(&self, unsynced: &BTreeMap<u64, Box<[u8; SECTOR]>>, index: u64) -> Sector {
         if let Some(bytes) = unsynced.get(&index) {
             return Ok(bytes.clone());
@@ -217,7 +217,8 @@ impl DeviceFile for PowerCutFile {
             return Ok(());
         }
         let mut unsynced = locked(&self.body.unsynced);
-        // What was unsynced may have gone since the first look, and that is not to be called synced.
+        // The power may have been cut since the first check, which drops the unsynced bytes. Such a
+        // sync must fail.
         self.state.alive()?;
         for (index, bytes) in std::mem::take(&mut *unsynced) {
             self.body.medium.write_all_at(&bytes[..], index * SECTOR as u64)?;
@@ -321,7 +322,7 @@ impl Device for PowerCutDevice {
     }
 
     fn write_small(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        // Small files have an exact length, which the sectors of the overlay do not keep.
+        // Small files have an exact length, which the overlay of whole sectors does not keep.
         self.create(path, bytes.len() as u64)?;
         let physical = locked(&self.0.names).physical(path)?;
         fs::write(physical, bytes)
@@ -329,7 +330,7 @@ impl Device for PowerCutDevice {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.alive()?;
-        // Directories are made at once, and are not among the names.
+        // Directories are created at once and are not among the names.
         if path.is_dir() {
             return Ok(true);
         }

@@ -1,15 +1,15 @@
-//! When a device of a given speed would be done: the arithmetic of a throttled device, without a
-//! clock and without waiting, so that it can be tested exactly.
+//! Computes when a device of a given speed would complete a request: the arithmetic of a throttled
+//! device, without a clock and without waiting, so that it can be tested exactly.
 
 /// How fast a device is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
-    /// Bytes per second, of reads and writes together; without a limit if none.
+    /// Bytes per second, of reads and writes together; `None` is unlimited.
     pub bytes_per_s: Option<f64>,
     /// Nanoseconds from the last byte of a request to its completion. Reads that continue where the
-    /// last one ended have none, as if they had been read ahead.
+    /// last one ended have no latency, as if they had been read ahead.
     pub latency_ns: u64,
-    /// Requests that it serves at a time, at least 1: their latencies overlap, their bytes do not.
+    /// Requests served at a time, at least 1: their latencies overlap, their transfers do not.
     pub depth: usize,
 }
 
@@ -19,18 +19,18 @@ impl Default for Throttle {
     }
 }
 
-/// A thread is not woken exactly on time, and the device would not have stood idle meanwhile: so much
-/// idle time, at most, is made up for.
+/// Upper bound of the idle time that is made up for, in nanoseconds. Threads wake late, and a real
+/// device would not have been idle meanwhile.
 const CREDIT_NS: u64 = 2_000_000;
 
-/// What a device has promised so far. Times are nanoseconds of one clock.
+/// The requests accepted so far. Times are nanoseconds of one clock.
 #[derive(Debug)]
 pub(super) struct Schedule {
     ns_per_byte: f64,
     latency_ns: u64,
-    /// When each of the requests in service is done.
+    /// When the last request in each slot completes; there are `depth` slots.
     slots: Vec<u64>,
-    /// When the last byte that was asked for has passed.
+    /// When the last requested byte has been transferred.
     bytes_done: u64,
 }
 
@@ -44,8 +44,8 @@ impl Schedule {
         }
     }
 
-    /// Takes in a request that arrived at `arrival`, it being `now`; `positioned` if it has the latency.
-    /// Returns when it is done. Requests are served in the order of these calls.
+    /// Schedules a request that arrived at `arrival`, called at time `now`; `positioned` if it has
+    /// the latency. Returns when it completes. Requests are served in the order of these calls.
     pub fn admit(&mut self, arrival: u64, now: u64, bytes: u64, positioned: bool) -> u64 {
         let slot = self.slots.iter_mut().min().expect("there is at least one");
         let begin = arrival.max(*slot).max(now.saturating_sub(CREDIT_NS));
@@ -62,7 +62,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 8 MB/s is 125 ns for each byte.
+    /// 8 MB/s is 125 ns per byte.
     fn eight_mb(latency_ns: u64, depth: usize) -> Schedule {
         Schedule::new(Throttle { bytes_per_s: Some(8e6), latency_ns, depth })
     }
@@ -73,7 +73,7 @@ mod tests {
         let begin = 1_000 * MS;
         let mut done = begin;
         for stream in 0..80 {
-            // All were there at the beginning.
+            // All arrived at the beginning.
             done = schedule.admit(begin, begin, 100_000 + stream, false);
         }
         let bytes: u64 = (0..80).map(|stream| 100_000 + stream).sum();
@@ -105,10 +105,10 @@ mod tests {
     fn waking_late_costs_the_device_nothing_and_a_pause_gains_it_nothing() {
         let mut schedule = eight_mb(0, 1);
         let first = schedule.admit(10 * MS, 10 * MS, 8_000, false);
-        // Its thread was woken 60 us late and asked again at once.
+        // The thread woke 60 us late and sent the next request at once.
         let second = schedule.admit(first, first + 60_000, 8_000, false);
         assert_eq!(second, first + MS);
-        // Its thread was stopped for a second.
+        // The thread was stopped for a second.
         let late = second + 1_000 * MS;
         assert_eq!(schedule.admit(second, late, 8_000, false), late - CREDIT_NS + MS);
     }

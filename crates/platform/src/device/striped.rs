@@ -1,5 +1,5 @@
-//! RAID-0 over directories: each file is spread over all of them in units of a fixed length, so that
-//! one stream has the bandwidth of several devices.
+//! RAID-0 over directories: each file is spread over all of them in units of a fixed length, so
+//! that one stream has the bandwidth of several devices.
 
 use super::workers::{Task, Workers};
 use super::{Device, DeviceFile, DirectoryLock};
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Spreads files over directories, each perhaps on a device of its own.
 ///
-/// Paths are those of the first directory. Of a file there, the units `i`, `i + n`, `i + 2n`, ... are in
-/// the file of the same name in directory `i`, one behind the other. Small files are in the first
-/// directory only. A name appears in the first directory last and goes from it first, so what is
-/// listed is whole. Parts are read, written and synced in parallel; a sync reaches those that
-/// were written to since the last one.
+/// Paths are those of the first directory. The units `i`, `i + n`, `i + 2n`, ... of a file are
+/// stored contiguously in the file of the same name in directory `i`. Small files are in the first
+/// directory only. A name is created in the first directory last and removed from it first, so
+/// every listed file is complete. Parts are read, written and synced in parallel; a sync covers
+/// only the parts written since the last one.
 #[derive(Clone, Debug)]
 pub struct StripedDevice {
     set: Arc<Set>,
@@ -28,8 +28,7 @@ struct Set {
 }
 
 impl StripedDevice {
-    /// A set of directories, each with the device that it is on; `unit` bytes of a file go to one before
-    /// the next has its turn.
+    /// A set of directories, each with its device; `unit` is the stripe unit in bytes.
     ///
     /// # Panics
     /// Without a directory, or with a unit of 0.
@@ -43,14 +42,14 @@ impl StripedDevice {
         &*self.set.dirs[0].1
     }
 
-    /// The path in every directory, the first one last.
+    /// Returns the path in every directory, the first directory last.
     fn parts<'a>(
         &'a self,
         path: &'a Path,
     ) -> impl Iterator<Item = (usize, &'a Arc<dyn Device>, PathBuf)> {
         let below = path.strip_prefix(&self.set.dirs[0].0).ok();
         self.set.dirs.iter().enumerate().rev().filter_map(move |(at, (dir, device))| {
-            // What lies elsewhere is not spread.
+            // Paths outside the first directory are not striped.
             let path = match below {
                 Some(below) if below.as_os_str().is_empty() => dir.clone(),
                 Some(below) => dir.join(below),
@@ -61,7 +60,7 @@ impl StripedDevice {
         })
     }
 
-    /// A file of these parts, the first one last. `fresh` if what it holds is yet to be synced.
+    /// A file of these parts, the first one last. `fresh` if its content is not synced yet.
     fn file(&self, mut parts: Vec<Arc<dyn DeviceFile>>, fresh: bool) -> Arc<dyn DeviceFile> {
         parts.reverse();
         let written = parts.iter().map(|_| AtomicBool::new(fresh)).collect();
@@ -79,13 +78,13 @@ fn share(len: u64, unit: u64, parts: u64, part: u64) -> u64 {
 struct StripedFile {
     set: Arc<Set>,
     parts: Vec<Arc<dyn DeviceFile>>,
-    /// Whether a part has something to sync. Set by writers after the write, taken by whoever
-    /// syncs before the sync. Relaxed: a write that a sync is to cover has returned before, to the
-    /// one who syncs or to whoever told it.
+    /// Whether a part has unsynced writes. Set after each write, cleared before each sync. Relaxed:
+    /// a write that a sync has to cover returned before the sync began, and the caller orders the
+    /// two.
     written: Vec<AtomicBool>,
 }
 
-/// A run of bytes within a transfer that lies in one part: at `at` of the part, `range` of the transfer.
+/// A piece of a transfer that is stored in one part: at `at` in the part, `range` in the transfer.
 struct Run {
     part: usize,
     at: u64,
@@ -93,7 +92,7 @@ struct Run {
 }
 
 impl StripedFile {
-    /// Cuts a transfer of `len` bytes at `offset` into runs.
+    /// Splits a transfer of `len` bytes at `offset` into runs.
     fn runs(&self, offset: u64, len: usize) -> impl Iterator<Item = Run> {
         let (unit, parts) = (self.set.unit, self.parts.len() as u64);
         let mut done = 0;
@@ -107,7 +106,7 @@ impl StripedFile {
         })
     }
 
-    /// The runs of each part, those that have any; a part's runs lie one behind the other.
+    /// Groups the runs by part, without empty parts; the runs of a part are contiguous in it.
     fn by_part(&self, offset: u64, len: usize) -> Vec<(usize, Vec<Run>)> {
         let mut all: Vec<(usize, Vec<Run>)> =
             self.parts.iter().map(|_| Vec::new()).enumerate().collect();
@@ -140,8 +139,8 @@ impl DeviceFile for StripedFile {
             let file = Arc::clone(&self.parts[*part]);
             let at = runs[0].at;
             let mut own = vec![0; runs.iter().map(|run| run.range.len()).sum()];
-            // What a part does not have, for it was created or written when the power failed, reads as
-            // zeros: no valid bytes, which is what a reader of logs has to be told.
+            // A part may be short if the power failed while it was created or written. The missing
+            // bytes read as zeros, which a log reader never accepts as valid.
             Task::new(*part, move || file.read_at(&mut own, at).map(|_| own))
         });
         let read = self.set.workers.run(tasks.collect());
@@ -183,7 +182,7 @@ impl DeviceFile for StripedFile {
     }
 }
 
-/// A part whose name was not durable yet when the power failed: it holds nothing.
+/// A part whose name was not durable when the power failed; it is empty.
 #[derive(Debug)]
 struct Missing;
 
@@ -205,7 +204,7 @@ impl DeviceFile for Missing {
     }
 }
 
-/// Nothing there is as good as done.
+/// Ignores `NotFound`.
 fn unless_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -239,10 +238,10 @@ impl Device for StripedDevice {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DeviceFile>> {
-        // The first one's absence is the file's.
+        // Without its first part the file does not exist.
         self.first().open(path)?;
         let part = |(_, device, path): (usize, &Arc<dyn Device>, PathBuf)| {
-            // Its name was not durable yet when the power failed: it holds nothing.
+            // The name of this part was not durable when the power failed: it is empty.
             if device.exists(&path)? { device.open(&path) } else { device.create(&path, 0) }
         };
         self.parts(path).map(part).collect::<io::Result<_>>().map(|parts| self.file(parts, false))
@@ -261,7 +260,7 @@ impl Device for StripedDevice {
             if at == 0 || device.exists(&from)? {
                 device.rename(&from, &to)?;
             } else {
-                // A small file takes the place of what may have been a large one.
+                // `from` is a small file, without a part here; it may replace a file that has one.
                 unless_missing(device.remove(&to))?;
             }
         }

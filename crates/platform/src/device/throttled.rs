@@ -9,21 +9,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What is written passes at the latest when so much of it waits for its sync; what is read, in pieces
-/// of so much. Others get their turn in between.
+/// Bytes per transfer. A write transfers a piece early once two pieces are unsynced; reads are
+/// split into pieces. Other requests are served in between.
 const PIECE: u64 = 1 << 20;
 
 /// Wraps a device and makes it as slow as asked, never faster.
 ///
-/// A write costs nothing until the sync that follows it, or until a megabyte has gathered. The sync
-/// returns when the device would have completed the write durably: what is synced within that time
-/// below is on the device, so the figures are those of a device without a volatile cache. Reads pass
-/// at the same bandwidth. All files of the device share its one bucket and its queue: they take
-/// turns, in the order in which they asked, with at most `depth` of them in service. Names,
-/// and the zeros of a new file, are free.
+/// A write costs nothing until the next sync, or until 2 MiB are unsynced. The sync returns when
+/// the device would have made the write durable; the inner device syncs within that time, so the
+/// figures are those of a device without a volatile cache. Reads share the bandwidth. All files of
+/// the device share its bandwidth and its queue: requests are served in order of arrival, at most
+/// `depth` at a time. Operations on names, and the zeros of a new file, are free.
 ///
-/// Threads sleep while they wait. Time that a thread loses by being woken late is made up for, up to
-/// 2 ms, so that the rate comes out exactly.
+/// Waiting threads sleep. Up to 2 ms that a thread loses by waking late are made up for, so that
+/// the rate is exact.
 #[derive(Clone, Debug)]
 pub struct ThrottledDevice {
     inner: Arc<dyn Device>,
@@ -31,7 +30,7 @@ pub struct ThrottledDevice {
 }
 
 impl ThrottledDevice {
-    /// The device `inner`, this slow.
+    /// Wraps `inner` with the speed of `throttle`.
     pub fn new(inner: Arc<dyn Device>, throttle: Throttle) -> Self {
         let state = ThrottleState {
             schedule: Schedule::new(throttle),
@@ -60,11 +59,11 @@ struct ThrottleState {
     schedule: Schedule,
     in_service: usize,
     next_ticket: u64,
-    /// Tickets of those who wait for their turn.
+    /// Tickets of the requests that wait to be served, in order of arrival.
     waiting: VecDeque<u64>,
 }
 
-/// The device's queue: first come, first served.
+/// The device's request queue, first come, first served.
 #[derive(Debug)]
 struct Queue {
     depth: usize,
@@ -72,7 +71,7 @@ struct Queue {
     turn: Condvar,
 }
 
-/// A place among those in service; given back on drop.
+/// A request in service; drop makes room for another.
 struct Turn<'q>(&'q Queue);
 
 impl Drop for Turn<'_> {
@@ -98,13 +97,13 @@ impl Queue {
         state.waiting.pop_front();
         state.in_service += 1;
         drop(state);
-        // The next in line may fit in too.
+        // There may be room for the next request, too.
         self.turn.notify_all();
         Turn(self)
     }
 
-    /// Serves one request: `operate` does it below and says how many bytes passed. `late_ns` is how late
-    /// the file's last request was answered.
+    /// Serves one request: `operate` performs it on the inner device and returns the bytes
+    /// transferred. `late_ns` is how late the file's last request was answered.
     fn serve<T>(
         &self,
         late_ns: &AtomicU64,
@@ -127,13 +126,13 @@ impl Queue {
 struct ThrottledFile {
     inner: Arc<dyn DeviceFile>,
     queue: Arc<Queue>,
-    /// Bytes written and not yet passed. Added to by writers, taken by whoever syncs; Relaxed, for a
-    /// write that a sync is to cover has returned before.
+    /// Bytes written and not yet transferred. Relaxed: a write that a sync has to cover returned
+    /// before the sync began.
     unsynced: AtomicU64,
-    /// Where the last read ended. Written and read by readers, of which a file has one at a time;
-    /// another one would only be charged a latency more or less. Hence Relaxed.
+    /// Where the last read ended. Relaxed: a file has one reader at a time; with two, a latency
+    /// more or less would be charged.
     read_to: AtomicU64,
-    /// How late the last request was answered. Relaxed, as `read_to`.
+    /// How late the last request was answered, in nanoseconds. Relaxed, as `read_to`.
     late_ns: AtomicU64,
 }
 

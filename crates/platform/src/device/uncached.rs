@@ -1,8 +1,8 @@
-//! Writing past the page cache.
+//! Writes that bypass the page cache.
 //!
-//! What a log writes is synced at once and not read again while it is used. The page cache costs it a copy, pages to
-//! find and to write back one by one, and more than that where much of it is written back at a time: then others that
-//! are synced meanwhile have to wait.
+//! The log syncs what it writes at once and does not read it again while it runs. The page cache
+//! costs a copy and a page-by-page write-back, and a large write-back delays the syncs of other
+//! files.
 
 use super::whole;
 use rustix::fs::OFlags;
@@ -14,25 +14,26 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What memory, place and length are aligned to; some file systems do with less.
+/// Alignment of address, offset and length; some file systems need less.
 const ALIGNMENT: usize = 4096;
-/// Less than this goes through the page cache, which takes no longer then.
+/// Shorter writes go through the page cache, which is as fast for them.
 const LEAST: usize = 16 << 10;
-/// More than this at a time does, too.
+/// Longer writes go through the page cache, too.
 const MOST: usize = 4 << 20;
 
-/// The same file, opened once more when it is first written to past the page cache.
+/// A second descriptor of the file, opened with `O_DIRECT` at the first write that can bypass the
+/// page cache.
 #[derive(Debug, Default)]
 pub(super) struct Uncached {
-    /// None where the file system has no such thing.
+    /// `None` where the file system does not support `O_DIRECT`.
     file: OnceLock<Option<File>>,
-    /// It has, but wants something else of memory, place or length.
+    /// The file system supports it, but refused the alignment of a write.
     refused: AtomicBool,
 }
 
 impl Uncached {
-    /// Writes all slices at `offset`. False if they have to go through the page cache; some of it may be written
-    /// already then.
+    /// Writes all slices at `offset`. Returns false if they have to go through the page cache; a
+    /// part may have been written already.
     pub(super) fn write(
         &self,
         file: &File,
@@ -62,13 +63,13 @@ impl Uncached {
 }
 
 fn reopen(file: &File) -> io::Result<File> {
-    // By its descriptor: it may have another name by now.
+    // Opened by its descriptor: the file may have been renamed.
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let direct = OFlags::DIRECT.bits().cast_signed();
     OpenOptions::new().write(true).custom_flags(direct).open(path)
 }
 
-/// What is in the slices, in one aligned piece of the thread's own.
+/// Copies the slices into an aligned buffer of the thread and passes it to `act`.
 fn with_copy<R>(slices: &[IoSlice<'_>], total: usize, act: impl FnOnce(&[u8]) -> R) -> R {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     BUFFER.with_borrow_mut(|buffer| {

@@ -1,10 +1,10 @@
-//! Whole transfers out of partial ones: the system may take or give less than it was asked for, or
-//! be interrupted. One loop for the file system and for the simulated disk, which makes such
-//! transfers on purpose.
+//! Complete transfers from partial ones: the system may transfer less than it was asked for, or be
+//! interrupted. One loop for the file system and for the simulated disk, which makes such transfers
+//! on purpose.
 
 use std::io::{self, ErrorKind, IoSlice};
 
-/// Writes all slices at `offset`; `some` writes what it can of what it is given, and says how much.
+/// Writes all slices at `offset`; `some` writes a part of what it is given and returns its length.
 pub(super) fn write(
     slices: &[IoSlice<'_>],
     offset: u64,
@@ -16,7 +16,7 @@ pub(super) fn write(
         let written = if done == 0 {
             some(slices, offset)
         } else {
-            // Rare (a full disk, a signal): what is left, as a list of its own.
+            // Rare (a full disk, a signal): the rest, as a new list of slices.
             let mut skip = done;
             let rest = slices.iter().filter_map(|slice| {
                 let skipped = skip.min(slice.len());
@@ -35,7 +35,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads until the buffer is full or `some` reads nothing; returns how much was read.
+/// Reads until the buffer is full or `some` reads nothing; returns the bytes read.
 pub(super) fn read(
     buffer: &mut [u8],
     offset: u64,

@@ -1,4 +1,4 @@
-//! Threads that do the same thing to several devices at a time.
+//! Threads that operate on several devices in parallel.
 
 use std::io;
 use std::sync::{Mutex, mpsc};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What is to be done to one device of a set, by its number.
+/// An operation on one device of a set, which has the number `device`.
 pub(super) struct Task<T> {
     pub device: usize,
     pub run: Box<dyn FnOnce() -> io::Result<T> + Send>,
@@ -18,22 +18,22 @@ impl<T> Task<T> {
     }
 }
 
-/// One thread for each device beside the first, which is served by whoever asks.
+/// One thread per device but the first, whose tasks run on the calling thread.
 #[derive(Debug)]
 pub(super) struct Workers {
-    /// Behind a lock, for a sender is used by many.
+    /// A sender is shared by all callers, hence the mutex.
     jobs: Vec<Mutex<mpsc::Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// For so many devices.
+    /// Starts the threads for `devices` devices.
     pub fn new(devices: usize) -> Self {
         let mut workers = Workers { jobs: Vec::new(), threads: Vec::new() };
         for number in 1..devices {
             let (sender, receiver) = mpsc::channel::<Job>();
             let thread = std::thread::Builder::new().name(format!("stripe-{number}"));
-            // Without its thread a device is served by whoever asks, in turn.
+            // A device whose thread did not start is served by the calling thread, in turn.
             let Ok(thread) = thread.spawn(move || receiver.iter().for_each(|job| job())) else {
                 break;
             };
@@ -43,13 +43,13 @@ impl Workers {
         workers
     }
 
-    /// Runs each task on its device's thread, and the first device's here. Returns when all are done,
-    /// with their results in the order of the tasks.
+    /// Runs each task on its device's thread, and those of the first device on the calling thread.
+    /// Returns when all are done, with the results in the order of the tasks.
     pub fn run<T: Send + 'static>(&self, tasks: Vec<Task<T>>) -> Vec<io::Result<T>> {
         let (sender, receiver) = mpsc::channel();
         let mut here = Vec::new();
         let mut results: Vec<_> = tasks.iter().map(|_| None).collect();
-        // What the calling thread can do alone needs no one else.
+        // A single task runs on the calling thread.
         let alone = tasks.len() == 1;
         for (at, Task { device, run }) in tasks.into_iter().enumerate() {
             let worker = device.checked_sub(1).and_then(|n| self.jobs.get(n)).filter(|_| !alone);
@@ -59,7 +59,7 @@ impl Workers {
             };
             let sender = sender.clone();
             let job = Box::new(move || drop(sender.send((at, run()))));
-            // A worker ends only with its sender; if it panicked, the result is missing below.
+            // If the worker has panicked, its result is missing below.
             let _ = worker.lock().unwrap_or_else(|e| e.into_inner()).send(job);
         }
         drop(sender);
@@ -78,7 +78,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.jobs.clear();
         for thread in self.threads.drain(..) {
-            // The last file may be dropped by a job.
+            // A job may drop the last reference to the set; its thread cannot join itself.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,10 +1,10 @@
-//! The graph of dependencies, and cycles in it.
+//! The dependency graph of a history, and the search for cycles in it.
 
 use super::{End, Observed, Op, Place};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;
 
-/// Why one transaction comes before another.
+/// Why one transaction precedes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
     /// It wrote what the other replaced.
@@ -13,16 +13,16 @@ enum Why {
     WriteRead(Place, u64),
     /// It read what the other replaced; `None` for a place that had no value.
     ReadWrite(Place, Option<u64>),
-    /// It was answered before the other was asked for.
+    /// It was answered before the other was invoked.
     RealTime,
 }
 
-/// What is wrong with a history, for people.
+/// A violation, in readable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Its name in the literature, or a short one.
+    /// Its name in the literature, or a short description.
     pub name: &'static str,
-    /// Who, what and why, in lines.
+    /// The transactions involved and why each precedes the next, in lines.
     pub trace: String,
 }
 
@@ -34,11 +34,11 @@ impl Anomaly {
 
 type Checked<T> = Result<T, Box<Anomaly>>;
 
-/// What a transaction read of a place before it wrote there, and what it left there.
+/// What a transaction read at a place before it wrote there, and what it wrote.
 #[derive(Default)]
 struct Touched {
     read: Vec<Option<u64>>,
-    /// Lists as others left them.
+    /// Lists without the transaction's own values.
     lists: Vec<Vec<u64>>,
     wrote: Vec<u64>,
     /// What a register's first write replaced.
@@ -48,22 +48,23 @@ struct Touched {
 struct Graph<'h> {
     history: &'h [Observed],
     touched: Vec<BTreeMap<Place, Touched>>,
-    /// Who wrote a value.
+    /// The transaction that wrote each value.
     writers: HashMap<(Place, u64), usize>,
-    /// The values of a place in order, as the history tells it.
+    /// The values of each place in version order, as far as the history shows it.
     orders: BTreeMap<Place, Vec<u64>>,
-    /// Transactions that took place for all that is known: not aborted, and answered or seen.
+    /// Transactions that are checked: those with a known end, aborted ones included, and the
+    /// writers of values that such transactions read.
     happened: Vec<bool>,
     edges: Vec<Vec<(usize, Why)>>,
 }
 
-/// Whether a serial order explains the history; with `strict` one that agrees with real time.
+/// Whether a serial order explains the history; with `strict`, one that agrees with real time.
 ///
-/// It decides for histories that end with a read of all that was written. For others it may fail to
-/// notice something; what it reports is always wrong.
+/// Complete for histories that end with a read of everything. In others it may miss an anomaly, but
+/// every anomaly that it reports is real.
 ///
 /// # Errors
-/// The first anomaly found, a shortest cycle if it is one.
+/// The first anomaly found. For a cycle, the shortest one found.
 pub fn check(history: &[Observed], strict: bool) -> Checked<()> {
     let mut graph = Graph {
         history,
@@ -77,7 +78,7 @@ pub fn check(history: &[Observed], strict: bool) -> Checked<()> {
     let read: Vec<Checked<()>> = (0..history.len()).map(|at| graph.read_transaction(at)).collect();
     graph.find_what_happened()?;
     for (at, own) in read.into_iter().enumerate() {
-        // What never took place may have seen anything.
+        // A transaction that may never have taken effect may have read anything.
         if graph.happened[at] {
             own?;
         }
@@ -113,8 +114,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Splits what a transaction did into what others have to do with and what is its own; its own
-    /// must be consistent.
+    /// Separates reads of other transactions' values from reads of own values. The latter must
+    /// return the transaction's own last write.
     fn read_transaction(&mut self, at: usize) -> Checked<()> {
         let mut touched: BTreeMap<Place, Touched> = BTreeMap::new();
         for op in &self.history[at].ops {
@@ -166,7 +167,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Finds who took place: all that were answered, and whose values those saw.
+    /// Finds the transactions that took effect: those with a known end, and the writers of the
+    /// values that they read.
     fn find_what_happened(&mut self) -> Checked<()> {
         let mut open: Vec<usize> = Vec::new();
         for (at, observed) in self.history.iter().enumerate() {
@@ -179,7 +181,7 @@ impl Graph<'_> {
             for (place, value) in self.saw(at) {
                 let Some(&writer) = self.writers.get(&(place, value)) else {
                     let trace =
-                        format!("{place} had {value}, which nobody wrote: {}", self.name(at));
+                        format!("{place} had {value}, which was never written: {}", self.name(at));
                     return Err(Anomaly::new("a value from nowhere", trace));
                 };
                 if matches!(self.history[writer].end, End::Aborted(_)) && writer != at {
@@ -198,7 +200,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Every value of others that a transaction saw.
+    /// Every value that a transaction read.
     fn saw(&self, at: usize) -> Vec<(Place, u64)> {
         let mut all = Vec::new();
         for op in &self.history[at].ops {
@@ -218,8 +220,8 @@ impl Graph<'_> {
         self.happened[at] && !matches!(self.history[at].end, End::Aborted(_))
     }
 
-    /// Each list that was seen begins another one, or is begun by it. A transaction's values stand
-    /// side by side in it.
+    /// Of two observed states of a list, one must be a prefix of the other. The values of one
+    /// transaction must be adjacent in it.
     fn order_lists(&mut self) -> Checked<()> {
         let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
         for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
@@ -257,7 +259,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Registers are ordered by what each write replaced: nothing may be replaced twice.
+    /// Orders registers by what each write replaced. No value may be replaced twice.
     fn order_registers(&mut self) -> Checked<()> {
         let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
@@ -289,9 +291,9 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// The edges that values give.
+    /// Adds the edges that follow from values.
     fn link(&mut self) {
-        // Who wrote what comes next after a value; where that is not known, several may.
+        // The writers of the value that follows each value; several where the order is not known.
         let mut next: HashMap<(Place, Option<u64>), Vec<usize>> = HashMap::new();
         for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
             for (place, of) in &self.touched[at] {
@@ -303,7 +305,7 @@ impl Graph<'_> {
                     (None, Some(position)) => {
                         order.and_then(|o| position.checked_sub(1).and_then(|p| o.get(p))).copied()
                     }
-                    // Nobody saw it: it comes after all that was seen.
+                    // No transaction read it, so it comes after all values that were read.
                     (None, None) => order.and_then(|order| order.last()).copied(),
                 };
                 next.entry((*place, before)).or_default().push(at);
@@ -324,7 +326,8 @@ impl Graph<'_> {
                         if writer != at {
                             self.edges[writer].push((at, Why::WriteRead(*place, *value)));
                         }
-                        // A value that its own writer has replaced was never there for others.
+                        // A value that its own writer has replaced must never be visible to other
+                        // transactions.
                         let wrote = &self.touched[writer][place].wrote;
                         if writer != at && wrote.last() != Some(value) {
                             self.edges[at].push((writer, Why::ReadWrite(*place, *read)));
@@ -340,8 +343,9 @@ impl Graph<'_> {
         }
     }
 
-    /// The edges of real time, by way of nodes that stand for moments: each answer has one, moments
-    /// follow each other, and whoever is asked for later follows the last moment before.
+    /// Adds the edges of real time, through one extra node per answer: the transaction precedes the
+    /// node of its answer, each node precedes the next, and a transaction follows the last node
+    /// before its invocation.
     fn link_real_time(&mut self) {
         let told = |at: usize| match self.history[at].end {
             End::Acknowledged(moment) | End::Aborted(moment) => Some((moment, at)),
@@ -365,7 +369,7 @@ impl Graph<'_> {
         }
     }
 
-    /// A shortest cycle through some transaction, if there is any: (node, why it precedes the next).
+    /// The shortest cycle found, if any, as (node, why it precedes the next).
     fn cycle(&self) -> Option<Vec<(usize, Why)>> {
         let component = components(&self.edges);
         let mut size: HashMap<usize, usize> = HashMap::new();
@@ -420,7 +424,7 @@ impl Graph<'_> {
             "G0, write cycle"
         };
         let mut trace = String::new();
-        // Moments are not for people.
+        // The extra nodes for answers are left out of the explanation.
         let people: Vec<&(usize, Why)> =
             cycle.iter().filter(|(at, _)| *at < self.history.len()).collect();
         for (n, (at, why)) in people.iter().enumerate() {
@@ -434,7 +438,7 @@ impl Graph<'_> {
                     format!("it saw {place} end with {value}, before the write of")
                 }
                 Why::ReadWrite(place, None) => format!("it saw {place} empty, before the write of"),
-                Why::RealTime => "it was answered before the asking of".to_string(),
+                Why::RealTime => "it was answered before the invocation of".to_string(),
             };
             let _ = writeln!(trace, "{}\n  {because} T{next}", self.name(*at));
         }

@@ -1,50 +1,50 @@
-//! Isolation, checked by history: what clients asked and were told, when, and whether some serial
-//! order explains it that agrees with real time.
+//! Isolation check by history: whether a serial order that agrees with real time explains what
+//! clients requested, what they were answered, and when.
 //!
-//! [`check`](graph::check) builds the graph of dependencies of Adya ("Weak Consistency: A
-//! Generalized Theory and Optimistic Implementations for Distributed Transactions", MIT, 1999) from
-//! histories that tell the order of versions by themselves, as Kingsbury and Alvaro do ("Elle:
-//! Inferring Isolation Anomalies from Experimental Observations", VLDB 2020): every value is written
-//! once, lists are only appended to, and a register's write says what it replaced. [`search`] knows
-//! nothing of graphs: it tries all orders, and is what the graph is compared with.
+//! [`check`](graph::check) builds the dependency graph of Adya ("Weak Consistency: A Generalized
+//! Theory and Optimistic Implementations for Distributed Transactions", MIT, 1999) from histories
+//! that show the order of versions, as Kingsbury and Alvaro do ("Elle: Inferring Isolation
+//! Anomalies from Experimental Observations", VLDB 2020): every value is written once, lists are
+//! only appended to, and a write of a register states what it replaced. [`search`] uses no graph:
+//! it tries all orders, and is what the graph is compared with.
 
 pub mod graph;
 pub mod search;
 pub mod workload;
 
-/// Something that a transaction did, and what it was told.
+/// An operation of a transaction, with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A value, unique in the history, goes to the end of a list.
+    /// Appends a value, unique in the history, to a list.
     Append {
         /// The list.
         key: u64,
         /// The value.
         value: u64,
     },
-    /// A list is read.
+    /// Reads a list.
     List {
         /// The list.
         key: u64,
         /// Its values.
         saw: Vec<u64>,
     },
-    /// A register gets a value, unique in the history.
+    /// Writes a value, unique in the history, to a register.
     Write {
         /// The register.
         key: u64,
         /// The value.
         value: u64,
-        /// The value that it had, as read by the same transaction.
+        /// The value that it replaced, as read by the same transaction.
         over: Option<u64>,
     },
-    /// Registers of a range are read.
+    /// Reads the registers of a range.
     Scan {
         /// The first register.
         from: u64,
         /// The last.
         to: u64,
-        /// Those that have a value.
+        /// The registers that have a value, with their values.
         saw: Vec<(u64, u64)>,
     },
 }
@@ -52,26 +52,26 @@ pub enum Op {
 /// How a transaction ended, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was acknowledged at this moment.
+    /// It was acknowledged at this time.
     Acknowledged(u64),
-    /// It took back what it did; what it saw it was told at this moment.
+    /// It aborted. What it read was reported to the client at this time.
     Aborted(u64),
-    /// It may have happened, at any time since.
+    /// It may have taken effect, at any time after its invocation.
     Unknown,
 }
 
-/// A transaction as its client knows it.
+/// A transaction as its client observed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// When it was asked for.
+    /// Time of the invocation.
     pub invoked: u64,
     /// How it ended.
     pub end: End,
-    /// What it did, in order.
+    /// Its operations, in order.
     pub ops: Vec<Op>,
 }
 
-/// A value's place: lists and registers are apart.
+/// Where a value is stored. Lists and registers have separate keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// A list.

@@ -1,4 +1,4 @@
-//! All serial orders, one after the other: slow, and nothing to get wrong.
+//! Tries all serial orders: slow, but simple enough to be trusted.
 
 use super::{End, Observed, Op};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ struct SearchState {
 }
 
 impl SearchState {
-    /// Runs a transaction; false if it would be told something else than it was.
+    /// Runs a transaction. Returns false if it would read something else than it did.
     fn run(&mut self, observed: &Observed) -> bool {
         let mut next = self.clone();
         for op in &observed.ops {
@@ -46,9 +46,9 @@ fn told_at(observed: &Observed) -> Option<u64> {
     }
 }
 
-/// Whether some serial order of all transactions with a known end, and of any of the others, explains
-/// the history; with `strict` one in which nobody comes before who was told before it was asked.
-/// For a handful of transactions.
+/// Whether a serial order explains the history. The order holds all transactions with a known end
+/// and any of the others. With `strict` it must agree with real time: a transaction must not
+/// precede one that was answered before it was invoked. Only for a few transactions.
 pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
     fn go(history: &[Observed], strict: bool, left: &mut Vec<usize>, state: &SearchState) -> bool {
         if left.iter().all(|&at| history[at].end == End::Unknown) {

@@ -1,5 +1,5 @@
-//! Random histories of list appends and registers through the public interface, with crashes, and
-//! their check.
+//! Random histories of list appends and register writes through the public interface, with crashes,
+//! and their check.
 
 use super::graph::{self, Anomaly};
 use super::{End, Observed, Op};
@@ -20,7 +20,7 @@ const REGISTERS: Table = Table::nth(1);
 const VALUES: Column<[u8]> = Column::at(1);
 const VALUE: Column<u64> = Column::at(1);
 
-/// What a transaction is asked to do.
+/// An operation that a transaction is to execute.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     Append(u64, u64),
@@ -37,7 +37,7 @@ struct Asked {
 }
 
 thread_local! {
-    /// What the last transaction on this thread did.
+    /// The operations of the last transaction on this thread.
     static DONE: RefCell<Vec<Op>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -77,38 +77,38 @@ fn run(tx: &Transaction<'_>, asked: &Asked) -> Result<(), Abort> {
     if asked.give_up { Err(Abort::User(0)) } else { Ok(()) }
 }
 
-/// What to run.
+/// Parameters of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// How the database works.
+    /// Protocol, concurrency control, record kind and number of streams.
     pub combination: Combination,
-    /// Decides the rest.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads, with a session each.
     pub sessions: usize,
-    /// Transactions of each in a life.
+    /// Transactions of each session in a life.
     pub transactions: usize,
-    /// Lists, and registers.
+    /// Number of lists, and of registers.
     pub keys: u64,
-    /// How often the database is opened; all lives but the last end in a power cut.
+    /// Number of openings of the database. All lives but the last end in a power cut.
     pub lives: usize,
 }
 
 impl Load {
-    /// The load that a plan stands for.
+    /// The workload that a plan stands for.
     pub fn of(plan: &Plan) -> Load {
         Load {
             combination: plan.combination,
             seed: plan.seed,
             sessions: plan.sessions,
-            // A client waits for each answer, under some protocols as long as an epoch takes.
+            // A client waits for each answer, under some protocols for a whole epoch.
             transactions: plan.transactions.min(400),
             keys: plan.tables.keys.clamp(1, 6) as u64,
             lives: plan.lives,
         }
     }
 
-    /// A load of this combination.
+    /// A random workload for this combination.
     pub fn random(seed: u64, combination: Combination) -> Load {
         let mut rng = Rng::with_seed(seed);
         Load {
@@ -162,16 +162,17 @@ fn submit(
     };
     let mut ops = DONE.take();
     if end == End::Unknown && result.is_err() {
-        // It wrote nothing, and nobody was told what it saw.
+        // It wrote nothing, and its reads were never confirmed.
         ops.clear();
     }
     Ok(Observed { invoked, end, ops })
 }
 
-/// Runs a load and checks its history, strictly. Returns how many transactions were answered.
+/// Runs a workload and checks its history for strict serializability. Returns the number of
+/// answered transactions.
 ///
 /// # Errors
-/// The anomaly, or how the database failed.
+/// The anomaly, or the error of the database.
 pub fn run_and_check(load: &Load) -> Result<u64, String> {
     let history = run_load(load)?;
     let answered = history.iter().filter(|o| o.end != End::Unknown).count() as u64;
@@ -180,10 +181,10 @@ pub fn run_and_check(load: &Load) -> Result<u64, String> {
     Ok(answered)
 }
 
-/// Runs a load. Its history ends with a read of all that there is.
+/// Runs a workload. Its history ends with a read of everything.
 ///
 /// # Errors
-/// How the database failed.
+/// The error of the database.
 pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
     let mut history = Vec::new();
     let counters = Counters::default();

@@ -4,17 +4,17 @@
 use std::fs;
 use std::process::Command;
 
-/// The function that is counted. Its name must stand nowhere else in a program that is counted.
+/// The counted function. Its name must not occur elsewhere in the program.
 const COUNTED: &str = "*counted_by_callgrind*";
 
-/// Calls `work` where callgrind counts.
+/// Calls `work` inside the function that callgrind counts.
 #[inline(never)]
 pub fn counted_by_callgrind(work: &mut dyn FnMut()) {
     work();
 }
 
-/// The instructions that a run of this program with these arguments executes in
-/// [`counted_by_callgrind`]. Panics with a sentence that says what is missing.
+/// Runs this program with these arguments and returns the instructions executed in
+/// [`counted_by_callgrind`]. Panics with a message if something is missing.
 pub fn instructions(arguments: &[String]) -> u64 {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let counts = directory.path().join("counts");

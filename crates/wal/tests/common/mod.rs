@@ -1,4 +1,4 @@
-//! What the tests share: small logs, and reading everything back.
+//! Test helpers: small logs, and reading everything back.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use hyades_platform::device::Device;
@@ -33,7 +33,7 @@ pub fn small(dir: &Path, streams: usize, device: Arc<dyn Device>) -> LogOptions 
     options
 }
 
-/// Everything in the log, in the order of incarnation, lane and position, and the verdict.
+/// Everything in the log, in the order of incarnation, lane and position; and the verdict.
 pub fn read_all(recovering: &Recovering) -> Result<(Vec<Read>, Verdict), Error> {
     let mut frames = Vec::new();
     let mut ends = Vec::new();

@@ -1,5 +1,5 @@
-//! Bank transfers: the sum of all balances never changes, and every transfer that was acknowledged
-//! stands in a table of its own, whole.
+//! Bank transfers: the sum of all balances never changes, and every acknowledged transfer is
+//! recorded as a row of a second table.
 
 mod workload;
 
@@ -11,12 +11,12 @@ use hyades::{Abort, Column, Error, Schema, Table, Transaction, Type, Value};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Accounts: number and balance.
+/// The accounts table.
 pub mod account {
     use super::*;
     /// The account's number.
     pub const ID: Column<u64> = Column::at(0);
-    /// What is in it.
+    /// The balance.
     pub const BALANCE: Column<i64> = Column::at(1);
     /// The table's description.
     pub fn schema() -> Schema {
@@ -27,16 +27,16 @@ pub mod account {
     }
 }
 
-/// Transfers, by their number.
+/// The transfers table, keyed by number.
 pub mod transfers {
     use super::*;
     /// The transfer's number.
     pub const ID: Column<u64> = Column::at(0);
-    /// The account that gave.
+    /// The account that is debited.
     pub const FROM: Column<u64> = Column::at(1);
-    /// The account that took.
+    /// The account that is credited.
     pub const TO: Column<u64> = Column::at(2);
-    /// How much.
+    /// The amount.
     pub const AMOUNT: Column<i64> = Column::at(3);
     /// The table's description.
     pub fn schema() -> Schema {
@@ -65,30 +65,30 @@ impl BankTables {
     }
 }
 
-/// A transfer ends with this [`Abort::User`] if the giving account is short of money.
+/// Ends a transfer with this [`Abort::User`] if the debited account lacks the money.
 pub const SHORT_OF_MONEY: i64 = 1;
 
-/// Moves money.
+/// Arguments of [`transfer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// The account that gives.
+    /// The account that is debited.
     pub from: u64,
-    /// The account that takes.
+    /// The account that is credited.
     pub to: u64,
-    /// How much.
+    /// The amount.
     pub amount: i64,
-    /// Writes the transfer down under this number.
+    /// The number under which the transfer is recorded; `None` if it is not.
     pub id: Option<u64>,
 }
 
-/// Opens accounts.
+/// Arguments of [`populate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BankPopulate {
     /// The first number.
     pub from: u64,
     /// How many.
     pub count: u64,
-    /// What each begins with.
+    /// The balance of each.
     pub balance: i64,
 }
 
@@ -104,7 +104,7 @@ pub fn populate(
     Ok(())
 }
 
-/// Moves money and returns what the giving account has left.
+/// Moves money and returns the new balance of the debited account.
 pub fn transfer(tx: &Transaction<'_>, tables: &BankTables, call: &Transfer) -> Result<i64, Abort> {
     let &Transfer { from, to, amount, id } = call;
     let balance = |account: u64| {
@@ -131,19 +131,19 @@ pub fn audit(tx: &Transaction<'_>, tables: &BankTables) -> Result<i64, Abort> {
     Ok(rows.iter().map(|row| row.get(account::BALANCE)).sum())
 }
 
-/// What to run.
+/// Settings of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct BankConfig {
     /// Accounts, at least 2.
     pub accounts: u64,
-    /// What each begins with.
+    /// The initial balance of each.
     pub balance: i64,
-    /// Transfers move 1 to this much.
+    /// Transfers move 1 to this amount.
     pub most: i64,
-    /// Whether transfers are written down.
+    /// Whether transfers are recorded in the transfers table.
     pub recorded: bool,
-    /// The first transfer's number. A process that goes on where another left off gives one above
-    /// all that the other used.
+    /// The number of the first transfer. A process that continues another's run starts above all
+    /// the numbers that were used.
     pub first_id: u64,
     /// The share of transactions that are audits instead.
     pub audit_share: f64,
@@ -176,8 +176,7 @@ pub enum BankInput {
 #[derive(Debug)]
 pub struct BankInputs {
     config: BankConfig,
-    /// The next transfer's number. Workers draw from it; that numbers differ is all they need of
-    /// each other, hence `Relaxed`.
+    /// The number of the next transfer. Relaxed: workers need only distinct numbers.
     next: AtomicU64,
 }
 
@@ -189,7 +188,7 @@ impl BankInputs {
         BankInputs { next: AtomicU64::new(config.first_id), config }
     }
 
-    /// What is run.
+    /// The settings.
     pub fn config(&self) -> &BankConfig {
         &self.config
     }
@@ -209,20 +208,20 @@ impl BankInputs {
     }
 }
 
-/// Accounts are opened so many at a time.
+/// Accounts opened by one call.
 const CHUNK: u64 = 1000;
 
-/// The calls that make the population.
+/// Returns the calls that populate the database.
 pub fn parts(config: &BankConfig) -> Vec<BankPopulate> {
     let &BankConfig { accounts, balance, .. } = config;
     let part = |from| BankPopulate { from, count: CHUNK.min(accounts - from), balance };
     (0..accounts).step_by(CHUNK as usize).map(part).collect()
 }
 
-/// Rows are read so many at a time by a check.
+/// Rows that a check reads per transaction.
 const AT_ONCE: usize = 20_000;
 
-/// Reads a table with one 64-bit key in parts, in key order.
+/// Reads a table with a single 64-bit key in parts, in key order.
 fn read_all<R: Reader, T>(
     reader: &R,
     table: Table,
@@ -247,10 +246,10 @@ fn read_all<R: Reader, T>(
     }
 }
 
-/// Checks what must hold whenever nothing is running:
-/// 1. all accounts are there, and their balances add to what they began with;
+/// Checks what must hold while no transaction runs:
+/// 1. all accounts exist, and the sum of their balances is the initial sum;
 /// 2. no balance is negative;
-/// 3. where transfers are written down, each balance is what the transfers make of the first one.
+/// 3. where transfers are recorded, each balance follows from the initial one and the transfers.
 ///
 /// # Errors
 /// The database's.
@@ -296,7 +295,7 @@ pub fn check<R: Reader>(
     Ok(violations)
 }
 
-/// Which of these transfers are not written down: given the acknowledged ones, those lost.
+/// Returns those of these transfers that are not recorded: given the acknowledged ones, those lost.
 ///
 /// # Errors
 /// The database's.
@@ -339,7 +338,7 @@ mod tests {
         (oracle, tables)
     }
 
-    /// Runs transfers; the numbers of those that went through.
+    /// Runs transfers; returns the numbers of those that committed.
     fn run(oracle: &Oracle, tables: &BankTables) -> Vec<u64> {
         let (inputs, mut rng, mut input) =
             (BankInputs::new(CONFIG), Rng::with_seed(2), BankInput::default());

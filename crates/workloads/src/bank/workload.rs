@@ -1,11 +1,11 @@
-//! The bank for a driver.
+//! The bank as a [`Workload`].
 
 use super::*;
 use crate::Violation;
 use crate::workload::{Outcome, Workload};
 use hyades::{Builder, Database, Error, ProcedureId, Session};
 
-/// The bank.
+/// The bank workload.
 #[derive(Debug)]
 pub struct Bank {
     inputs: BankInputs,

@@ -5,7 +5,7 @@ use super::snapshot::{Customer, District, Snapshot};
 use crate::Violation;
 use std::collections::HashMap;
 
-/// At most this many violations of one condition are reported.
+/// Maximum number of violations reported per condition.
 const AT_MOST: usize = 10;
 
 type Condition = fn(&Snapshot) -> Vec<String>;
@@ -41,13 +41,13 @@ pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
     violations
 }
 
-/// Cents as an amount with two decimals.
+/// Formats cents as an amount with two decimals.
 fn money(cents: i64) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     format!("{sign}{}.{:02}", cents.unsigned_abs() / 100, cents.unsigned_abs() % 100)
 }
 
-/// Applies `check` to every district and collects what it finds.
+/// Applies `check` to every district and collects the findings.
 fn districts(
     snapshot: &Snapshot,
     check: impl Fn(&District, &mut dyn FnMut(String)),
@@ -74,7 +74,7 @@ pub fn warehouse_ytd_is_sum_of_districts(snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// 3.3.2.2: D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID), the last where there are new-orders.
+/// 3.3.2.2: D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID), the latter if there are new-orders.
 pub fn next_order_is_above_the_last(snapshot: &Snapshot) -> Vec<String> {
     districts(snapshot, |district, report| {
         let last = district.next_order - 1;
@@ -224,7 +224,7 @@ pub fn balance_is_deliveries_less_payments(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// 3.3.2.11: orders less new-orders are those delivered. The specification has 2,100 for a freshly
-/// populated district; since then each delivery has been counted in its customer's C_DELIVERY_CNT.
+/// populated district; each later delivery is counted in its customer's C_DELIVERY_CNT.
 pub fn orders_less_new_orders_are_delivered(snapshot: &Snapshot) -> Vec<String> {
     districts(snapshot, |district, report| {
         let (orders, open) = (district.orders.len() as i64, district.new_orders.len() as i64);

@@ -1,4 +1,4 @@
-//! What terminals enter (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 and 5.2.3), drawn outside the
+//! Terminal inputs (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 and 5.2.3), drawn outside the
 //! procedures.
 
 use super::random::{Constants, non_uniform};
@@ -52,10 +52,10 @@ impl std::str::FromStr for Mix {
 /// Which warehouse a terminal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Home {
-    /// Every transaction is of a terminal drawn anew: all warehouses are in use at any time.
+    /// Each transaction draws its warehouse anew, so all warehouses are in use.
     #[default]
     Any,
-    /// A worker stays with its warehouse: number worker modulo warehouses.
+    /// Each worker has one warehouse: its number modulo the number of warehouses.
     Worker,
 }
 
@@ -71,13 +71,13 @@ impl std::str::FromStr for Home {
     }
 }
 
-/// Where dates in inputs come from.
+/// The source of dates in inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Clock {
     /// The machine's clock.
     #[default]
     Wall,
-    /// Always this many microseconds since 1970, so that inputs follow from the seed alone.
+    /// Always this many microseconds since 1970, so that inputs depend on the seed only.
     Fixed(i64),
 }
 
@@ -114,7 +114,7 @@ impl Default for TpccInput {
 }
 
 impl TpccInput {
-    /// Which transaction: 0 New-Order, 1 Payment, 2 Order-Status, 3 Delivery, 4 Stock-Level.
+    /// The kind of transaction: 0 New-Order, 1 Payment, 2 Order-Status, 3 Delivery, 4 Stock-Level.
     pub fn kind(&self) -> usize {
         match self {
             TpccInput::NewOrder(_) => 0,
@@ -129,15 +129,15 @@ impl TpccInput {
 /// Draws inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct TpccInputs {
-    /// How many rows there are.
+    /// The number of rows.
     pub scale: Scale,
-    /// Which transactions.
+    /// The mix of transactions.
     pub mix: Mix,
-    /// Which warehouses.
+    /// The choice of warehouses.
     pub home: Home,
-    /// Which dates.
+    /// The source of dates.
     pub clock: Clock,
-    /// The constants of NURand; they must belong to the seed of the population.
+    /// The constants of NURand; they must be those of the population's seed.
     pub constants: Constants,
 }
 
@@ -170,7 +170,7 @@ impl TpccInputs {
         };
     }
 
-    /// Clause 2.4.1. In 1 % of the orders the last item does not exist.
+    /// Draws a New-Order (clause 2.4.1). In 1 % of the orders the last item does not exist.
     pub fn new_order(&self, rng: &mut Rng, w: i32, d: i32) -> NewOrder {
         let c = self.customer(rng);
         let count = rng.i32(5..=15);
@@ -190,7 +190,8 @@ impl TpccInputs {
         order
     }
 
-    /// Clause 2.5.1: 15 % of the payments are by customers of another warehouse, if there is one.
+    /// Draws a Payment (clause 2.5.1). In 15 % of the payments the customer belongs to another
+    /// warehouse, if there is one.
     pub fn payment(&self, rng: &mut Rng, w: i32, d: i32) -> Payment {
         let (c_w, c_d) = if rng.u32(..100) < 85 {
             (w, d)
@@ -202,7 +203,7 @@ impl TpccInputs {
         Payment { w, d, c_w, c_d, who, amount, date_us: self.clock.now_us() }
     }
 
-    /// 60 % by last name, 40 % by number.
+    /// Draws a customer: 60 % by last name, 40 % by number.
     fn who(&self, rng: &mut Rng) -> Who {
         if rng.u32(..100) < 60 {
             let names = self.scale.last_names();

@@ -47,8 +47,8 @@ pub struct NewOrderResult {
     pub brand_lines: i32,
 }
 
-/// The transaction ends with this [`Abort::User`] if a line names an item that does not exist: the
-/// rollback that the specification asks for in 1 % of all orders (clause 2.4.1.4).
+/// Ends the transaction with this [`Abort::User`] if a line names an item that does not exist: the
+/// rollback that the specification requires in 1 % of all orders (clause 2.4.1.4).
 pub const UNUSED_ITEM: i64 = 1;
 
 const ITEM: Columns = item::PRICE.only().and(item::NAME.only()).and(item::DATA.only());
@@ -61,16 +61,16 @@ const STOCK: Columns = stock::QUANTITY
     .and(stock::ORDER_CNT.only())
     .and(stock::REMOTE_CNT.only());
 
-/// A line once its stock is taken.
+/// A line whose stock has been updated.
 #[derive(Clone, Copy)]
 struct Taken<'t> {
     amount: i64,
     dist_info: &'t [u8],
 }
 
-/// Runs New-Order. The stock is taken before the district's next order number, and the warehouse,
-/// whose row every Payment changes, is read last: the order of the steps is free (clause 2.4.2.2), and
-/// so what many want is held for the shortest time.
+/// Runs New-Order. The stock rows are updated before the district's next order number, and the
+/// warehouse, whose row every Payment changes, is read last. The order of the steps is free (clause
+/// 2.4.2.2); this one holds contended rows for the shortest time.
 pub fn new_order(
     tx: &Transaction<'_>,
     tables: &TpccTables,
@@ -86,7 +86,7 @@ pub fn new_order(
         tx.prefetch(tables.item, line.item, ITEM);
         tx.prefetch(tables.stock, (line.supply_w, line.item), stock_columns);
     }
-    // The order goes behind the last one of its district, and of its customer.
+    // The order is inserted after the last one of its district and of its customer.
     let (in_district, of_customer) = ([w.into(), d.into()], [w.into(), d.into(), c.into()]);
     for table in [tables.orders, tables.new_order, tables.order_line] {
         tx.scan(table).prefix(&in_district).descending().prefetch();
@@ -107,7 +107,7 @@ pub fn new_order(
         let quantity = stock_row.get(stock::QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
-        // Read before the update: after it the row would be put together from the old one and the change.
+        // Read before the update: after it, a read would merge the old row with the change.
         if is_original(item_row.get(item::DATA)) {
             let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
             brand_lines += is_original(text.get(stock::DATA)) as i32;

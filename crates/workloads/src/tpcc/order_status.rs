@@ -5,7 +5,7 @@ use super::{CUSTOMER_FACE, Who, found};
 use hyades::{Abort, Columns, Transaction, Value};
 use serde::{Deserialize, Serialize};
 
-/// A question as entered at a terminal.
+/// A query as entered at a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderStatus {
     /// The warehouse.

@@ -25,7 +25,7 @@ pub struct Payment {
     pub date_us: i64,
 }
 
-/// Everything but the customer's long text.
+/// All columns but the customer's long text.
 const CUSTOMER: Columns = CUSTOMER_FACE
     .and(customer::YTD_PAYMENT.only())
     .and(customer::PAYMENT_CNT.only())
@@ -39,8 +39,8 @@ const CUSTOMER: Columns = CUSTOMER_FACE
     .and(customer::CREDIT_LIM.only())
     .and(customer::DISCOUNT.only());
 
-/// Runs Payment and returns the customer's new balance in cents. What most others want comes last: the
-/// customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
+/// Runs Payment and returns the customer's new balance in cents. The most contended rows come last:
+/// the customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
 pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Result<i64, Abort> {
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
     tx.prefetch(tables.district, (w, d), Columns::ALL);
@@ -90,7 +90,7 @@ pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Res
     Ok(balance)
 }
 
-/// The long text of a customer with bad credit: this payment, then what stood there, cut to 500
+/// The new long text of a customer with bad credit: this payment, then the old text, cut to 500
 /// characters (clause 2.5.2.2).
 fn bad_credit(call: &Payment, c: i32, old: &str) -> Text<500> {
     let mut data = Text::default();

@@ -1,9 +1,9 @@
-//! The initial population (clause 4.3.3.1), cut into parts of about a thousand rows.
+//! The initial population (clause 4.3.3.1), split into parts of about a thousand rows.
 //!
-//! A part is a procedure call of a few bytes: the rows follow from the seed, every row from a
-//! generator of its own, so that parts can be loaded in any order and by any number of threads,
-//! and a command log of the population stays tiny. A part can run but once: the second time its
-//! inserts are refused.
+//! A part is a procedure call of a few bytes. Every row is made by a generator of its own, seeded
+//! from the call's seed, so that parts can be loaded in any order and by any number of threads, and
+//! a command log of the population stays small. A part can run only once: a second run fails, since
+//! its rows exist.
 
 use super::Scale;
 use super::random::{Constants, last_name, non_uniform, permutation};
@@ -13,16 +13,16 @@ use fastrand::Rng;
 use hyades::{Abort, Transaction, Value};
 use serde::{Deserialize, Serialize};
 
-/// A call of the population procedure.
+/// Arguments of [`populate`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TpccPopulate {
-    /// All rows follow from this.
+    /// The seed of all rows.
     pub seed: u64,
-    /// How many rows there are in all.
+    /// The number of rows in all.
     pub scale: Scale,
     /// The date of the rows, microseconds since 1970.
     pub date_us: i64,
-    /// The rows to make.
+    /// The rows to insert.
     pub part: PopulationPart,
 }
 
@@ -41,9 +41,9 @@ pub enum PopulationPart {
     Orders(i32, i32, i32, i32),
 }
 
-/// About this many rows are made by one call.
+/// About this many rows are inserted by one call.
 const CHUNK: i32 = 1000;
-/// An order comes with about ten lines.
+/// Fewer orders per call, since an order has about ten lines.
 const ORDERS_CHUNK: i32 = 100;
 
 /// All parts of the population.
@@ -67,7 +67,7 @@ pub fn parts(scale: &Scale) -> Vec<PopulationPart> {
     parts
 }
 
-/// The population procedure.
+/// Inserts the rows of a part.
 pub fn populate(
     tx: &Transaction<'_>,
     tables: &TpccTables,
@@ -91,7 +91,7 @@ pub fn populate(
     }
 }
 
-/// A number of its own for every district.
+/// A distinct number for each district.
 fn place(w: i32, d: i32) -> u64 {
     w as u64 * 100 + d as u64
 }
@@ -137,7 +137,7 @@ impl Address {
     }
 }
 
-/// Text of 26 to 50 characters; in a tenth of the rows with ORIGINAL somewhere inside.
+/// Text of 26 to 50 characters, in a tenth of the rows with ORIGINAL at a random place.
 fn data(rng: &mut Rng) -> Text<50> {
     let mut text = Text::random(rng, 26, 50);
     if rng.u32(..10) == 0 {

@@ -17,8 +17,8 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants that belong to a seed. The two for last names keep the distance that clause
-    /// 2.1.6.1 asks for: 65 to 119, but neither 96 nor 112.
+    /// The constants for a seed. The two for last names differ as clause 2.1.6.1 requires: by 65 to
+    /// 119, but neither 96 nor 112.
     pub fn new(seed: u64) -> Constants {
         let mut rng = Rng::with_seed(mix(seed, 0xC0));
         let last_load = rng.i32(0..=255);
@@ -42,7 +42,7 @@ pub fn non_uniform(rng: &mut Rng, a: i32, c: i32, x: i32, y: i32) -> i32 {
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// The last name that belongs to a number in `0..=999` (clause 4.3.2.3).
+/// The last name for a number in `0..=999` (clause 4.3.2.3).
 pub fn last_name(number: u16) -> Text<16> {
     let mut text = Text::default();
     let number = number as usize;
@@ -52,7 +52,7 @@ pub fn last_name(number: u16) -> Text<16> {
     text
 }
 
-/// A random permutation of `1..=n` that belongs to a seed.
+/// The random permutation of `1..=n` for a seed.
 pub fn permutation(seed: u64, n: i32) -> Vec<i32> {
     let mut all: Vec<i32> = (1..=n).collect();
     Rng::with_seed(seed).shuffle(&mut all);
@@ -86,10 +86,10 @@ mod tests {
         for _ in 0..3_000_000 {
             seen[non_uniform(&mut rng, 1023, 77, 1, 3000) as usize] += 1;
         }
-        // A number with few bits set comes about once in three million draws.
+        // A number with few bits set is drawn about once in three million draws.
         assert_eq!(seen[0], 0);
         assert!(seen.iter().filter(|&&n| n > 0).count() > 2900);
-        // A number with all ten low bits set comes from any first draw of many.
+        // A number with all ten low bits set results from many first draws.
         let mean = 1000;
         assert!(seen.iter().any(|&n| n > 20 * mean) && seen.iter().any(|&n| n < mean / 20));
     }

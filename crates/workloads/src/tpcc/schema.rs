@@ -2,14 +2,14 @@
 //!
 //! Identifiers are 32-bit integers. Money is whole cents in 64 bits, so that no sum is ever
 //! rounded; taxes and discounts are whole ten-thousandths. Dates are microseconds since 1970. Texts
-//! of a fixed length are `Fixed`, the others `Text`, and what is only looked through is read as bytes.
+//! of a fixed length are `Fixed`, the others `Text`; a text that is only searched is read as bytes.
 
 use hyades::{Column, Index, Schema, Table, Type};
 
 /// Districts of a warehouse.
 pub const DISTRICTS: i32 = 10;
 
-/// Declares a table: its columns as typed constants in a module, and the schema made of them.
+/// Declares a table: its columns as typed constants in a module, and its schema.
 macro_rules! table {
     ($(#[$about:meta])* $module:ident, $name:literal,
      { $($column:ident $at:literal $text:literal $rust:ty = $kind:expr, $how:ident;)* }
@@ -135,8 +135,8 @@ table! {
     .index("orders_by_customer", &["o_w_id", "o_d_id", "o_c_id"])
 }
 
-/// The index of orders by (warehouse, district, customer), in which orders of a customer stand in
-/// the order of the primary key.
+/// The index of orders by (warehouse, district, customer); the orders of a customer are in the
+/// order of the primary key.
 pub const ORDERS_BY_CUSTOMER: Index = Index(0);
 
 table! {

@@ -1,5 +1,5 @@
-//! What the consistency conditions speak of, read out of a database in transactions of moderate
-//! size. While it is read nothing may be written: the parts do not come from one snapshot.
+//! The data that the consistency conditions need, read from a database in several transactions of
+//! moderate size. Nothing may be written meanwhile: the parts are not one snapshot.
 
 use super::schema::*;
 use super::{Scale, found};
@@ -46,7 +46,7 @@ pub struct Customer {
     pub deliveries: i32,
 }
 
-/// A district and all that belongs to it; lists are ordered by their numbers.
+/// A district and its rows; lists are ordered by number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct District {
     /// D_W_ID.
@@ -78,17 +78,17 @@ pub struct Snapshot {
     pub paid_in_district: HashMap<(i32, i32), i64>,
     /// The sum of H_AMOUNT by (H_C_W_ID, H_C_D_ID, H_C_ID).
     pub paid_by_customer: HashMap<(i32, i32, i32), i64>,
-    /// Orders of a district that were delivered when the database was populated.
+    /// Orders of a district that were delivered by the population.
     pub delivered_at_first: i32,
 }
 
-/// Orders, new-orders and lines are read for this many orders at a time.
+/// Orders, whose new-orders and lines are read with them, per transaction.
 const ORDERS_AT_ONCE: i32 = 2000;
-/// So many history rows are read at a time.
+/// History rows read per transaction.
 const HISTORY_AT_ONCE: usize = 20_000;
 
 impl Snapshot {
-    /// Reads it all.
+    /// Reads all warehouses, districts and the history.
     ///
     /// # Errors
     /// The database's, or a missing warehouse or district.
@@ -166,8 +166,7 @@ impl District {
                 ..District::default()
             })
         })?;
-        // One part more than the district says, and that one open: rows beyond the next order
-        // number are what some conditions look for.
+        // The last part is open-ended: some conditions look for rows beyond the next order number.
         let mut from = 0;
         while from <= district.next_order {
             let last = from + ORDERS_AT_ONCE > district.next_order;
@@ -180,7 +179,7 @@ impl District {
         Ok(district)
     }
 
-    /// The lines of an order; none if it has none.
+    /// The lines of an order; all counts are 0 if it has none.
     pub fn lines_of(&self, order: i32) -> Lines {
         match self.lines.binary_search_by_key(&order, |lines| lines.order) {
             Ok(at) => self.lines[at],
@@ -214,13 +213,13 @@ fn customers(
     Ok(facts)
 }
 
-/// Some of a district's orders.
+/// A range of a district's orders.
 #[derive(Clone, Copy)]
 struct Part {
     w: i32,
     d: i32,
     from: i32,
-    /// None for all the rest.
+    /// The end of the range, exclusive; `None` for all the rest.
     before: Option<i32>,
 }
 

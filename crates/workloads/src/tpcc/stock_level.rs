@@ -6,7 +6,7 @@ use hyades::{Abort, Transaction, Value};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// A question as entered at a terminal.
+/// A query as entered at a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StockLevel {
     /// The warehouse.
@@ -17,7 +17,7 @@ pub struct StockLevel {
     pub threshold: i32,
 }
 
-/// Runs Stock-Level: how many different items of the district's last 20 orders are short.
+/// Runs Stock-Level: returns how many distinct items of the district's last 20 orders are short.
 pub fn stock_level(
     tx: &Transaction<'_>,
     tables: &TpccTables,
@@ -34,7 +34,7 @@ pub fn stock_level(
         .before(&before)
         .columns(order_line::I_ID.only())
         .rows()?;
-    // At most 20 orders of 15 lines: they stay on the stack.
+    // At most 20 orders of 15 lines: they fit on the stack.
     let mut items: SmallVec<[i32; 300]> =
         lines.iter().map(|line| line.get(order_line::I_ID)).collect();
     items.sort_unstable();

@@ -1,4 +1,4 @@
-//! The transactions over the oracle, and the conditions on good and on broken data.
+//! The transactions on the oracle, and the conditions on good and on broken data.
 
 use super::consistency::check;
 use super::schema::*;
@@ -100,7 +100,7 @@ fn population_follows_from_its_seed_in_any_order() {
     let (a, tables) = populated();
     let (b, _) = empty();
     let history_first = |part: &PopulationPart| matches!(part, PopulationPart::Customers(..));
-    // Rows of the history get their ids in the order of loading, so those parts keep theirs.
+    // History rows get their ids in loading order, so those parts keep their order.
     load(&b, &tables, SEED, parts(&SCALE).into_iter().filter(history_first));
     load(&b, &tables, SEED, parts(&SCALE).into_iter().rev().filter(|part| !history_first(part)));
     assert_eq!(a.digest(), b.digest());
@@ -330,7 +330,7 @@ fn questions_give_the_last_order_and_the_short_items() {
         .unwrap();
 }
 
-/// Breaks something, and returns the numbers of the conditions that then fail.
+/// Breaks some data, and returns the numbers of the conditions that then fail.
 fn broken(
     oracle: &Oracle,
     tables: &TpccTables,

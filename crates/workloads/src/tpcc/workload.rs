@@ -1,4 +1,4 @@
-//! TPC-C for a driver.
+//! TPC-C as a [`Workload`].
 
 use super::*;
 use crate::Violation;
@@ -6,23 +6,23 @@ use crate::workload::{Outcome, Workload};
 use fastrand::Rng;
 use hyades::{Builder, Database, Error, ProcedureId, Session};
 
-/// What to run.
+/// Settings of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct TpccConfig {
-    /// How many rows there are.
+    /// The number of rows.
     pub scale: Scale,
-    /// Which transactions.
+    /// The mix of transactions.
     pub mix: Mix,
-    /// Which warehouses a worker uses.
+    /// The choice of warehouses.
     pub home: Home,
-    /// Which dates inputs bear.
+    /// The source of dates in inputs.
     pub clock: Clock,
-    /// The population and the constants of NURand follow from this.
+    /// The seed of the population and of the constants of NURand.
     pub seed: u64,
 }
 
 impl TpccConfig {
-    /// A full-sized TPC-C of some warehouses, full mix.
+    /// A full-sized TPC-C with this many warehouses, full mix.
     pub fn new(warehouses: i32) -> TpccConfig {
         TpccConfig {
             scale: Scale::full(warehouses),
@@ -34,10 +34,10 @@ impl TpccConfig {
     }
 }
 
-/// The date of the population: the first of January 2020.
+/// The date of the population: 1 January 2020.
 const POPULATION_DATE_US: i64 = 1_577_836_800_000_000;
 
-/// TPC-C.
+/// The TPC-C workload.
 #[derive(Debug)]
 pub struct Tpcc {
     config: TpccConfig,

@@ -1,9 +1,9 @@
 //! YCSB: one table of rows with ten columns of 100 bytes.
 //!
-//! In the form of the logging papers a transaction makes some accesses to rows drawn by a Zipf
-//! distribution, each of which writes one column (or all) or reads one. A quarter of the
-//! transactions is read-only with two accesses and half of them writes. The standard mixes A to F
-//! (Cooper et al., SoCC 2010) are single operations; reads there are of whole rows.
+//! In the form of the logging papers a transaction accesses several rows drawn from a Zipf
+//! distribution; each access writes one column (or all) or reads one. With two accesses, half of
+//! them writes, a quarter of the transactions is read-only. The standard mixes A to F (Cooper et
+//! al., SoCC 2010) are single operations that read whole rows.
 
 mod procedures;
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub enum Standard {
     D,
     /// 95 % scans of 1 to 100 rows, 5 % inserts.
     E,
-    /// Half reads, half reads with a change that depends on what was read.
+    /// Half reads, half read-modify-writes.
     F,
 }
 
@@ -74,13 +74,13 @@ impl FromStr for WriteColumns {
     }
 }
 
-/// Where written values come from.
+/// The source of written values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Values {
-    /// Made inside the procedure from a small argument (as in Xia et al., VLDB 2020).
+    /// Computed in the procedure from a small argument (as in Xia et al., VLDB 2020).
     #[default]
     Derived,
-    /// Passed whole as arguments, and so part of a command record (as in the report of 2016).
+    /// Passed whole as arguments, so that command records contain them (as in the report of 2016).
     Argument,
 }
 
@@ -96,34 +96,35 @@ impl FromStr for Values {
     }
 }
 
-/// What to run.
+/// Settings of the workload.
 #[derive(Clone, Debug)]
 pub struct YcsbConfig {
     /// Rows of the population.
     pub rows: u64,
     /// Skew of the Zipf distribution; 0 is uniform.
     pub theta: f64,
-    /// Accesses of a transaction.
+    /// Accesses per transaction.
     pub accesses: usize,
     /// The share of accesses that write, 0 to 1.
     pub write_share: f64,
-    /// The share of transactions that only read, but for their last access, which writes one and the same row,
-    /// 0 to 1: a chain.
+    /// The share of transactions that write row 0 in their last access and only read in the others,
+    /// 0 to 1. They form a dependency chain.
     pub hot_share: f64,
     /// Whether a transaction's accesses are to different rows.
     pub distinct: bool,
-    /// What a write sets.
+    /// The columns that a write sets.
     pub write_columns: WriteColumns,
-    /// What is read beside what is written.
+    /// What is read besides what is written.
     pub reads: Reads,
-    /// Each transaction changes one column of a row and scans so many rows, instead of the accesses
-    /// (the hybrid workload of Zhou et al., "Poplar", section 6).
+    /// If set, each transaction changes one column of a row and scans this many rows, instead of
+    /// the accesses (the hybrid workload of Zhou et al., "Poplar", section 6).
     pub scan_length: Option<u32>,
-    /// Where written values come from.
+    /// The source of written values.
     pub values: Values,
-    /// A standard mix instead of the above (of which rows, theta, write columns and values count).
+    /// A standard mix instead of the above; of these only rows, theta, write columns, reads and
+    /// values apply.
     pub standard: Option<Standard>,
-    /// The population follows from this.
+    /// The seed of the population.
     pub seed: u64,
 }
 
@@ -159,8 +160,8 @@ impl YcsbConfig {
         }
     }
 
-    /// Whether every access writes a whole row: then rows are put down without a look at them, as in the
-    /// write-only experiment of the Poplar paper (section 6.2).
+    /// Whether every access writes a whole row. These are blind writes, as in the write-only
+    /// experiment of the Poplar paper (section 6.2).
     pub fn is_write_only(&self) -> bool {
         let all = self.write_columns == WriteColumns::All;
         let only = self.scan_length.is_none() && !self.reads.before_writes;
@@ -168,18 +169,18 @@ impl YcsbConfig {
         self.standard.is_none() && only && all && !hot && self.write_share >= 1.0
     }
 
-    /// Whether the primary index is ordered: where rows are scanned.
+    /// Whether the primary index is ordered, which scans need.
     pub fn is_ordered(&self) -> bool {
         self.is_spread() || self.scan_length.is_some()
     }
 
-    /// Whether keys are spread over the 64-bit range: where rows are scanned and inserted.
+    /// Whether keys are spread over the 64-bit range, for scans with concurrent inserts.
     pub fn is_spread(&self) -> bool {
         self.standard == Some(Standard::E)
     }
 }
 
-/// Which procedure an input is for.
+/// The procedure that an input is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
     /// [`access`].
@@ -203,30 +204,30 @@ pub enum Operation {
     WriteAndScan,
 }
 
-/// The input of one transaction. It is drawn over and over in place, so that its buffers are
-/// allocated once; only the arguments of its operation are meaningful.
+/// The input of one transaction. It is reused, so that its buffers are allocated once; only the
+/// arguments of its operation are meaningful.
 #[derive(Clone, Debug, Default)]
 pub struct YcsbInput {
-    /// Which procedure.
+    /// The procedure.
     pub operation: Operation,
-    /// For the accesses; their values are empty unless they are given.
+    /// Arguments of the accesses; `values` is empty unless they are arguments.
     pub given: Given,
     /// For an insert.
     pub insert: Insert,
     /// For a scan.
     pub scan: Scan,
-    /// For a read with a change.
+    /// For a read-modify-write.
     pub modify: Modify,
     /// For a write with a scan.
     pub write_and_scan: WriteAndScan,
-    /// Rows drawn so far, where there are many.
+    /// Rows drawn so far, used for many accesses.
     drawn: HashSet<u64>,
 }
 
 /// The row that [`YcsbConfig::hot_share`] of the transactions write.
 const HOT: u64 = 0;
 
-/// Below this many accesses it is fastest to compare each with all before.
+/// Up to this many accesses it is fastest to compare each with all before it.
 const MANY: usize = 32;
 
 /// Draws inputs.
@@ -235,16 +236,15 @@ pub struct YcsbInputs {
     config: YcsbConfig,
     zipf: Zipf,
     scramble: Scramble,
-    /// A write if 32 random bits are below this.
+    /// An access writes if 32 random bits are below this.
     write_below: u64,
-    /// The next row to insert. Workers draw from it; that numbers differ is all they need of each
-    /// other, hence `Relaxed`.
+    /// The next row to insert. Relaxed: workers need only distinct numbers.
     next: AtomicU64,
 }
 
 impl YcsbInputs {
     /// # Panics
-    /// If there are no rows, or too few of them for that many different accesses.
+    /// If there are no rows, or too few for `accesses` distinct ones.
     pub fn new(config: YcsbConfig) -> YcsbInputs {
         assert!(
             !config.distinct || config.accesses as u64 <= config.rows.div_ceil(2),
@@ -261,7 +261,7 @@ impl YcsbInputs {
         }
     }
 
-    /// What is run.
+    /// The settings.
     pub fn config(&self) -> &YcsbConfig {
         &self.config
     }
@@ -272,7 +272,7 @@ impl YcsbInputs {
             return match self.config.scan_length {
                 None => self.accesses(rng, into),
                 Some(count) => {
-                    // So far from the end that all of the range is there.
+                    // Far enough from the end that all rows of the range exist.
                     let last = self.config.rows.saturating_sub(count.into());
                     let (id, from) = (self.row(rng), self.row(rng) % (last + 1));
                     into.operation = Operation::WriteAndScan;
@@ -286,15 +286,15 @@ impl YcsbInputs {
             Standard::B => self.single(rng, into, percent < 5),
             Standard::C => self.single(rng, into, false),
             Standard::D | Standard::E if percent < 5 => {
-                // Row 0 to rows - 1 were populated; each number from there on is drawn once.
+                // Rows 0 to `rows - 1` were populated; each number from there on is drawn once.
                 let id = self.next.fetch_add(1, Ordering::Relaxed);
                 let spread = self.config.is_spread();
                 into.operation = Operation::Insert;
                 into.insert = Insert { id, seed: self.config.seed, spread };
             }
             Standard::D => {
-                // The latest rows are the most popular. One that is still being inserted is read
-                // as missing, so the very last numbers are left out.
+                // The latest rows are the most popular. A row whose insert has not committed is
+                // missing, so the very last numbers are left out.
                 let latest = self.next.load(Ordering::Relaxed).saturating_sub(LATEST_LAG);
                 let latest = latest.max(self.config.rows) - 1;
                 let id = latest - self.zipf.draw(rng);
@@ -312,7 +312,7 @@ impl YcsbInputs {
         }
     }
 
-    /// A row by its popularity.
+    /// Draws a row by its popularity.
     #[inline]
     fn row(&self, rng: &mut Rng) -> u64 {
         self.scramble.key(self.zipf.draw(rng))
@@ -359,7 +359,7 @@ impl YcsbInputs {
         self.finish_accesses(rng, into);
     }
 
-    /// Draws the seed, and the values where they are arguments.
+    /// Draws the seed, and the values if they are arguments.
     fn finish_accesses(&self, rng: &mut Rng, into: &mut YcsbInput) {
         let Given { accesses, values } = &mut into.given;
         accesses.seed = rng.u32(..);
@@ -380,13 +380,13 @@ impl YcsbInputs {
     }
 }
 
-/// Mix D reads rows up to this far behind the last number drawn for an insert.
+/// The number of latest inserts that mix D does not read.
 const LATEST_LAG: u64 = 4096;
 
-/// A row that must be there is made by one population call of about this many rows.
+/// Rows per population call.
 const CHUNK: u64 = 1000;
 
-/// The calls that make the population.
+/// Returns the calls that populate the database.
 pub fn parts(config: &YcsbConfig) -> Vec<YcsbPopulate> {
     let (rows, seed, spread) = (config.rows, config.seed, config.is_spread());
     let part = |from| YcsbPopulate { from, count: CHUNK.min(rows - from) as u32, seed, spread };

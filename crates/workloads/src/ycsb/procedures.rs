@@ -1,7 +1,7 @@
 //! The procedures of YCSB and their arguments.
 //!
-//! What a procedure does follows from its arguments alone, never from a setting of the process, so
-//! that a command log can be replayed by a process with other settings.
+//! A procedure depends only on its arguments, never on a setting of the process, so that a command
+//! log can be replayed by a process with other settings.
 
 use crate::MISSING_ROW;
 use crate::bytes::{fill, mix};
@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Columns of a row beside its key.
+/// Columns of a row besides its key.
 pub const COLUMNS: usize = 10;
 /// The width of each in bytes.
 pub const WIDTH: usize = 100;
 
-/// The column that belongs to a number.
+/// The column for a number, which wraps around.
 pub fn column(n: u64) -> Column<[u8]> {
     Column::at(1 + (n % COLUMNS as u64) as u16)
 }
@@ -30,15 +30,15 @@ pub fn schema(ordered: bool) -> Schema {
     if ordered { schema } else { schema.hash() }
 }
 
-/// Where row number `id` stands. Spread keys lie all over the 64-bit range, so that rows inserted
-/// later fall between those that scans pass over.
+/// The key of row number `id`. Spread keys cover the 64-bit range, so that rows inserted later fall
+/// between those that scans read.
 #[inline]
 pub fn key(id: u64, spread: bool) -> u64 {
     if spread { id.wrapping_mul(0x9E37_79B9_7F4A_7C15) } else { id }
 }
 
-/// A row read or written: its number, and whether it is written, in one integer that takes few
-/// bytes in a log.
+/// A row access: the row's number and whether it is written, in one integer that takes few bytes in
+/// a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowAccess(u64);
 
@@ -59,18 +59,18 @@ impl RowAccess {
     }
 }
 
-/// A transaction of several accesses. Which column each touches, and the values written, follow
-/// from the seed.
+/// A transaction of several accesses. The column of each, and the values written, are derived from
+/// the seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accesses {
-    /// Columns and values follow from this.
+    /// The seed of columns and values.
     pub seed: u32,
     /// The rows.
     pub rows: SmallVec<[RowAccess; 2]>,
 }
 
-/// The same with the written values passed whole, one after the other; if there are ten for each
-/// written row, all of its columns are written.
+/// Accesses with the written values as arguments, concatenated; with ten values per written row,
+/// all of its columns are written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Given {
     /// The accesses.
@@ -84,7 +84,7 @@ pub struct Given {
 pub struct Insert {
     /// Its number.
     pub id: u64,
-    /// Its values follow from this and the number.
+    /// The seed of its values, together with the number.
     pub seed: u64,
     /// Whether keys are spread, see [`key`].
     pub spread: bool,
@@ -99,12 +99,12 @@ pub struct Scan {
     pub count: u32,
 }
 
-/// Reads a row and changes one column to a value that follows from the old one.
+/// Reads a row and changes one column to a value derived from the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Modify {
     /// The row.
     pub id: u64,
-    /// Column and value follow from this.
+    /// The seed of the column and the value.
     pub seed: u32,
 }
 
@@ -113,25 +113,25 @@ pub struct Modify {
 pub struct WriteAndScan {
     /// The row to change.
     pub id: u64,
-    /// Column and value follow from this.
+    /// The seed of the column and the value.
     pub seed: u32,
-    /// The row that the range begins with; keys are not spread.
+    /// The row at which the range begins; keys are not spread.
     pub from: u64,
     /// How many rows it has; none are read if it is 0.
     pub count: u32,
 }
 
-/// What is read beside what is written. It leaves no trace in the database, so it may differ from one
-/// process to another.
+/// What is read besides what is written. Reads leave no trace in the database, so this may differ
+/// between processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// A read is of the whole row instead of one column.
+    /// Reads are of whole rows instead of one column.
     pub whole_rows: bool,
-    /// What an access writes it reads before.
+    /// Each write first reads what it writes.
     pub before_writes: bool,
 }
 
-/// Makes rows of the population.
+/// Arguments of [`populate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct YcsbPopulate {
     /// The first row's number.
@@ -144,7 +144,7 @@ pub struct YcsbPopulate {
     pub spread: bool,
 }
 
-/// The first access to a missing row ends its transaction.
+/// A missing row ends the transaction.
 fn found<T>(row: Option<T>) -> Result<T, Abort> {
     row.ok_or(Abort::User(MISSING_ROW))
 }
@@ -166,7 +166,7 @@ fn read(
     found(tx.get_columns(table, id, columns)?).map(drop)
 }
 
-/// Reads what is about to be written, where that is asked for.
+/// Reads what is about to be written, if `reads` says so.
 #[inline]
 fn read_before(
     tx: &Transaction<'_>,
@@ -182,7 +182,7 @@ fn read_before(
     read(tx, table, row.id(), column(mixed), whole_row)
 }
 
-/// Announces the rows to come, so that their cache misses overlap.
+/// Prefetches the rows, so that their cache misses overlap.
 fn prefetch(tx: &Transaction<'_>, table: Table, call: &Accesses, columns: impl Fn(u64) -> Columns) {
     if call.rows.len() > 1 {
         for (row, n) in call.rows.iter().zip(0u64..) {
@@ -191,7 +191,7 @@ fn prefetch(tx: &Transaction<'_>, table: Table, call: &Accesses, columns: impl F
     }
 }
 
-/// The columns that an access touches, given what a write sets.
+/// The columns that an access touches: all, or the one derived from the seed.
 fn touched(whole_rows: bool) -> impl Fn(u64) -> Columns {
     move |mixed| if whole_rows { Columns::ALL } else { column(mixed).only() }
 }
@@ -241,7 +241,7 @@ pub fn access_all(
     Ok(())
 }
 
-/// Puts the rows down, all columns derived, whatever is there: the transaction reads nothing.
+/// Runs the accesses as blind writes of all columns, with derived values.
 pub fn store(tx: &Transaction<'_>, table: Table, call: &Accesses) -> Result<(), Abort> {
     prefetch(tx, table, call, touched(true));
     let mut values = [0; WIDTH * COLUMNS];
@@ -252,7 +252,7 @@ pub fn store(tx: &Transaction<'_>, table: Table, call: &Accesses) -> Result<(), 
     Ok(())
 }
 
-/// Puts the rows down with the values given, ten for each.
+/// Runs the accesses as blind writes with the given values, ten per row.
 pub fn store_given(tx: &Transaction<'_>, table: Table, call: &Given) -> Result<(), Abort> {
     let Given { accesses, values } = call;
     if values.0.len() != accesses.rows.len() * WIDTH * COLUMNS {
@@ -265,7 +265,7 @@ pub fn store_given(tx: &Transaction<'_>, table: Table, call: &Given) -> Result<(
     Ok(())
 }
 
-/// Runs the accesses with the values given.
+/// Runs the accesses with the given values.
 pub fn access_given(
     tx: &Transaction<'_>,
     table: Table,
@@ -308,7 +308,7 @@ fn write_all(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Resu
     done(tx.update(table, id, &sets)?)
 }
 
-/// A row with this key.
+/// Builds a row.
 fn row(key: u64, values: &[u8]) -> [Value<'_>; COLUMNS + 1] {
     let mut row = [Value::Null; COLUMNS + 1];
     row[0] = key.into();
@@ -336,13 +336,13 @@ pub fn populate(tx: &Transaction<'_>, table: Table, call: &YcsbPopulate) -> Resu
     (from..from + count as u64).try_for_each(|id| insert(tx, table, &Insert { id, seed, spread }))
 }
 
-/// Scans and returns how many rows there were.
+/// Scans, and returns the number of rows.
 pub fn scan(tx: &Transaction<'_>, table: Table, call: &Scan) -> Result<u32, Abort> {
     let from = [key(call.id, true).into()];
     Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
 }
 
-/// Changes a column of one row and scans; returns how many rows it passed over.
+/// Changes a column of one row, then scans; returns the number of rows scanned.
 pub fn write_and_scan(
     tx: &Transaction<'_>,
     table: Table,
@@ -359,8 +359,8 @@ pub fn write_and_scan(
     Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
 }
 
-/// Reads a whole row and changes one column to a value made of its old one, so that the outcome
-/// tells the order of the changes.
+/// Reads a whole row and changes one column to a value derived from its old one, so that the
+/// outcome depends on the order of the changes.
 pub fn modify(tx: &Transaction<'_>, table: Table, call: &Modify) -> Result<(), Abort> {
     let row = found(tx.get(table, call.id)?)?;
     let column = column(mix(call.seed as u64, 0));
@@ -371,7 +371,7 @@ pub fn modify(tx: &Transaction<'_>, table: Table, call: &Modify) -> Result<(), A
     done(tx.update(table, call.id, &[column.set(&value)])?)
 }
 
-/// Bytes that travel as such, and stay inline up to a row's worth.
+/// Serialized as bytes; kept inline up to a row's length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bytes(pub SmallVec<[u8; 1024]>);
 

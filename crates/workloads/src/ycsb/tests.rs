@@ -30,7 +30,8 @@ fn small() -> YcsbConfig {
     YcsbConfig { rows: 1500, ..YcsbConfig::default() }
 }
 
-/// Runs `count` transactions from one seed; the digest afterwards and what was missing.
+/// Runs `count` transactions from one seed; returns the digest afterwards and the number of missing
+/// rows.
 fn after(config: &YcsbConfig, count: usize) -> (u64, usize) {
     let oracle = populated(config);
     let inputs = YcsbInputs::new(config.clone());
@@ -190,7 +191,7 @@ fn a_range_is_scanned_and_one_column_is_written() {
     assert_ne!(oracle.digest(), populated(&config).digest());
     let none = WriteAndScan { count: 0, ..input.write_and_scan };
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &none)), Ok(0));
-    // More than there are rows: all of them.
+    // With fewer rows than that, all are scanned.
     let all = YcsbConfig { scan_length: Some(2000), ..small() };
     YcsbInputs::new(all).draw(&mut rng, &mut input);
     assert_eq!(oracle.transact(|tx| write_and_scan(tx, TABLE, &input.write_and_scan)), Ok(1500));

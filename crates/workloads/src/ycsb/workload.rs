@@ -1,11 +1,11 @@
-//! YCSB for a driver.
+//! YCSB as a [`Workload`].
 
 use super::*;
 use crate::workload::{Outcome, Workload};
 use crate::{MISSING_ROW, Violation};
 use hyades::{Abort, Builder, Database, Error, ProcedureId, Session};
 
-/// YCSB.
+/// The YCSB workload.
 #[derive(Debug)]
 pub struct Ycsb {
     inputs: YcsbInputs,
@@ -116,7 +116,7 @@ impl Workload for Ycsb {
         }
     }
 
-    /// Mix D reads rows whose insert may still be under way.
+    /// Mix D reads rows whose insert may still be in progress.
     fn expects(&self, abort: Abort) -> bool {
         abort == Abort::User(MISSING_ROW) && self.inputs.config().standard == Some(Standard::D)
     }

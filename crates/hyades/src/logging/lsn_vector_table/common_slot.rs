@@ -1,20 +1,23 @@
-//! The common slot: where vectors go for which there is no slot.
+//! The common slot: holds the vectors of all rows for which no slot is left.
 //!
-//! There may be only so many slots. When all are in use, and none gets cold because a stream stands still, the rows
-//! that need another share one, whose vectors are raised to those of all of them. It is the first of those for one row, is
-//! raised in place as these are, and is never marked nor given out again: all who find it find it as it is.
+//! The number of slots is bounded. When all are in use, and none can be evicted because a stream is
+//! stalled, the rows that need another share one, whose vectors are raised to those of all of them.
+//! It is the first of the slots for single rows, is raised in place as these are, and is never
+//! marked or reused, so its references do not become stale by reuse.
 //!
-//! The argument. A row that refers to it stands for at least what it had, because the slot is raised before the reference is
-//! published, and never goes back. It stands for more than that: for positions that others have brought
-//! here. Each of these was reserved when it came. So whoever follows one reserves its own frame later: nothing follows
-//! itself, and replay, which knows no difference, has an order. And each is the end of a frame that a
-//! transaction is about to fill or void and that the log then writes, as it does all others: who waits for it waits for nothing
-//! that does not come unless the log stops. What a record depends on stands in the record, so that recovery judges it
-//! by the same as the run did.
+//! Why this is correct. A row that refers to it stands for at least what it had, because the slot
+//! is raised before the reference is published, and never falls. It stands for more than that: for
+//! positions that other rows brought in. Each of these was reserved when it was brought in. So a
+//! transaction that follows one reserves its own frame later: nothing follows itself, and replay,
+//! which does not distinguish these dependencies, has an order. Each is also the end of a frame
+//! that a transaction is about to fill or void and that the log then writes like all others:
+//! waiting for it ends unless the log stops. A record states all its dependencies, so recovery
+//! judges it by the same ones as the run did.
 //!
-//! What is lost is that a stream which stands still holds up only those who depend on it: it holds up all who touch a row
-//! that is here. This ends by itself. A reference to the common slot bears a tick as any other does, and once that is cold
-//! the row is; the vectors need never get cold.
+//! The cost: a stalled stream otherwise holds up only the transactions that depend on it; here it
+//! holds up all that touch a row in the common slot. This ends by itself. A reference to the common
+//! slot has a tick like any other, and once that is evicted the row is; the slot's vectors need
+//! never be.
 
 use super::LsnVectorTable;
 use super::reference::{self, Kind, PackedReference};
@@ -25,15 +28,16 @@ use hyades_platform::sync::{AtomicU64, Ordering};
 /// The number of the common slot.
 const COMMON: u32 = 0;
 
-/// So many numbers are not handed out.
+/// The number of slots that are not handed out.
 pub(super) const RESERVED: u32 = COMMON + 1;
 
 impl LsnVectorTable {
-    /// A reference for rows that have these vectors, at least.
+    /// Returns a reference for rows that have at least these vectors.
     #[cold]
     pub(super) fn use_common(&self, write: &[u64], read: &[u64], replayed: u64) -> PackedReference {
         let slot = self.own.get(COMMON, Kind::Own);
-        // What the row had that was cold, in part at least: nobody who finds this slot joins the cold vector.
+        // Part of what the row had may be evicted, and readers of this slot do not join the
+        // eviction vector: it is joined here.
         let mut cold = vec![0; self.lanes];
         self.load_cold(&mut cold);
         raise_lanes(slot.first(), &cold);
@@ -43,11 +47,11 @@ impl LsnVectorTable {
             raise_lanes(slot.second(), read);
         }
         slot.replayed().fetch_max(replayed, Ordering::Relaxed);
-        // After what was raised had been reserved.
+        // The tick is loaded after everything raised here had been reserved.
         reference::pack(COMMON, Kind::Own, self.ticks.now(), 0)
     }
 
-    /// As [`LsnVectorTable::use_common`], for what `fill` would put into a slot of the row's own.
+    /// As [`LsnVectorTable::use_common`], with what `fill` would store in a slot of the row's own.
     #[cold]
     pub(super) fn fill_common(
         &self,
@@ -63,14 +67,16 @@ impl LsnVectorTable {
         self.use_common(&load(slot.first()), &load(slot.second()), replayed)
     }
 
-    /// Whether slots get few, or there is none: the cold vector is to be raised to all that is durable.
+    /// Whether slots are running short, so that the eviction vector has to be raised to all that is
+    /// durable.
     #[inline]
     pub fn is_pressed(&self) -> bool {
         // Relaxed: a hint.
         self.pressed.load(Ordering::Relaxed)
     }
 
-    /// The cold vector is about to be raised. Whoever wants a new slot after that says so again.
+    /// Called before the eviction vector is raised. A session that still needs a new slot
+    /// afterwards sets the flag again.
     pub fn relieve(&self) {
         self.pressed.store(false, Ordering::Relaxed);
     }

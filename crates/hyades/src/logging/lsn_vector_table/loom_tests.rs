@@ -1,4 +1,4 @@
-//! The hot-row table under every schedule of few threads.
+//! The LSN vector table under every schedule of a few threads with at most three preemptions.
 
 use super::*;
 use hyades_platform::sync::fence;
@@ -11,12 +11,12 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// On a stream that is reserved for all that is placed.
+/// A table over one stream, whose reserved end is above every position used here.
 fn table() -> LsnVectorTable {
     LsnVectorTable::new(1, 1 << 20, Box::new(|_| 20))
 }
 
-/// What the row stands for: its write vector, and that with the readers'.
+/// The row's write vector, and the join of both of its vectors.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
     if table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring()).cold {
@@ -28,13 +28,13 @@ fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
 
 struct Hot {
     table: LsnVectorTable,
-    /// Read at 2, with a slot of its own that is cold: its owner may give it out again.
+    /// Read at 2, with a slot of its own that is evicted: its owner may reuse it.
     row: Reference,
     /// Read at 3 by one transaction. The next reader gives it a slot of its own.
     other: Reference,
 }
 
-/// Who owns the slot is handed the ring in which it stands alone.
+/// Also returns the ring of the slot's owner, which has no other slot.
 fn hot() -> (Arc<Hot>, Ring) {
     let table = table();
     let (row, other) = (Reference::new(0), Reference::new(0));
@@ -63,8 +63,8 @@ fn read_at(hot: &Arc<Hot>, lsn: u64) -> thread::JoinHandle<()> {
     })
 }
 
-/// The owner of a slot gives it out again while a reader raises the row that has it: either the owner
-/// sees the raise, or the reader sees that the slot is no longer the row's.
+/// The owner of a slot reuses it while a reader raises the row that has it: either the owner sees
+/// the raise, or the reader sees that the slot is no longer the row's.
 #[test]
 fn a_reader_of_a_slot_that_is_given_out_again_is_not_lost() {
     check(|| {
@@ -72,12 +72,12 @@ fn a_reader_of_a_slot_that_is_given_out_again_is_not_lost() {
         let threads = [give_out(&hot, ring), read_at(&hot, 10)];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(fold(&hot.table, &hot.row).1, 10, "the reader is lost");
-        // The raise may have come too late for the one row, and count for the other.
+        // The raise may be too late for the one row, and count for the other.
         assert!(fold(&hot.table, &hot.other).1 >= 7);
     });
 }
 
-/// Two readers raise the same row together.
+/// Two readers raise the same row concurrently.
 #[test]
 fn of_two_readers_none_is_lost() {
     check(|| {
@@ -88,8 +88,8 @@ fn of_two_readers_none_is_lost() {
     });
 }
 
-/// Two readers with the same vector, and the owner of the slot: the one who finds the lane raised already
-/// has to know as well whether it was raised in time.
+/// Two readers with the same vector, and the owner of the slot: the reader that finds the component
+/// raised already must also notice whether it was raised in time.
 #[test]
 fn who_finds_a_lane_raised_knows_whether_it_was_in_time() {
     let mut builder = loom::model::Builder::new();
@@ -100,15 +100,15 @@ fn who_finds_a_lane_raised_knows_whether_it_was_in_time() {
         let first = read_at(&hot, 10);
         let mut own = hot.table.ring();
         hot.table.raise_read(&hot.row, &[10], 0, &mut own);
-        // As the second reader's transaction goes on, a writer has to find it.
+        // From here on a writer has to find the second reader.
         assert_eq!(fold(&hot.table, &hot.row).1, 10, "the second reader is lost");
         owner.join().unwrap();
         first.join().unwrap();
     });
 }
 
-/// Who looks at the row meanwhile finds what it had, or finds it cold; never another row's vectors for
-/// its own, and never less than it had.
+/// A concurrent reader finds what the row had, or finds it evicted; never another row's vectors,
+/// and never less than the row had.
 #[test]
 fn who_looks_meanwhile_finds_no_less() {
     check(|| {
@@ -126,8 +126,8 @@ fn who_looks_meanwhile_finds_no_less() {
     });
 }
 
-/// E4: a reader leaves its mark and then looks whether the row is locked; a writer locks the row and then
-/// looks for readers. At least one finds the other.
+/// E4: a reader stamps the row and then checks whether it is locked; a writer locks the row and
+/// then loads the read stamp. At least one finds the other.
 #[test]
 fn a_reader_and_a_writer_never_miss_each_other() {
     for hot_before in [false, true] {
@@ -153,8 +153,8 @@ fn a_reader_and_a_writer_never_miss_each_other() {
     }
 }
 
-/// A reader takes its place in the log and leaves its mark on a row while ticks end and get cold: its mark
-/// is not taken for an older one.
+/// A reader reserves its position and stamps a row while ticks end and are evicted: its stamp is
+/// not taken for an older one.
 #[test]
 fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
     for own in [false, true] {
@@ -187,7 +187,7 @@ fn what_is_raised_while_ticks_end_is_not_taken_for_cold() {
     }
 }
 
-/// A shared slot whose tick has got cold is given out again while a row that it stood for is looked at.
+/// A shared slot whose tick is evicted is reused while a row that it stood for is read.
 #[test]
 fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
     check(|| {
@@ -217,8 +217,8 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
     });
 }
 
-/// A gap inherits from a cold tombstone while a reader raises it: what the tombstone had is not lost, though
-/// the gap seemed to be as cold.
+/// A gap inherits from an evicted tombstone while a reader raises the gap: the tombstone's vectors
+/// are not lost, although the gap seemed to be evicted as well.
 #[test]
 fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
     check(|| {
@@ -238,14 +238,15 @@ fn what_a_cold_row_leaves_to_another_is_not_undone_by_a_reader() {
     });
 }
 
-/// The row is read by a transaction that needs no slot.
+/// Reads the row in a transaction that needs no slot.
 fn read_single(hot: &Hot, row: &Reference, lsn: u64) {
     let mut ring = hot.table.ring();
     hot.table.take_single(&mut ring, 0, lsn);
     hot.table.raise_read(row, &[lsn], 0, &mut ring);
 }
 
-/// As above, for a reader whose mark is in the row's reference.
+/// As [`a_reader_and_a_writer_never_miss_each_other`], for a reader whose stamp is in the row's
+/// reference.
 #[test]
 fn a_reader_without_a_slot_and_a_writer_never_miss_each_other() {
     check(|| {
@@ -266,7 +267,7 @@ fn a_reader_without_a_slot_and_a_writer_never_miss_each_other() {
     });
 }
 
-/// Two readers of one row, with a slot or without, on top of a writer or not.
+/// Two readers of one row, with a slot or without, after a writer or not.
 #[test]
 fn of_two_readers_without_slots_none_is_lost() {
     for (written, slot) in [(false, false), (false, true), (true, false)] {
@@ -296,8 +297,8 @@ fn of_two_readers_without_slots_none_is_lost() {
     }
 }
 
-/// A transaction takes its place, and its rows their reference, while ticks end and get cold; who looks finds
-/// its position, though it knows less of the stream.
+/// A transaction reserves its position and stamps its row while ticks end and are evicted; a reader
+/// finds the position, although it knows a lower reserved end.
 #[test]
 fn a_position_is_found_as_long_as_it_is_not_cold() {
     check(|| {

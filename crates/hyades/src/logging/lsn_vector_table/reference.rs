@@ -1,13 +1,13 @@
-//! What a row remembers of its place in the hot-row table.
+//! References: what a row holds of its place in the LSN vector table.
 
 use hyades_platform::sync::AtomicU64;
 
-/// A row's [`PackedReference`]; 0 for a row that was never hot.
+/// A row's [`PackedReference`]; 0 for an evicted row without a slot.
 pub(crate) type Reference = AtomicU64;
 
-/// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their width. Of
-/// [`Kind::Single`] the slot's number and generation are one number, of 44 bits: from the lowest bit up, whether it
-/// stands for a reader, the lane, the low bits of the position.
+/// From the lowest bit up: slot number + 1, kind, tick, generation; the last two modulo their
+/// width. In [`Kind::Single`] slot number and generation form one number of 44 bits; from the
+/// lowest bit up: whether it is of a reader, the component, the low bits of the position.
 pub(super) type PackedReference = u64;
 
 const NUMBER_BITS: u32 = 25;
@@ -17,38 +17,39 @@ const TICK_AT: u32 = KIND_AT + 2;
 const TICK_BITS: u32 = 18;
 const GENERATION_AT: u32 = TICK_AT + TICK_BITS;
 
-/// Ticks are compared modulo one more than this.
+/// Ticks are compared modulo `TICKS + 1`.
 pub(super) const TICKS: u64 = (1 << TICK_BITS) - 1;
-/// The highest generation; 0 comes after it.
+/// The highest generation; 0 follows it.
 pub(super) const GENERATIONS: u64 = u64::MAX >> GENERATION_AT;
 
-/// Whose slot it is.
+/// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One row's, with both of its vectors.
+    /// For one row, with both of its vectors.
     Own,
-    /// That of the rows that a transaction wrote: nobody has read them since.
+    /// Shared by the rows that a transaction wrote and that were not read since.
     Written,
-    /// That of the rows that were cold when a transaction read them.
+    /// Shared by the rows that were evicted when a transaction read them.
     Read,
-    /// None: all lanes but one are cold, and that one's position is here.
+    /// No slot: all components but one are evicted, and the position of that one is in the
+    /// reference.
     Single,
 }
 
-/// What a reference of [`Kind::Single`] says.
+/// The content of a [`Kind::Single`] reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     pub lane: usize,
     /// The position modulo 2^[`LOW_BITS`].
     pub low: u64,
-    /// It is the read vector that has this lane, and the write vector that is cold; or else the other way
-    /// round.
+    /// Whether the read vector has this component and the write vector is evicted; otherwise it is
+    /// the other way round.
     pub read: bool,
 }
 
-/// So many bits of a position are kept.
+/// The number of low bits of a position that are kept.
 const LOW_BITS: u32 = 37;
-/// The bits that are kept.
+/// The mask of these bits.
 pub(super) const LOW: u64 = (1 << LOW_BITS) - 1;
 
 #[inline]
@@ -59,7 +60,7 @@ pub(super) fn pack(number: u32, kind: Kind, tick: u64, generation: u64) -> Packe
         | (u64::from(number) + 1)
 }
 
-/// The number of the slot. Not for a row that was never hot.
+/// The number of the slot. `packed` must not be 0.
 #[inline]
 pub(super) fn number(packed: PackedReference) -> u32 {
     (packed & NUMBERS) as u32 - 1
@@ -75,7 +76,7 @@ pub(super) fn kind(packed: PackedReference) -> Kind {
     }
 }
 
-/// Whether there is a slot, cold or not.
+/// Whether the reference has a slot, evicted or not.
 #[inline]
 pub(super) fn has_slot(packed: PackedReference) -> bool {
     packed != 0 && kind(packed) != Kind::Single
@@ -86,7 +87,7 @@ pub(super) fn tick(packed: PackedReference) -> u64 {
     packed >> TICK_AT & TICKS
 }
 
-/// A writer's reference of a single position.
+/// Packs a writer's reference of a single position.
 #[inline]
 pub(super) fn pack_single(lane: usize, lsn: u64, tick: u64) -> PackedReference {
     let both = (lsn & LOW) << 7 | (lane as u64) << 1;
@@ -102,12 +103,12 @@ pub(super) fn single(packed: PackedReference) -> Single {
     Single { lane: (both >> 1 & 63) as usize, low: both >> 7, read: both & 1 == 1 }
 }
 
-/// A writer's reference, as the rows have it that the same transaction has read.
+/// Converts a writer's reference into that of the rows that the same transaction has read.
 #[inline]
 pub(super) fn of_reader(packed: PackedReference) -> PackedReference {
     match kind(packed) {
         Kind::Single => packed | 1,
-        // The common slot, which is for both.
+        // The common slot, which is for readers and writers.
         Kind::Own => packed,
         _ => packed & !(3 << KIND_AT) | (Kind::Read as u64) << KIND_AT,
     }

@@ -1,10 +1,11 @@
-//! Rows whose vector is the cold one but for one lane: a reference of [`Kind::Single`](reference::Kind) says
-//! it all.
+//! Rows whose vector is the eviction vector except in one component: a reference of
+//! [`Kind::Single`](reference::Kind) holds all of it.
 //!
-//! It has the low bits of the position. What is not cold is not far above the cold vector, so that the rest
-//! follows from any position of the lane that is not far from it. A row of which nobody has heard for so long
-//! that its tick has come round, and its low bits as well, seems to have a later position; that is one up to
-//! which the stream is reserved all the same, so that to follow it is not wrong.
+//! The reference has the low bits of the position. A position that is not evicted is not far above
+//! the eviction vector, so the high bits follow from any nearby position of that component.
+//! Wrap-around: when the tick of a stale reference has wrapped around, and its low bits too, it
+//! seems to have a later position. That position is already reserved, so following it only adds a
+//! conservative dependency.
 
 use super::reference::{self, LOW, PackedReference, Single};
 use super::slot::raise_lanes;
@@ -13,7 +14,7 @@ use crate::logging::lanes::zip_lanes;
 use hyades_platform::sync::Ordering;
 
 impl LsnVectorTable {
-    /// Whether all lanes of a vector but this one are at or below the cold vector.
+    /// Whether all components of a vector but this one are covered by the eviction vector.
     #[inline]
     pub fn is_single(&self, vector: &[u64], lane: usize) -> bool {
         let mut at = 0;
@@ -25,11 +26,12 @@ impl LsnVectorTable {
         above & !(1 << lane) == 0
     }
 
-    /// The transaction has its place, at `lsn` in `lane`, and all other lanes of its vector are at or below the
-    /// cold vector: its rows need no slot. False if it is too far from what is cold to be told by its low bits.
+    /// Called when the transaction has its position, `lsn` in `lane`, and all other components of
+    /// its vector are evicted: its rows need no slot. False if the position is too far from the
+    /// eviction vector to be reconstructed from its low bits.
     #[inline(always)]
     pub fn take_single(&self, ring: &mut Ring, lane: usize, lsn: u64) -> bool {
-        // See `position`: what is not cold is not far above it.
+        // See `position`: what is not evicted is not far above the eviction vector.
         let near = lsn.wrapping_sub(self.cold[lane].load(Ordering::Acquire)) <= LOW / 4;
         if near {
             ring.single = Some((lane, lsn));
@@ -38,9 +40,8 @@ impl LsnVectorTable {
         near
     }
 
-    /// The position that a reference has the low bits of. If the reference is not that of a cold row whose tick
-    /// has come round, it is this one; otherwise it is one up to which the stream is reserved, which may
-    /// stand for it.
+    /// Reconstructs a position from its low bits. If the reference is that of an evicted row whose
+    /// tick has wrapped around, the result may be a later position, one that is already reserved.
     #[inline]
     fn position(&self, single: Single, ring: &mut Ring) -> u64 {
         let Single { lane, low, .. } = single;
@@ -49,13 +50,14 @@ impl LsnVectorTable {
         if behind <= LOW / 2 {
             return known.saturating_sub(behind);
         }
-        // It is above what is known, not far below: it is at most LOW / 4 above the cold vector, or cold.
+        // It is above what is known, not far below: it is at most LOW / 4 above the eviction
+        // vector, or evicted.
         self.later_position(single, ring)
     }
 
     #[cold]
     fn later_position(&self, Single { lane, low, .. }: Single, ring: &mut Ring) -> u64 {
-        // The reference was loaded before this, and its position reserved before that.
+        // The position was reserved before the reference was loaded, and that was before this.
         let reserved = (self.reserved)(lane);
         ring.reserved[lane] = reserved;
         reserved.saturating_sub(reserved.wrapping_sub(low) & LOW)
@@ -84,7 +86,8 @@ impl LsnVectorTable {
         RowObservation { warm: true, replayed: None, cold: true }
     }
 
-    /// A reference for a row that has one of a single position, raised. `None` if that says all of it already.
+    /// Returns the raised reference of a row that has a single position; `None` if that one already
+    /// covers the raise.
     pub(super) fn succeed(
         &self,
         single: Single,
@@ -95,7 +98,7 @@ impl LsnVectorTable {
         if let (true, None, Some((lane, own))) = (single.read, to.write, ring.single)
             && lane == single.lane
         {
-            // Of two readers in one lane the later stands for both.
+            // Of two readers with the same component the later stands for both.
             return (lsn < own).then(|| reference::of_reader(ring.taken));
         }
         Some(self.take_own(ring, to.replayed, |slot| {

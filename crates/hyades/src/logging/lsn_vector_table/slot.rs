@@ -1,7 +1,7 @@
-//! A slot of the hot-row table: how it is read while its owner may give it out again.
+//! A slot of the LSN vector table: how it is read while its owner may reuse it.
 //!
-//! A slot has a head, which says in which generation it was given out and whether its owner is at work
-//! on it, and one vector or two. Invariant: what was read between two looks that found the same generation
+//! A slot has a head, which holds its generation and whether its owner is changing it (marked), and
+//! one or two vectors. Invariant: what was read between two checks that found the same generation
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
 use super::reference::Kind;
@@ -11,10 +11,10 @@ use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
 use hyades_wal::lsn_vector::join;
 
-/// Head of a slot: generation << 1 | whether the owner is at work on it.
+/// The flag in a slot's head, generation << 1 | flag: its owner is changing it.
 pub(super) const MARKED: u64 = 1;
 
-/// Lanes are copied in groups of this many, so that copies stay in registers.
+/// Components are copied in groups of this many, so that copies stay in registers.
 const GROUP: usize = 8;
 
 /// See the module.
@@ -34,24 +34,24 @@ impl<'a> Slot<'a> {
     pub fn replayed(self) -> &'a AtomicU64 {
         &self.words[1]
     }
-    /// The write vector, but of a slot for cold rows that were read the read vector.
+    /// The write vector; in a [`Kind::Read`] slot the read vector.
     #[inline]
     pub fn first(self) -> &'a [AtomicU64] {
         &self.words[2..2 + self.lanes]
     }
-    /// The read vector of a row with a slot of its own.
+    /// The read vector of a [`Kind::Own`] slot.
     #[inline]
     pub fn second(self) -> &'a [AtomicU64] {
         &self.words[2 + self.lanes..2 + 2 * self.lanes]
     }
 
-    /// Waits until the slot is as `generation` left it; false if it is of another one.
+    /// Waits until the slot is unmarked in `generation`; false if it has another one.
     #[inline]
     pub fn is_of(self, generation: u64) -> bool {
         let mut looks = 0u32;
         loop {
-            // Acquire: what the owner filled in before it took its mark off is seen; and where the
-            // generation is another, the loads of the cold vector that follow come after it.
+            // Acquire: what the owner stored before it removed its mark is seen; and where the
+            // generation is another, later loads of the eviction vector come after this one.
             let head = self.head().load(Ordering::Acquire);
             if head >> 1 != generation {
                 return false;
@@ -61,7 +61,7 @@ impl<'a> Slot<'a> {
             }
             looks += 1;
             if looks.is_multiple_of(64) {
-                // The owner may have lost its processor.
+                // The owner may be descheduled.
                 yield_now();
             } else {
                 spin_hint();
@@ -69,17 +69,17 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether nothing has happened to the slot since `is_of`: what was read between is right.
+    /// Whether the slot is unchanged since `is_of`: what was read in between is valid.
     #[inline]
     pub fn is_still(self, generation: u64) -> bool {
-        // The loads before the fence do not come after the load behind it.
+        // Loads before the fence are not reordered after the load behind it.
         fence(Ordering::Acquire);
         self.head().load(Ordering::Relaxed) == generation << 1
     }
 
     /// Joins the slot's vectors.
     pub fn fold(self, generation: u64, into: Into<'_>) -> RowObservation {
-        // The usual numbers of streams, with loops that the compiler can unroll.
+        // Common numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
             1 => self.fold_fixed::<1>(generation, into),
             2 => self.fold_fixed::<2>(generation, into),
@@ -89,7 +89,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// As [`Slot::fold`], for `N` lanes.
+    /// As [`Slot::fold`], for `N` components.
     #[inline]
     fn fold_fixed<const N: usize>(self, generation: u64, into: Into<'_>) -> RowObservation {
         let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
@@ -112,7 +112,8 @@ impl<'a> Slot<'a> {
             if !self.is_still(generation) {
                 continue;
             }
-            // Lane by lane: what was loaded so is in registers, where a wide load would wait for its stores.
+            // One at a time: the components are in registers, and a wide load would wait for their
+            // stores.
             let raise = |vector: &mut [u64], to: &[u64; N]| {
                 zip_lanes_mut(vector, to, |lane, lsn| *lane = (*lane).max(*lsn));
             };
@@ -139,7 +140,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// As [`Slot::fold`], for any number of lanes.
+    /// As [`Slot::fold`], for any number of components.
     fn fold_any(self, generation: u64, into: Into<'_>) -> RowObservation {
         let (mut write, mut both) = match into {
             Into::Write(write) => (Some(write), None),
@@ -163,14 +164,14 @@ impl<'a> Slot<'a> {
                 let (mut first, mut second) = ([0; GROUP], [0; GROUP]);
                 let first = copy(&self.first()[lanes.clone()], &mut first, Ordering::Relaxed);
                 let second = match self.kind {
-                    // SeqCst: a writer's lock comes before its look at the readers, see E4.
+                    // SeqCst: a writer's lock precedes its load of the read vector, see E4.
                     Kind::Own if all => {
                         copy(&self.second()[lanes.clone()], &mut second, Ordering::SeqCst)
                     }
                     _ => &[],
                 };
-                // Of a slot that is given out again meanwhile nothing is taken over; what was taken
-                // over of its lanes before was of a row that was cold then.
+                // Nothing is taken from a slot that is reused meanwhile. Components taken before
+                // belonged to the row, which is evicted by now.
                 if !self.is_still(generation) {
                     continue 'again;
                 }
@@ -188,7 +189,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether one of the row's vectors that are looked at is not in the slot, but cold.
+    /// Whether one of the row's requested vectors is not in the slot, but is the eviction vector.
     #[inline]
     fn is_cold_in_part(self, all: bool) -> bool {
         match self.kind {
@@ -207,7 +208,7 @@ fn copy<'c>(lanes: &[AtomicU64], out: &'c mut [u64; GROUP], ordering: Ordering) 
     &out[..lanes.len()]
 }
 
-/// Fills lanes of a slot that is not yet given out.
+/// Fills components of a slot that is not published yet.
 #[inline]
 pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
     zip_lanes(lanes, vector, |lane, lsn| lane.store(*lsn, Ordering::Relaxed));
@@ -216,8 +217,9 @@ pub(super) fn store(lanes: &[AtomicU64], vector: &[u64]) {
 #[inline]
 pub(super) fn raise_lanes(lanes: &[AtomicU64], vector: &[u64]) {
     zip_lanes(lanes, vector, |lane, lsn| {
-        // Acquire half: who finds that another has raised the lane comes after that one, and so sees the
-        // mark of an owner whose look came before the raise. SeqCst: as the raise (E4).
+        // Acquire half: a thread that finds the component raised already comes after the thread
+        // that raised it, and so sees the mark of an owner that checked the vectors before the
+        // raise. SeqCst: as the raise (E4).
         if lane.load(Ordering::SeqCst) < *lsn {
             lane.fetch_max(*lsn, Ordering::SeqCst);
         }

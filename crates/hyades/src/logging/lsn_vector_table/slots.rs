@@ -1,4 +1,4 @@
-//! Where slots are, how many there may be, and who hands them out.
+//! Storage and limits of slots, and the rings from which sessions hand them out.
 
 use super::reference::{Kind, PackedReference};
 use super::slot::Slot;
@@ -6,45 +6,49 @@ use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 
-// The schedule checker keeps a history of every atomic.
+// Small under loom, which keeps a history of every atomic.
 const CHUNK_SLOTS: usize = if cfg!(loom) { 5 } else { 1024 };
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 1 << 14 };
 
-/// A cache line has so many words.
+/// Words of a cache line.
 const LINE: usize = 8;
 
-/// Slots side by side, each on cache lines of its own: head, replay time, a vector or two.
+/// Adjacent slots, each on cache lines of its own: head, replay time, one or two vectors.
 struct Chunk {
     words: Box<[AtomicU64]>,
-    /// Where the first slot begins, so that slots begin on cache lines.
+    /// The first word of the first slot, so that slots begin on cache lines.
     first: usize,
 }
 
-/// The slots that are for rows alone, or those that rows share.
+/// Either the slots for single rows or the shared slots.
 pub(super) struct Slots {
     lanes: usize,
-    /// Words from slot to slot.
+    /// Words from one slot to the next.
     stride: usize,
     chunks: Box<[OnceLock<Chunk>]>,
-    /// The number of the next new one. Raised by whoever wants one; at most by the number of these above `most`.
+    /// The number of the next new slot. Incremented by each session that wants one; concurrent
+    /// attempts may raise it above `most`.
     next: AtomicU32,
-    /// So many there may be.
+    /// The limit: slot numbers are below this.
     most: u32,
-    /// Free ones that no session has: once there are as many as there may be, those who have many pass some on.
+    /// Free slots that no session owns: once the limit is reached, sessions with many free slots
+    /// share some.
     surplus: Mutex<Vec<u32>>,
 }
 
-/// With this share of the slots in use the cold vector is to be raised as far as it can be.
+/// Slots count as running short once 1 / `MANY` of them exist: the eviction vector is then raised
+/// as far as possible.
 const MANY: u32 = 4;
 
-/// A session that finds more free slots than this passes half of them on, where others can have no new ones.
+/// A session with more free slots than this shares half of them, once there can be no new ones.
 const SURPLUS: usize = 1024;
 
-/// And so many are taken at a time.
+/// Free slots taken from the surplus at a time.
 const TAKEN: usize = 64;
 
 impl Slots {
-    /// For slots of so many vectors, in about so many bytes at most. Numbers below `first` are not handed out.
+    /// Creates slots of `vectors` vectors each, in about `bytes` bytes at most. Numbers below
+    /// `first` are not handed out.
     pub fn new(lanes: usize, vectors: usize, bytes: u64, first: u32) -> Self {
         let stride = (2 + vectors * lanes).next_multiple_of(LINE);
         let most = bytes / (stride * size_of::<u64>()) as u64;
@@ -58,23 +62,23 @@ impl Slots {
         }
     }
 
-    /// How many there are, used or not.
+    /// The highest number in use + 1.
     #[cfg(all(test, not(loom)))]
     pub fn len(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether there may be no new ones.
+    /// Whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.most
     }
 
-    /// Whether it would be well if others were used again rather than new ones.
+    /// Whether slots are running short, so that reuse is better than a new one.
     pub fn are_many(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.most / MANY
     }
 
-    /// The number of a new one; none if there may be no more.
+    /// The number of a new slot; `None` if the limit is reached.
     pub fn add(&self) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -83,7 +87,8 @@ impl Slots {
         (number < self.most).then_some(number)
     }
 
-    /// The session has found free slots: where others can have no new ones, it keeps not all of them.
+    /// Moves half of a session's free slots to the surplus, if there are many and the limit is
+    /// reached.
     pub fn pass_on(&self, free: &mut Vec<u32>) {
         if free.len() > SURPLUS && self.is_full() {
             let half = free.split_off(free.len() / 2);
@@ -91,7 +96,7 @@ impl Slots {
         }
     }
 
-    /// Slots that others have passed on.
+    /// Moves slots that other sessions have shared to `free`.
     pub fn take_surplus(&self, free: &mut Vec<u32>) {
         let mut surplus = self.surplus.lock().expect("no holder panics");
         let rest = surplus.len().saturating_sub(TAKEN);
@@ -115,26 +120,27 @@ impl Slots {
     }
 }
 
-/// The slots that a session hands out, and what its transaction has handed out.
+/// The slots of a session, and what its transaction has taken.
 #[derive(Default)]
 pub(crate) struct Ring {
-    /// Those for one row, oldest first: a row keeps its slot for as long as it stays hot.
+    /// Slots for single rows, oldest first: a row keeps its slot until it is evicted.
     pub(super) own: VecDeque<u32>,
-    /// Shared ones that are handed out, by the tick of that, oldest first. No batch is empty.
+    /// Shared slots in use, by the tick in which they were handed out, oldest first. No batch is
+    /// empty.
     shared: VecDeque<Batch>,
-    /// Room for batches to come.
+    /// Spare vectors for new batches.
     empty: Vec<Vec<u32>>,
-    /// Shared ones that were not cold when their turn came, though later ones may be: they stand for what
-    /// depends on a stream that is slower than others, or stands still.
+    /// Shared slots that could not be evicted when their turn came, though later ones may be: they
+    /// depend on a stream that is slower than others, or stalled.
     pub(super) late: VecDeque<u32>,
-    /// Shared ones that are cold. The last is taken first: it is the likeliest to be in a cache.
+    /// Shared slots that are evicted. The last is used first: it is the likeliest to be in a cache.
     pub(super) free: Vec<u32>,
-    /// The reference that all rows written by the transaction get, and, but for its kind, the cold ones that
-    /// it read; 0 if there is none yet.
+    /// The reference of all rows that the transaction writes and, but for its kind, of the evicted
+    /// rows that it reads; 0 if there is none yet.
     pub(super) taken: PackedReference,
-    /// The lane and position that `taken` says all with.
+    /// The component and position of `taken`, if it is of [`Kind::Single`].
     pub(super) single: Option<(usize, u64)>,
-    /// By lane, up to where the stream is known to be reserved.
+    /// By stream: a position up to which it is known to be reserved.
     pub(super) reserved: Vec<u64>,
 }
 
@@ -160,7 +166,7 @@ impl Ring {
         self.shared.push_back(Batch { tick, numbers });
     }
 
-    /// Shared slots of ticks that are cold are free again.
+    /// Frees the shared slots of evicted ticks.
     pub(super) fn take_back(&mut self, has_cooled: impl Fn(u64) -> bool) {
         while let Some(mut batch) = self.shared.pop_front_if(|batch| has_cooled(batch.tick)) {
             self.free.append(&mut batch.numbers);
@@ -168,7 +174,7 @@ impl Ring {
         }
     }
 
-    /// The shared slot that was handed out first, if its tick is `old`; it is no longer in the ring then.
+    /// Removes and returns a shared slot of the oldest batch, if the tick of that is `old`.
     pub(super) fn oldest_if(&mut self, old: impl Fn(u64) -> bool) -> Option<u32> {
         let batch = self.shared.front_mut().filter(|batch| old(batch.tick))?;
         let number = batch.numbers.pop();

@@ -1,5 +1,5 @@
-//! How slots are taken: a cold one, or a new one, is marked, filled and given its next generation. Where there
-//! is none, the common slot is raised (`common_slot.rs`).
+//! How slots are taken: a slot that is evicted, or new, is marked, filled and given its next
+//! generation. If there is none, the common slot is raised (`common_slot.rs`).
 
 use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
@@ -10,7 +10,8 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{Ordering, checker_fence, fence};
 
 impl LsnVectorTable {
-    /// The slot for all rows that have the transaction's final vector, this one, and the other one cold.
+    /// The transaction's shared slot: for rows that have its final `vector` as one of their
+    /// vectors, the other one being evicted.
     #[inline]
     pub(super) fn shared(&self, ring: &mut Ring, vector: &[u64], replayed: u64) -> PackedReference {
         if ring.taken == 0 {
@@ -27,21 +28,21 @@ impl LsnVectorTable {
                 None => return self.use_common(vector, &[], replayed),
             },
         };
-        // Few fit a cache: the next one comes there while the next transaction runs.
+        // Few slots fit a cache: the next one is prefetched while the next transaction runs.
         if let Some(next) = ring.free.last() {
             prefetch(self.shared.get(*next, Kind::Written).head());
         }
         let slot = self.shared.get(number, Kind::Written);
         let before = slot.head().load(Ordering::Relaxed) >> 1;
         let generation = (before + 1) & GENERATIONS;
-        // Nobody raises anything here: who finds the mark only has to wait.
+        // A shared slot is never raised: a reader that finds the mark only has to wait.
         slot.head().store(before << 1 | MARKED, Ordering::Relaxed);
         let tick = self.fill(slot, generation, replayed, |slot| store(slot.first(), vector));
         ring.hand_out(number, tick);
         reference::pack(number, Kind::Written, tick, generation)
     }
 
-    /// A slot that is cold, or a new one; none if there may be no more.
+    /// Returns a slot that is evicted, or a new one; `None` if the limit is reached.
     #[cold]
     fn free_shared(&self, ring: &mut Ring) -> Option<u32> {
         ring.take_back(|tick| self.ticks.has_cooled(tick));
@@ -49,7 +50,8 @@ impl LsnVectorTable {
             self.shared.pass_on(&mut ring.free);
             return Some(number);
         }
-        // No tick gets cold while one stream stands still. What does not depend on that one does.
+        // No tick is evicted while a stream is stalled, but slots that do not depend on that stream
+        // can be.
         let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
         for _ in 0..2 {
             let oldest = ring.oldest_if(is_old);
@@ -68,7 +70,7 @@ impl LsnVectorTable {
         ring.free.pop()
     }
 
-    /// A new slot, if there may be another. There are to be no more than are needed.
+    /// Returns a new slot, if the limit allows. Requests eviction when slots are running short.
     #[cold]
     fn add(&self, slots: &Slots) -> Option<u32> {
         if slots.are_many() {
@@ -77,7 +79,7 @@ impl LsnVectorTable {
         slots.add()
     }
 
-    /// Takes a slot for one row, filled by `fill`.
+    /// Takes a slot for one row, fills it by `fill`, and returns its reference.
     pub(super) fn take_own(
         &self,
         ring: &mut Ring,
@@ -85,13 +87,13 @@ impl LsnVectorTable {
         fill: impl FnOnce(Slot<'_>),
     ) -> u64 {
         let mut taken = None;
-        // A hot row keeps its slot for long and would stand in the way of those behind it.
+        // Several are tried: a row in use keeps its slot for long, and would block those behind it.
         for _ in 0..ring.own.len().min(4) {
             let number = ring.own.pop_front().expect("as many as counted");
             ring.own.push_back(number);
             let slot = self.own.get(number, Kind::Own);
             let generation = slot.head().load(Ordering::Relaxed) >> 1;
-            // SeqCst: the mark comes before the looks at the vectors, see `raise_in_place`.
+            // SeqCst: the mark precedes the checks of the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
             checker_fence();
             let warm = mutation::is(Mutation::EvictWarm);
@@ -111,7 +113,7 @@ impl LsnVectorTable {
                 (number, self.own.get(number, Kind::Own), 0)
             }
         };
-        // As for shared ones: it is marked by an exchange, which would wait for it to come from memory.
+        // As for shared slots: marking is an exchange, which would wait for a cache miss.
         if let Some(next) = ring.own.front() {
             prefetch(self.own.get(*next, Kind::Own).head());
         }
@@ -119,7 +121,7 @@ impl LsnVectorTable {
         reference::pack(number, Kind::Own, tick, generation)
     }
 
-    /// Fills a slot that is marked, or new, and takes the mark off. Returns the tick of it.
+    /// Fills a slot that is marked, or new, and removes the mark. Returns the slot's tick.
     #[inline]
     fn fill(
         &self,
@@ -129,11 +131,11 @@ impl LsnVectorTable {
         fill: impl FnOnce(Slot<'_>),
     ) -> u64 {
         let tick = self.ticks.now();
-        // The mark comes before what is filled in: who sees any of it sees that the slot is marked.
+        // The mark precedes the new content: a reader that sees any of it sees the mark.
         fence(Ordering::Release);
         fill(slot);
         slot.replayed().store(replayed, Ordering::Relaxed);
-        // Release: who finds this generation finds the slot filled.
+        // Release: a reader that finds this generation finds the slot filled.
         slot.head().store(generation << 1, Ordering::Release);
         tick
     }

@@ -2,7 +2,7 @@ use super::reference::{LOW, TICKS};
 use super::*;
 use hyades_wal::lsn_vector::join;
 
-/// For rows with slots, that nobody asks how far streams are reserved.
+/// For rows with slots, which never need the reserved ends.
 fn table_of(lanes: usize) -> LsnVectorTable {
     LsnVectorTable::new(lanes, 1 << 30, Box::new(|_| u64::MAX >> 1))
 }
@@ -54,12 +54,12 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
     let row = Reference::new(0);
     table.set_write(&row, &[5], 1, &mut ring);
     let hot = |row: &Reference| table.fold(row, Into::Write(&mut [0]), &mut table.ring()).warm;
-    // Nothing is known to be cold while the log stands still, for however long.
+    // No tick is evicted while the log is stalled, for however long.
     for _ in 0..TICKS {
         table.raise_cold(&[4], |reserved| reserved.fill(5));
         assert!(hot(&row));
     }
-    // Its slot has not been given out again, so where its tick seems to be a late one it has what it had.
+    // Its slot was not reused, so the row has its vector even when its tick seems recent.
     let mut hot_again = 0;
     for _ in 0..TICKS + 10 {
         table.raise_cold(&[5], |reserved| reserved.fill(5));
@@ -97,7 +97,8 @@ fn a_split_gap_has_what_the_whole_had() {
     table.raise_read(&from, &[5, 9], 3, &mut ring);
     table.inherit(&to, &from, &mut ring);
     assert_eq!(fold(&table, &to).1, vec![5, 9]);
-    // A tombstone that was cold leaves a gap that is hot: the gap is raised to the cold vector.
+    // An evicted tombstone leaves a gap that is not evicted: the gap is raised to the eviction
+    // vector.
     table.raise_cold(&[7, 7], |reserved| reserved.fill(9));
     let gap = Reference::new(0);
     table.begin(&mut ring);
@@ -121,7 +122,7 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
         assert_eq!(write, [3, 9]);
         assert_eq!(both, if i == 4 { [12, 9] } else { [3, 9] });
     }
-    // Cold rows that one transaction reads share a slot too, and reading twice changes nothing.
+    // Evicted rows that one transaction reads share a slot too, and reading twice changes nothing.
     let cold: Vec<Reference> = (0..10).map(|_| Reference::new(0)).collect();
     for row in cold.iter().chain(&cold) {
         table.raise_read(row, &[12, 9], 2, &mut reader);
@@ -161,7 +162,7 @@ fn readers_raise_together_and_none_is_lost() {
     threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
-/// Three streams, and how far they are reserved.
+/// Three streams, by their reserved ends.
 struct Streams(std::sync::Arc<[AtomicU64; 3]>);
 
 impl Streams {
@@ -183,7 +184,7 @@ impl Streams {
     }
 }
 
-/// Sessions of which some have not looked at a stream for long, and positions whose low bits come round.
+/// Some sessions know outdated reserved ends, and the low bits of positions wrap around.
 #[test]
 fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserved() {
     for seed in 0..8 {
@@ -223,7 +224,7 @@ fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserv
             }
             join(&mut had[at].1, &vector);
             if step % 40 == 0 {
-                // All but what came last is durable.
+                // All but the last 500 bytes is durable.
                 let cold: Vec<u64> = streams.all().iter().map(|lsn| lsn - 500).collect();
                 table.raise_cold(&cold, |reserved| reserved.copy_from_slice(&streams.all()));
             }
@@ -252,8 +253,8 @@ fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved()
     }
 }
 
-/// As many rows as there are, with few slots: those without stand for no less either, and once all is durable they are
-/// as cold as others.
+/// Many rows and few slots: rows without one do not stand for less either, and once everything is
+/// durable they are evicted like others.
 #[test]
 fn rows_for_which_there_is_no_slot_stand_for_no_less() {
     for bytes in [0, 2_000, 20_000] {
@@ -288,7 +289,7 @@ fn rows_for_which_there_is_no_slot_stand_for_no_less() {
                     join(&mut had[at].1, &both);
                 }
             }
-            // For a while nothing is durable.
+            // In every second phase nothing becomes durable.
             if step % 50 == 0 && step / 4000 % 2 == 0 {
                 table.raise_cold(&[step - 40; 3], |reserved| reserved.fill(step));
             }
@@ -323,7 +324,7 @@ fn free_slots_are_passed_on_where_there_may_be_no_new_ones() {
         table.begin(ring);
         table.set_write(&row, &[lsn, lsn], 1, ring);
         let slots = fold(&table, &row).0 == [lsn, lsn];
-        // The common slot remembers what is higher.
+        // If the common slot was used, its next use raises it above this vector.
         table.begin(ring);
         table.set_write(&Reference::new(0), &[1 << 20; 2], 1, ring);
         slots

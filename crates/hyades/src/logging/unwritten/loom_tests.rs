@@ -1,4 +1,4 @@
-//! Readers that leave no mark against the first writer, under every schedule.
+//! Readers that leave no stamp against the first writer, under every schedule.
 
 use super::*;
 use loom::thread;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 struct Shared {
     tables: UnwrittenTables,
     reserved: AtomicU64,
-    /// 1 while it is locked.
+    /// The row's lock word: 1 while it is locked.
     row: AtomicU64,
 }
 
-/// A command that reads the row: its place, if it committed without a mark on the row.
+/// A command that reads the row: returns its position if it committed without stamping the row.
 fn read(shared: &Shared) -> Option<u64> {
     let place = shared.reserved.fetch_add(10, Ordering::SeqCst) + 10;
     if shared.tables.has_to_remember(0, 0) {
@@ -22,7 +22,7 @@ fn read(shared: &Shared) -> Option<u64> {
     (shared.row.load(Ordering::SeqCst) == 0).then_some(place)
 }
 
-/// Locks the row, and says what the writer follows.
+/// Locks the row, and returns what the writer follows.
 fn write(shared: &Shared) -> Option<u64> {
     let (from, to) = (0, 1);
     shared.row.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).ok()?;
@@ -50,7 +50,7 @@ fn a_writer_follows_who_left_no_mark() {
             // Another row of the table.
             other.tables.overwrite(0, &mut [0], |_| other.reserved.load(Ordering::SeqCst))
         });
-        let order = write(&shared).expect("nobody else writes");
+        let order = write(&shared).expect("no other thread writes");
         other.join().unwrap();
         for unmarked in readers.map(|reader| reader.join().unwrap()).into_iter().flatten() {
             assert!(order >= unmarked, "{unmarked} is not below {order}");

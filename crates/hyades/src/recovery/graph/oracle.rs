@@ -1,11 +1,11 @@
-//! The basic parallel recovery of section 4.4.1, in its three phases, over the whole log at once: what
-//! the graph has to come to.
+//! The basic parallel recovery of section 4.4.1, in its three phases, over the whole log at once:
+//! the result that the graph must reach.
 
 use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_wal::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A record as the log has it.
+/// A record as it was logged.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub id: Id,
@@ -17,7 +17,7 @@ pub(super) struct Logged {
 pub(super) fn live(found: &[Logged], start: &[Lsn], end: &[Lsn]) -> BTreeSet<Id> {
     // Phase 1: the dependency graph.
     let mut nodes: BTreeMap<Id, &Logged> = found.iter().map(|logged| (logged.id, logged)).collect();
-    // Phase 2: remove what reads something that is not there, until nothing more has to go.
+    // Phase 2: remove the records that read a missing one, until there are none.
     loop {
         let is_there = |id: Id| {
             predecessors::end(id) <= start[predecessors::lane(id)] || nodes.contains_key(&id)

@@ -1,12 +1,12 @@
-//! Records that waited and lack nothing any more.
+//! A queue of the records that waited and lack nothing any more.
 
 use hyades_platform::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use std::collections::VecDeque;
 
-/// Each is taken by one thread, first come, first served. Seeing that there is none costs one load.
+/// First in, first out; each record is taken by one thread. Testing for emptiness costs one load.
 pub(super) struct Ready<R> {
     records: Mutex<VecDeque<Arc<R>>>,
-    /// How many there are; changed under `records`.
+    /// Number of records; changed under the lock of `records`.
     len: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! The graph against the basic recovery in three phases.
+//! Tests the graph against the basic recovery in three phases.
 
 use super::oracle::{self, Logged};
 use super::*;
@@ -6,17 +6,17 @@ use crate::logging::predecessors::{end, id, lane};
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Some transactions over some rows, on streams that were cut somewhere.
+/// Transactions over a few rows, on streams that were cut at random positions.
 struct World {
     logged: Vec<Logged>,
-    /// By record: the rows that it wrote.
+    /// The rows that each record wrote.
     writes: BTreeMap<Id, Vec<usize>>,
     starts: Vec<Lsn>,
     ends: Vec<Lsn>,
 }
 
-/// Runs transactions one after the other, as the protocol logs them; then cuts every stream, and the
-/// first records of some away below a checkpoint, which all that is cut away there was part of.
+/// Runs transactions serially and logs them as the protocol does. Then cuts off the end of every
+/// stream, and sometimes truncates a prefix that a checkpoint holds.
 fn world(rng: &mut Rng) -> World {
     let lanes = rng.usize(1..5);
     let rows = rng.usize(1..12);
@@ -47,7 +47,7 @@ fn world(rng: &mut Rng) -> World {
         logged.push(Logged { id, list: list.into_iter().map(named).collect(), vector });
         writes.insert(id, wrote);
     }
-    // A checkpoint holds what a prefix of the alone order did.
+    // A checkpoint holds what a prefix of the serial order did.
     let kept = rng.usize(0..logged.len());
     let mut starts = begin;
     for gone in logged.drain(..if rng.bool() { kept } else { 0 }) {
@@ -62,14 +62,14 @@ fn world(rng: &mut Rng) -> World {
     World { logged, writes, starts, ends }
 }
 
-/// Everything that a run of the graph showed.
+/// The observed results of a run of the graph.
 struct Shown {
     live: BTreeSet<Id>,
     /// In the order of replay.
     order: Vec<Id>,
 }
 
-/// Runs the graph in some order of reading and replaying.
+/// Runs the graph in a random order of reading and replaying.
 fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
     let graph: Graph<Id> = Graph::new(world.starts.iter().copied(), ordered);
     let lanes = world.starts.len();
@@ -86,7 +86,7 @@ fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
         match rng.u32(0..3) {
             0 => {
                 let at = rng.usize(0..lanes);
-                // An inline replay holds its stream's reader.
+                // A record that is replayed at once holds up its stream's reader.
                 if let Some(logged) = streams[at].pop_front() {
                     let place = (at, end(logged.id));
                     match graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
@@ -164,7 +164,7 @@ fn the_graph_recovers_what_the_three_phases_recover() {
     }
 }
 
-/// Phase 3: what the records that are live leave behind. Versions decide, so the middle writer may be
+/// Phase 3: the state that the live records leave. Versions decide, so the middle writer may be
 /// lost (docs/protocols.md).
 #[test]
 fn versions_leave_the_state_of_the_three_phases() {
@@ -173,7 +173,7 @@ fn versions_leave_the_state_of_the_three_phases() {
         let world = world(&mut rng);
         let alone: BTreeMap<Id, usize> =
             world.logged.iter().enumerate().map(|(at, logged)| (logged.id, at)).collect();
-        // The order alone stands for versions: both rise along every row.
+        // The serial order serves as versions: both rise along every row.
         let mut expected: BTreeMap<usize, Id> = BTreeMap::new();
         let live = oracle::live(&world.logged, &world.starts, &world.ends);
         for logged in world.logged.iter().filter(|logged| live.contains(&logged.id)) {

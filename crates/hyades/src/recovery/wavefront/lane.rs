@@ -7,19 +7,20 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// See the module; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
+/// A stream that is replayed; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
 #[repr(align(128))]
 pub(super) struct ReplayStream {
     pub stream: u32,
     pub cursor: Mutex<StreamCursor>,
-    /// Only under a mutation: a dead record ended the lane. Of the cursor's holder alone: Relaxed.
+    /// Used only by a mutation: a dead record ended the stream. Accessed by the cursor's holder
+    /// only: Relaxed.
     pub stopped: AtomicBool,
-    /// The epoch that the lane has come to.
+    /// The epoch that the stream has reached.
     epoch: AtomicU64,
-    /// How much of all streams its next record builds on, in bytes: a clock that all lanes share, finer than
-    /// the epoch.
+    /// How many bytes of all streams its last decoded record follows: a clock shared by all
+    /// streams, finer than the epoch.
     builds_on: AtomicU64,
-    /// Whether somebody runs it: a hint, to pass by without touching what the runner works with.
+    /// Whether a thread runs it: a hint, so that others do not touch the runner's cache lines.
     busy: AtomicBool,
 }
 
@@ -35,7 +36,8 @@ impl ReplayStream {
         }
     }
 
-    /// How far the lane is, in the order in which the log was written: lanes are run evenly. A hint, Relaxed.
+    /// How far the stream is, in the order in which the log was written; it serves to run streams
+    /// evenly. A hint, Relaxed.
     pub fn come_to(&self) -> (u64, u64) {
         (self.epoch.load(Ordering::Relaxed), self.builds_on.load(Ordering::Relaxed))
     }
@@ -45,12 +47,12 @@ impl ReplayStream {
         self.builds_on.store(builds_on, Ordering::Relaxed);
     }
 
-    /// Whether somebody runs it, as far as is known.
+    /// Whether a thread runs it, as far as is known.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Takes the lane to run it, unless somebody has.
+    /// Takes the stream in order to run it; `None` if another thread has it.
     pub fn try_hold(&self) -> Option<Holder<'_>> {
         if self.is_busy() {
             return None;
@@ -61,7 +63,7 @@ impl ReplayStream {
     }
 }
 
-/// Who runs a lane.
+/// The exclusive right to run a stream.
 pub(super) struct Holder<'l> {
     busy: &'l AtomicBool,
     cursor: MutexGuard<'l, StreamCursor>,

@@ -1,5 +1,5 @@
-//! The lanes' watermarks, and the records parked between them and the lanes' runners. Nothing is replayed here,
-//! so that the schedule checker can run all of it.
+//! The watermarks of all streams (`lane` in the code), and the parked records. Nothing is replayed
+//! here, so that loom can explore all of it.
 
 use super::window::{Lack, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
@@ -9,15 +9,16 @@ use hyades_platform::sync::{
 };
 use hyades_wal::Lsn;
 
-/// How a record stands.
+/// Whether a parked record can be run.
 enum RecordState {
     Runnable,
-    /// It needs what no stream has.
+    /// It needs a position that a stream does not have.
     Dead,
     Lacks(Lack),
 }
 
-/// A parked record that a thread has taken: it runs it unless it is dead, and then calls `finish`.
+/// A parked record that a thread has taken. The thread runs it unless it is dead, and then calls
+/// `finish`.
 #[derive(Clone, Copy)]
 pub(super) struct TakenRecord {
     pub lane: usize,
@@ -26,31 +27,35 @@ pub(super) struct TakenRecord {
     number: u64,
 }
 
-/// How far a lane is, and what waits in it.
+/// The watermark of a stream, and its parked records.
 struct Watermark<T> {
-    /// Everything below is resolved. Raised by the lane's runner while nothing is parked, else from what is
-    /// first in the window; read by all. Release and Acquire: what was installed before is seen.
+    /// Everything below is resolved. Raised by the stream's runner while nothing is parked, else
+    /// from the first record in the window; read by all. Release and Acquire: what was installed
+    /// before is visible.
     resolved: AtomicU64,
-    /// The lowest position that somebody was seen to wait for since it was last reached, or none: a hint.
+    /// The lowest position that a waiter registered since it was last reached, or `u64::MAX`: a
+    /// hint.
     wanted: AtomicU64,
     /// Everything before this was run or parked. Written by the runner (SeqCst, against `parked`).
     scanned: AtomicU64,
-    /// Records in the window. Changed under it.
+    /// Number of records in the window. Changed under its lock.
     parked: AtomicUsize,
-    /// Counts what may let somebody go on but no watermark tells: parked, taken, left, the end.
+    /// Counts events that may let a thread proceed but that no watermark shows: parked, taken,
+    /// left, the end.
     events: AtomicU64,
     window: Mutex<Window<T>>,
-    /// For each slot of the window what its record was last found lacking, [`Lack::pack`]ed, or none if nobody
-    /// need look at it. Changed under the window; a hint to who has not got it.
+    /// For each slot of the window what its record was last found lacking, [`Lack::pack`]ed, or
+    /// [`Lack::NONE`] if it need not be checked. Changed under the window's lock; a hint without
+    /// it.
     lacking: Padded<[AtomicU64; WINDOW]>,
-    /// How many parked records nobody has taken: a hint.
+    /// Number of parked records that no thread has taken: a hint.
     waiting: Padded<AtomicUsize>,
-    /// The stream was read to its end, which is `end`.
+    /// Whether the stream was read to its end, which is `end`.
     finished: AtomicBool,
     end: AtomicU64,
 }
 
-/// What a thread last saw of the lanes' watermarks. These only rise, so what was covered stays so.
+/// The watermarks as a thread last saw them. They only rise, so what was covered stays covered.
 pub(super) struct Seen {
     pub resolved: Vec<Lsn>,
 }
@@ -60,7 +65,7 @@ impl Seen {
         Seen { resolved: vec![0; lanes] }
     }
 
-    /// Whether the watermark of a lane has come to `lsn`.
+    /// Whether the watermark of a stream has reached `lsn`.
     #[inline]
     fn has<T>(&mut self, marks: &Watermarks<T>, at: usize, lsn: Lsn) -> bool {
         if lsn > self.resolved[at] {
@@ -69,78 +74,80 @@ impl Seen {
         lsn <= self.resolved[at]
     }
 
-    /// Whether all that must come first has; what would stand beyond the end of a stream never will.
+    /// Whether everything that must come first is resolved. A position beyond the end of a stream
+    /// counts as reached at the end.
     fn is_ordered<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn]) -> bool {
         let mut lanes = order.iter().enumerate();
         lanes.all(|(at, lsn)| self.has(marks, at, *lsn) || self.resolved[at] == marks.end(at))
     }
 
     fn is_covered<T>(&mut self, marks: &Watermarks<T>, validity: &[Lsn]) -> bool {
-        // First what is not yet known to be covered is looked at again, then the one rule is asked.
+        // Refreshes what is not yet known to be covered, then applies the one rule.
         for (at, lsn) in validity.iter().enumerate() {
             self.has(marks, at, *lsn);
         }
         admits(|at| self.resolved[at], validity.iter().copied().enumerate())
     }
 
-    /// Whether a record may be run: all that it must follow has been.
+    /// Whether a record may be run: it is live, and all that it must follow is resolved.
     #[inline]
     pub fn may_run<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn], validity: &[Lsn]) -> bool {
         self.is_ordered(marks, order) && self.is_covered(marks, validity)
     }
 }
 
-/// See the module. The lanes' runners say how far they are, and park what cannot run yet; any thread may take it
-/// when it can.
+/// The watermarks of all streams; see the module. The streams' runners publish their positions and
+/// park records that cannot run yet; any thread may take these when they can.
 pub(super) struct Watermarks<T> {
     lanes: Box<[Padded<Watermark<T>>]>,
-    /// Called when a watermark has come to where somebody waits.
+    /// Called when a watermark has reached a registered position.
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<T> Watermarks<T> {
-    /// Everything in the lane below this is resolved.
+    /// Everything in the stream below this is resolved.
     #[inline]
     pub fn resolved(&self, at: usize) -> Lsn {
         self.lanes[at].resolved.load(Ordering::Acquire)
     }
 
-    /// Where the lane's stream ends; `u64::MAX` while that is not known.
+    /// Where the stream ends; `u64::MAX` while that is not known.
     #[inline]
     pub fn end(&self, at: usize) -> Lsn {
         self.lanes[at].end.load(Ordering::Acquire)
     }
 
-    /// Whether the lane's stream was read to its end.
+    /// Whether the stream was read to its end.
     #[inline]
     pub fn is_finished(&self, at: usize) -> bool {
         self.lanes[at].finished.load(Ordering::Acquire)
     }
 
-    /// Whether all of the lane is resolved.
+    /// Whether all of the stream is resolved.
     pub fn is_complete(&self, at: usize) -> bool {
         self.is_finished(at) && self.resolved(at) == self.end(at)
     }
 
-    /// Whether all below the runner's place is resolved.
+    /// Whether no record is parked, so that all below the runner's position is resolved.
     #[inline]
     pub fn has_none_parked(&self, at: usize) -> bool {
         self.lanes[at].parked.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether there is room in the lane's window. Asked by the lane's runner, who alone fills it.
+    /// Whether there is room in the stream's window. Called by the stream's runner, which alone
+    /// fills it.
     #[inline]
     pub fn has_room(&self, at: usize) -> bool {
         self.lanes[at].parked.load(Ordering::SeqCst) < WINDOW
     }
 
-    /// How many parked records of the lane nobody has taken.
+    /// How many parked records of the stream no thread has taken.
     #[inline]
     pub fn waiting(&self, at: usize) -> usize {
         self.lanes[at].waiting.load(Ordering::Relaxed)
     }
 
-    /// A number that rises whenever something has happened that may let a record go on.
+    /// A number that rises whenever something has happened that may let a record run.
     pub fn moved(&self) -> u64 {
         let moved = |lane: &Padded<Watermark<T>>| {
             lane.resolved.load(Ordering::Acquire).wrapping_add(lane.events.load(Ordering::Acquire))
@@ -148,7 +155,7 @@ impl<T> Watermarks<T> {
         self.lanes.iter().map(moved).fold(0, u64::wrapping_add)
     }
 
-    /// The lane's runner has left it, perhaps with more that could be run.
+    /// The stream's runner has left it, perhaps with more records that can run.
     pub fn left(&self, at: usize) {
         self.lanes[at].events.fetch_add(1, Ordering::Release);
     }
@@ -158,7 +165,8 @@ impl<T> Watermarks<T> {
         validity.iter().enumerate().any(|(at, lsn)| *lsn > self.end(at))
     }
 
-    /// Whether something is lacking still; then whoever brings it is asked to say so at once.
+    /// Whether something is still lacking. If so, registers the position: the waiter is then
+    /// notified at once.
     fn is_lacking(&self, seen: &mut Seen, lack: Lack) -> bool {
         let Lack { lane: at, lsn } = lack;
         // Beyond the end of a stream there is nothing to wait for.
@@ -170,7 +178,7 @@ impl<T> Watermarks<T> {
         lacking
     }
 
-    /// One thing that the record lacks.
+    /// One thing that the record lacks, or the default if there is none.
     fn lack(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> Lack {
         let needs = order.iter().zip(validity).map(|(order, validity)| *order.max(validity));
         let mut lacks =
@@ -191,17 +199,17 @@ impl<T> Watermarks<T> {
         RecordState::Lacks(self.lack(seen, &record.order, &record.validity))
     }
 
-    /// Whether somebody was seen to wait for a place before `to`.
+    /// Whether a waiter has registered a position up to `to`.
     #[inline]
     pub fn is_wanted(&self, at: usize, to: Lsn) -> bool {
         self.lanes[at].wanted.load(Ordering::Relaxed) <= to
     }
 
-    /// The lane's runner has come to `end`.
+    /// Publishes that the stream's runner has reached `end`.
     pub fn passed(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
-        // SeqCst on both: either this sees that nothing is parked, or whoever takes the last record off
-        // sees how far the runner has come.
+        // SeqCst on both sides: either this thread sees that nothing is parked, or the thread that
+        // removes the last record sees how far the runner is.
         lane.scanned.store(end, Ordering::SeqCst);
         checker_fence();
         let passes = mutation::is(Mutation::PassParked);
@@ -210,20 +218,21 @@ impl<T> Watermarks<T> {
         }
     }
 
-    /// Raises a lane's watermark, and tells those who wait for it.
+    /// Raises a stream's watermark, and notifies the waiters.
     fn raise(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
         lane.resolved.fetch_max(to, Ordering::SeqCst);
         let wanted = lane.wanted.load(Ordering::Relaxed);
         if wanted <= to {
-            // Whoever waits for more says so again.
+            // Threads that wait for a higher position register it again.
             let none = u64::MAX;
             _ = lane.wanted.compare_exchange(wanted, none, Ordering::Relaxed, Ordering::Relaxed);
             (self.ring)();
         }
     }
 
-    /// The lane's stream was read to its end: who needs more is dead, and who only follows more follows the end.
+    /// The stream was read to its end: records that need more are dead, and records that only
+    /// follow more follow the end.
     pub fn end_lane(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
         lane.end.store(end, Ordering::SeqCst);
@@ -234,7 +243,7 @@ impl<T> Watermarks<T> {
 }
 
 impl<T: Default> Watermarks<T> {
-    /// Lanes that begin at these positions.
+    /// Streams that begin at these positions.
     pub fn new(starts: impl Iterator<Item = Lsn>, ring: Box<dyn Fn() + Send + Sync>) -> Self {
         let watermark = |start| {
             Padded(Watermark {
@@ -253,8 +262,9 @@ impl<T: Default> Watermarks<T> {
         Watermarks { lanes: starts.map(watermark).collect(), ring }
     }
 
-    /// Parks a record of a lane, at `start`, until the watermarks have come to these positions: `keep` puts into
-    /// its place what is to be run. False if there is no room. Called by the lane's runner.
+    /// Parks a record of a stream, at `start`, until the watermarks reach these positions. `keep`
+    /// stores in its slot what is to be run. Returns false if there is no room. Called by the
+    /// stream's runner.
     pub fn park(
         &self,
         at: usize,
@@ -271,7 +281,7 @@ impl<T: Default> Watermarks<T> {
         record.validity.clear();
         record.validity.extend_from_slice(validity);
         keep(&mut record.what);
-        // What it lacks is found out by who looks at it first.
+        // The first thread that checks it determines what it lacks.
         lane.lacking[Window::<T>::slot(number)].store(Lack::default().pack(), Ordering::Relaxed);
         lane.parked.fetch_add(1, Ordering::SeqCst);
         lane.waiting.fetch_add(1, Ordering::Relaxed);
@@ -279,7 +289,7 @@ impl<T: Default> Watermarks<T> {
         true
     }
 
-    /// Whether there is a parked record that may be taken.
+    /// Whether there is a parked record that can perhaps be taken.
     pub fn may_take(&self, at: usize, seen: &mut Seen) -> bool {
         let lane = &self.lanes[at];
         lane.waiting.load(Ordering::Relaxed) > 0
@@ -289,8 +299,8 @@ impl<T: Default> Watermarks<T> {
             })
     }
 
-    /// Takes the first of a lane's parked records that lacks nothing any more, or is dead. What is to be run comes
-    /// into `what`, and what was in there is used again.
+    /// Takes the first of a stream's parked records that lacks nothing any more, or is dead. Swaps
+    /// what is to be run into `what`, whose previous content is reused.
     pub fn take(&self, at: usize, seen: &mut Seen, what: &mut T) -> Option<TakenRecord> {
         let mut window = self.lanes[at].window.lock().expect("no holder panics");
         self.take_from(&mut window, at, seen, what)
@@ -328,7 +338,7 @@ impl<T: Default> Watermarks<T> {
         None
     }
 
-    /// A record that was taken has been run, or is dead: its lane's watermark moves.
+    /// A taken record has been run, or is dead: raises its stream's watermark.
     pub fn finish(&self, taken: TakenRecord) {
         let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
         let to = self.finish_in(&mut window, taken);
@@ -336,7 +346,7 @@ impl<T: Default> Watermarks<T> {
         self.raise(taken.lane, to);
     }
 
-    /// Does as `finish`, and takes the next of the same lane.
+    /// Does the same as `finish`, and takes the next record of the same stream.
     pub fn finish_and_take(
         &self,
         taken: TakenRecord,
@@ -345,12 +355,12 @@ impl<T: Default> Watermarks<T> {
     ) -> Option<TakenRecord> {
         let mut window = self.lanes[taken.lane].window.lock().expect("no holder panics");
         let to = self.finish_in(&mut window, taken);
-        // What comes next may have waited for just this.
+        // The next record may have waited for just this one.
         self.raise(taken.lane, to);
         self.take_from(&mut window, taken.lane, seen, what)
     }
 
-    /// Where the watermark is now.
+    /// Resolves the record in its window. Returns the new watermark.
     fn finish_in(&self, window: &mut Window<T>, taken: TakenRecord) -> Lsn {
         let lane = &self.lanes[taken.lane];
         window.record(taken.number).done = true;

@@ -1,11 +1,12 @@
-//! The parked records of a lane.
+//! The parked records of a stream.
 
 use hyades_wal::Lsn;
 
-/// Slots of a window: more than records wait in it, since those behind a slow one stay until it is run.
+/// Slots of a window: more than the records that may wait in it, since those behind a slow one keep
+/// their slots until it was run.
 pub(super) const WINDOW: usize = 32;
 
-/// One thing that a record lacks: a lane's watermark at a position.
+/// One thing that a record lacks: a stream's watermark at a position.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lack {
     pub lane: usize,
@@ -13,10 +14,11 @@ pub(super) struct Lack {
 }
 
 impl Lack {
-    /// The lack of a slot that nobody need look at.
+    /// The packed lack of a slot that need not be checked.
     pub const NONE: u64 = u64::MAX;
 
-    /// In one word; a place that does not fit in is as good as nothing lacking: the record will be looked at.
+    /// Packs the lack into one word. A position that does not fit is packed as nothing lacking:
+    /// then the record is checked.
     pub fn pack(self) -> u64 {
         debug_assert!(self.lane < 64, "there are no more streams");
         if self.lsn >> 57 == 0 { self.lsn << 6 | self.lane as u64 } else { 0 }
@@ -27,18 +29,19 @@ impl Lack {
     }
 }
 
-/// What a parked record needs; `T` is what is run.
+/// A parked record with its vectors; `what` is run.
 #[derive(Default)]
 pub(super) struct WindowSlot<T> {
     pub start: Lsn,
-    /// It was run, or is dead.
+    /// Whether it was run, or is dead.
     pub done: bool,
     pub order: Vec<Lsn>,
     pub validity: Vec<Lsn>,
     pub what: T,
 }
 
-/// From the first that is not resolved. The slots are used in turn, so that nothing is allocated for a record.
+/// The parked records from the first unresolved one on. Slots are used in turn, so that parking a
+/// record allocates none.
 pub(super) struct Window<T> {
     records: Box<[WindowSlot<T>]>,
     pub first: u64,
@@ -52,7 +55,7 @@ impl<T: Default> Window<T> {
 }
 
 impl<T> Window<T> {
-    /// The slot of a record.
+    /// The slot of the record with this number.
     pub fn slot(number: u64) -> usize {
         number as usize % WINDOW
     }
@@ -61,7 +64,7 @@ impl<T> Window<T> {
         &mut self.records[Self::slot(number)]
     }
 
-    /// Puts in another record; none if there is no room. Returns its number and where it is kept.
+    /// Adds a record; `None` if there is no room. Returns its number and its slot.
     pub fn push(&mut self) -> Option<(u64, &mut WindowSlot<T>)> {
         let number = self.next;
         if number - self.first == WINDOW as u64 {
@@ -71,7 +74,8 @@ impl<T> Window<T> {
         Some((number, self.record(number)))
     }
 
-    /// Takes off what is resolved: how many records, and where the first begins that is left.
+    /// Removes the resolved records at the front. Returns how many, and where the first remaining
+    /// record begins.
     pub fn settle(&mut self) -> (usize, Option<Lsn>) {
         let before = self.first;
         let mut left = None;

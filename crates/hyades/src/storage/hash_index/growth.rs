@@ -1,7 +1,7 @@
-//! How the hash index grows: a full segment is replaced by two, in a directory that may have to double.
+//! Growth of the hash index: a full segment is replaced by two; the directory doubles if needed.
 //!
-//! Invariant: an entry that is linked all the while is found all the while. The old segment stays as it
-//! is: its chains are locked until both halves are published, and frozen from then on.
+//! Invariant: an entry that is linked throughout a lookup is found by it. The old segment is never
+//! changed: its chains are locked until both halves are published, and frozen from then on.
 
 use super::{ADDRESS, DIRECTORY_SLACK, Directory, FROZEN, HashIndex, Keyed, Segment, hash_key};
 use crate::storage::prefetch::prefetch;
@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 impl<E: Keyed + 'static> HashIndex<E> {
-    /// Replaces a full segment by two.
+    /// Replaces a full segment by two, unless that was done or the directory would be too large.
     #[cold]
     pub(super) fn split(&self, hash: u64, segment: &Segment<E>, guard: &Guard) {
         let mut count = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,11 +38,12 @@ impl<E: Keyed + 'static> HashIndex<E> {
             let link = bucket.link.load(Ordering::Relaxed);
             bucket.link.store(link.map_addr(|addr| addr | FROZEN), Ordering::Release);
         }
-        // SAFETY: unlinked just now, under the growth lock.
+        // SAFETY: all directory slots that pointed to the segment were overwritten above, under the
+        // growth lock, so no guard pinned from now on can reach it, and it is retired once.
         unsafe { guard.defer_unchecked(move || Segment::free(old)) };
     }
 
-    /// Publishes a directory of twice the size. The growth lock is held.
+    /// Publishes a directory of twice the size. The caller holds the growth lock.
     fn double<'g>(&self, old: &'g Directory<E>, guard: &'g Guard) -> &'g Directory<E> {
         let both = |slot: &AtomicPtr<Segment<E>>| {
             let segment = slot.load(Ordering::Acquire);
@@ -51,8 +52,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
         let segments = old.segments.iter().flat_map(both).collect();
         let new = Box::into_raw(Box::new(Directory { depth: old.depth + 1, segments }));
         let old = self.directory.swap(new, Ordering::AcqRel);
-        // SAFETY: the old directory was unlinked just now; the new one is retired no earlier
-        // than the guard is unpinned.
+        // SAFETY: the old directory was replaced above, under the growth lock, so it is retired
+        // once. The new one can only be retired later than the guard was pinned.
         unsafe {
             guard.defer_unchecked(move || drop(Box::from_raw(old)));
             &*new
@@ -61,16 +62,16 @@ impl<E: Keyed + 'static> HashIndex<E> {
 }
 
 impl<E: Keyed + 'static> Segment<E> {
-    /// Two segments with the entries of this one, whose chains are all locked.
+    /// Copies the entries of this segment, whose chains are all locked, into two new segments.
     fn divide(&self, _guard: &Guard) -> [*mut Segment<E>; 2] {
         let halves = [Segment::new(self.depth + 1), Segment::new(self.depth + 1)];
         for (i, bucket) in self.buckets.iter().enumerate() {
-            // Hashing reads the key, so that of the bucket after next is fetched meanwhile.
+            // Hashing reads the keys, so those of the bucket after next are prefetched.
             for slot in self.buckets.get(i + 2).into_iter().flat_map(|b| &b.slots) {
                 prefetch(slot.load(Ordering::Relaxed).map_addr(|addr| addr & ADDRESS));
             }
-            // SAFETY: the guard is pinned, and entries are retired through the epoch; the halves
-            // are not yet shared.
+            // SAFETY: the guard is pinned, so no entry in the chain is freed: entries are retired
+            // through the epoch. The halves were made above and are not yet shared.
             unsafe {
                 bucket.find_slot::<()>(|_, tagged| {
                     let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;

@@ -5,7 +5,7 @@
 /// The hash of a key: the same in every process and on every machine.
 ///
 /// Folded 128-bit products, as in Wang Yi's wyhash. It has no secret, so keys chosen by an
-/// adversary can collide; the index then degrades to a search along chains, and stays correct.
+/// adversary can collide; the index then degrades to searches along chains, and stays correct.
 #[inline]
 pub fn hash_key(key: &[u8]) -> u64 {
     const A: u64 = 0x9e37_79b9_7f4a_7c15;

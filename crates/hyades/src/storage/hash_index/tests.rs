@@ -1,4 +1,4 @@
-//! Against a `HashMap`, alone and from several threads.
+//! Compares the index with a `HashSet`, in one thread and in several.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ impl Keyed for Entry {
 type Index = HashIndex<Entry>;
 
 fn retire(entry: *const Entry, guard: &Guard) {
-    // SAFETY: the tests retire an entry once, after it was unlinked.
+    // SAFETY: the tests retire an entry once, when it is not, or no longer, linked.
     unsafe { guard.defer_unchecked(move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
@@ -109,8 +109,8 @@ fn nothing_is_lost_while_it_grows() {
     }
 }
 
-/// Walks on, a few entries at a time, while other entries come and segments are split: what was there from
-/// beginning to end is seen, and nothing twice.
+/// A walk in steps of a few entries, while entries are inserted and segments split: it visits each
+/// entry that was linked from beginning to end, and none twice.
 #[test]
 fn a_walk_in_stretches_sees_what_stays_once() {
     let index = Index::new(0);
@@ -149,10 +149,10 @@ fn another_entry_of_the_same_key_is_not_removed() {
     drain(&index);
 }
 
-/// Far more equal hashes than a segment should hold: chains grow, the directory does not.
+/// More keys with one hash than a segment holds: chains grow, the directory does not.
 #[test]
 fn colliding_keys_stay_correct_and_bounded() {
-    // Two words of eight bytes whose product is zero whatever the other is.
+    // The first word makes one factor of the product zero, whatever the second word is.
     let stuck = 0x9e37_79b9_7f4a_7c15u64.to_le_bytes();
     let count: u64 = if cfg!(miri) { 20 } else { 9_000 };
     let keys: Vec<Vec<u8>> = (0..count).map(|i| [&stuck[..], &i.to_le_bytes()].concat()).collect();

@@ -1,4 +1,4 @@
-//! A walk over all entries that may stop at every bucket.
+//! A walk over all entries that can stop after any bucket and be resumed.
 
 use super::super::prefetch::prefetch;
 use super::{ADDRESS, BUCKETS, Bucket, HashIndex, Keyed};
@@ -6,27 +6,27 @@ use crossbeam_epoch::Guard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// Where [`HashIndex::for_each_from`] has come to; the default is the beginning.
+/// The resume position of [`HashIndex::for_each_from`]; the default is the beginning.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct HashPosition {
-    /// The first hash of the segment, as it was when the walk came to it.
+    /// The lowest hash of the segment, as the segment was when the walk reached it.
     first: u64,
     depth: u32,
     /// The next bucket.
     bucket: usize,
 }
 
-/// A walk starts loading the entries of the bucket that comes so many later.
+/// Prefetch distance of a walk, in buckets.
 const AHEAD: usize = 4;
 
-/// The last hash whose first `depth` bits are those of `hash`.
+/// The highest hash whose first `depth` bits are those of `hash`.
 fn last_of(hash: u64, depth: u32) -> u64 {
-    // In two steps, as in `Directory::slot`.
+    // Two shifts, as in `Directory::slot`.
     hash | (u64::MAX >> 1 >> depth) << 1 | 1
 }
 
 impl<E> Bucket<E> {
-    /// Starts loading the entries of this bucket, those of its chain aside.
+    /// Prefetches the entries of this bucket, not those of its overflow buckets.
     fn prefetch_entries(&self) {
         for slot in &self.slots {
             // Relaxed: nothing is read through the pointer.
@@ -39,8 +39,9 @@ impl<E> Bucket<E> {
 }
 
 impl<E: Keyed + 'static> HashIndex<E> {
-    /// As [`HashIndex::for_each`], bucket by bucket from `at` on, until a bucket is over in which `visit` broke
-    /// off. Gives where to go on; `None` at the end. Meanwhile the caller need not be pinned.
+    /// As [`HashIndex::for_each`], bucket by bucket, beginning at `at`. Stops at the end of a
+    /// bucket in which `visit` has broken off. Returns the position to resume from, or `None` at
+    /// the end. The caller need not stay pinned between two calls.
     pub fn for_each_from<'g>(
         &self,
         mut at: HashPosition,
@@ -49,10 +50,10 @@ impl<E: Keyed + 'static> HashIndex<E> {
     ) -> Option<HashPosition> {
         loop {
             let mut flow = ControlFlow::Continue(());
-            // A segment that has been split since is passed as its parts, which have the same buckets.
+            // If the segment was split since, visit the same bucket of each of its parts.
             let mut hash = at.first;
             let last = loop {
-                // Segments are split and never merged, so one always begins here.
+                // Segments are split and never merged, so a segment always begins at this hash.
                 let segment = self.segment(hash, guard);
                 if at.bucket == 0 && hash == at.first {
                     at.depth = segment.depth;
@@ -60,7 +61,7 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 if let Some(ahead) = segment.buckets.get(at.bucket + AHEAD) {
                     ahead.prefetch_entries();
                 }
-                // SAFETY: the guard is pinned, and entries are retired through the epoch.
+                // SAFETY: the guard is pinned, so neither the segment nor an entry in it is freed.
                 unsafe {
                     segment.buckets[at.bucket].find_slot::<()>(|_, tagged| {
                         let entry = tagged.map_addr(|addr| addr & ADDRESS).as_ref()?;

@@ -1,9 +1,9 @@
-//! A descent ahead of need, one level at a time: each step starts loading what the next one reads, and whoever
-//! takes it does something else in between. It ends with a finger at the leaf.
+//! A descent ahead of need, one level per step: each step prefetches what the next one reads, and
+//! the caller does other work in between. It ends with a finger at the leaf.
 //!
-//! Invariant: the child is the node whose key range holds the place sought, and that range reaches from `lower`
-//! to `upper`, if the parent is still at its version. So a step notes the child's version and then checks the
-//! parent's, as every descent does (tree.rs); how much later it comes makes no difference.
+//! Invariant: if the parent is still at its version, the child is the node whose key range contains
+//! the target, and that range is from `lower` to `upper`. So a step notes the child's version and
+//! then checks the parent's, as every descent does (tree.rs), no matter how much later.
 
 use super::finger::Finger;
 use super::key::{Keyed, Probe, padded, words};
@@ -13,28 +13,28 @@ use super::version::Version;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 
-/// See the module.
+/// A descent under way; see the module.
 pub struct Descent<'g> {
     guard: &'g Guard,
     tree: *const (),
     parent: &'g Version,
     parent_version: u64,
     child: *mut NodeHeader,
-    /// Where it goes, in the words of a key, of which a tree looks at its first ones.
+    /// The target, as the first words of a key; a tree compares as many as it stores.
     place: [u64; 4],
-    /// The place is the one just below.
+    /// The target is the position just below `place`.
     below: bool,
     lower: [u64; 4],
     upper: Option<[u64; 4]>,
 }
 
-/// What became of a descent by a step.
+/// The outcome of a step.
 pub enum DescentProgress<'g> {
-    /// It is one level further down.
+    /// The descent is one level further down.
     Deeper,
-    /// It is at a leaf.
+    /// The descent has reached a leaf.
     Arrived(Finger<'g>),
-    /// Something changed on the way, or fingers are not for this tree.
+    /// A node changed on the way, or the tree has full keys (`B != 0`), and so no fingers.
     Lost,
 }
 
@@ -43,7 +43,8 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Begins a descent to the place of `key`, or to the one just below.
+    /// Begins a descent to the place of `key`, or to the one just below. `None` if the root is
+    /// locked.
     pub fn begin_descent<'g>(
         &'g self,
         key: &[u8],
@@ -67,11 +68,12 @@ where
         })
     }
 
-    /// Takes one step of a descent that was begun in this tree.
+    /// Advances a descent, which was begun in this tree, by one level.
     pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         assert!(descent.tree == self.id(), "a descent goes on in the tree that it was begun in");
-        // SAFETY: the parent was in the tree after the guard was pinned, since its version was noted and then that
-        // of its own parent found unchanged; so the child that it held had not been retired by then.
+        // SAFETY: G1, G2: the guard has been pinned since `begin_descent`, and the child was loaded
+        // later, from the root or from a node reached under that guard. It is not null: the root
+        // never is, and at a null child the descent would have ended.
         let head: &'g NodeHeader = unsafe { &*descent.child };
         let Some(version) = head.version.read_now() else { return DescentProgress::Lost };
         if !descent.parent.validate(descent.parent_version) {
@@ -87,12 +89,12 @@ where
             finger.put(self.id(), at, descent.lower, descent.upper);
             return DescentProgress::Arrived(finger);
         }
-        // SAFETY: a node above level 0 is an inner node of this tree.
+        // SAFETY: G3.
         let inner: &'g InnerNode<W, N, B> = unsafe { &*descent.child.cast() };
         let count = inner.count();
         let words = std::array::from_fn(|at| descent.place[at]);
         let probe = Probe { words, full: None };
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1.
         let index = unsafe {
             if descent.below {
                 inner.route_below(&probe, count)
@@ -123,8 +125,8 @@ mod tests {
     use super::*;
     use crossbeam_epoch as epoch;
 
-    /// In a tree that nobody changes a descent arrives, at the leaf of its key or at that of the one below it, and
-    /// the finger takes that key.
+    /// In an unchanged tree a descent arrives at the leaf of its key, or of the key just below, and
+    /// the finger accepts that key.
     #[test]
     fn a_descent_arrives_at_the_leaf() {
         let keys = if cfg!(miri) { 200 } else { 5_000 };

@@ -1,8 +1,8 @@
-//! Keys as the tree compares them: a few big-endian words inline, the whole string only on a tie.
+//! Keys as the tree compares them: a few big-endian words inline, the whole key only on a tie.
 //!
-//! Zero padding keeps the order: where two padded prefixes differ, the strings differ in the same
-//! direction, because a string that ended earlier is the smaller one. Where they are equal, a key
-//! of fixed length that fits is equal too; any other key is compared in full.
+//! Zero padding keeps the order: where two padded prefixes differ, the keys differ in the same
+//! direction, because a key that ended earlier is the smaller one. Where they are equal, a key of
+//! fixed length that fits is equal too; any other key is compared in full.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ pub trait Keyed {
     fn key(&self) -> &[u8];
 }
 
-/// A position between keys to search for.
+/// A search position between keys.
 ///
 /// With `full`, it is that key. Without, it is the smallest key with these words, which for a
 /// fixed-length key that fits the words is the key itself.
@@ -36,8 +36,7 @@ pub(super) struct Probe<'k, const W: usize> {
 }
 
 impl<const W: usize> Probe<'_, W> {
-    /// Compares two positions. A position without its full key lies below all keys that share its
-    /// words.
+    /// Compares two positions. One without its full key is below all keys that share its words.
     #[inline]
     pub fn cmp(&self, other: &Probe<'_, W>) -> Ordering {
         self.words.cmp(&other.words).then_with(|| self.full.cmp(&other.full))
@@ -50,7 +49,7 @@ pub(super) fn words<const W: usize>(key: &[u8]) -> [u64; W] {
     std::array::from_fn(|i| word(key, i * 8))
 }
 
-/// The words of a key, with zeros behind them.
+/// The words of a key, padded with zeros to four.
 #[inline]
 pub(super) fn padded<const W: usize>(words: &[u64; W]) -> [u64; 4] {
     std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
@@ -86,7 +85,7 @@ fn tail(key: &[u8], start: usize) -> u64 {
 /// shorter bound is padded by `words`, a longer one is cut here.
 pub(super) fn fit_lower(bound: Bound<&[u8]>, length: usize) -> Bound<&[u8]> {
     match bound {
-        // A proper prefix lies below every key that starts with it.
+        // A proper prefix is below every key that starts with it.
         Bound::Excluded(key) if key.len() < length => Bound::Included(key),
         Bound::Included(key) | Bound::Excluded(key) if key.len() > length => {
             Bound::Excluded(&key[..length])

@@ -1,15 +1,15 @@
-//! The ordered index: a B+tree with optimistic lock coupling whose leaves have versions, so that
-//! a transaction can tell later whether a key range that it saw is unchanged, and gap payloads,
-//! where a concurrency control keeps the stamps of what is *not* there.
+//! The ordered index: a B+tree with optimistic lock coupling. Leaves have versions, by which a
+//! transaction can check later whether a key range that it read is unchanged, and gap payloads, in
+//! which a concurrency control keeps stamps for absent keys.
 //!
 //! The index stores pointers to entries that the caller owns. It reads an entry's key only where
 //! the inline words do not decide. Everything read through it is bound to an epoch guard.
 //!
 //! # Phantoms
-//! A lookup that finds nothing and a scan report the leaves that they saw, with versions. As long
-//! as [`Leaf::is_current`] holds for all of them, the set of keys in the looked-up range is what it
-//! was. A transaction that inserts carries its own changes over into its set of observed leaves
-//! with what [`Insertion`] says. Entries that stand for deleted rows are the caller's business.
+//! A lookup that finds nothing and a scan report the leaves that they read, with versions. As long
+//! as [`Leaf::is_current`] holds for all of them, the set of keys in that range is unchanged. A
+//! transaction that inserts applies its own changes to its set of observed leaves, as [`Insertion`]
+//! states them. Entries of deleted rows are up to the caller.
 
 mod descent;
 mod finger;
@@ -39,12 +39,12 @@ pub use scan::Visit;
 use tree::Tree;
 pub(super) use version::Backoff;
 
-/// What happens to gap payloads when leaves are split and joined.
+/// Callbacks that update gap payloads when leaves are split and merged.
 ///
-/// Both leaves are locked during the call. A payload that threads also change without a lock must
-/// be changed by sequentially consistent operations followed by [`Leaf::is_current`]: if that
-/// holds, the change came before the call and is seen by it. The hooks must not panic, nor use
-/// the index.
+/// Both leaves are locked or not yet linked during the call. A payload that threads also change
+/// without a lock must be changed by sequentially consistent operations followed by
+/// [`Leaf::is_current`]: if that holds, the change came before the call and is seen by it. The
+/// hooks must not panic, nor use the index.
 pub trait GapHooks<G> {
     /// The upper part of `from`'s key range goes to a new leaf with payload `to`.
     fn split(&self, from: &G, to: &G);
@@ -52,7 +52,7 @@ pub trait GapHooks<G> {
     fn merge(&self, into: &G, from: &G);
 }
 
-/// For payloads that need no care, such as `()`.
+/// For payloads that need no update, such as `()`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 
@@ -92,7 +92,7 @@ impl<'g, G> Leaf<'g, G> {
         self.head.head.version.current()
     }
 
-    /// Whether the leaf, with its key range, is as it was observed.
+    /// Whether the leaf, with its key range, is unchanged since it was observed.
     pub fn is_current(&self) -> bool {
         self.current() == self.version
     }
@@ -110,9 +110,11 @@ impl<'g, G> Leaf<'g, G> {
     /// The leaf again, as observed at `version`.
     ///
     /// # Safety
-    /// `raw` came from [`Leaf::as_raw`], and the guard of that leaf has been pinned ever since.
+    /// `raw` came from [`Leaf::as_raw`]; the guard of that leaf has stayed pinned, and does for
+    /// `'g`.
     pub unsafe fn from_raw(raw: RawLeaf<G>, version: u64) -> Leaf<'g, G> {
-        // SAFETY: leaves are retired through the epoch, and the caller stayed pinned.
+        // SAFETY: by the contract the guard has stayed pinned, and leaves are retired through the
+        // epoch, so this one is not freed (G1, G2 in node.rs).
         Leaf { head: unsafe { raw.0.as_ref() }, version }
     }
 }
@@ -135,18 +137,18 @@ impl<G> RawLeaf<G> {
     }
 }
 
-// SAFETY: the pointer by itself does nothing; to follow it is unsafe, and then gives no more than
-// a shared reference.
+// SAFETY: only the unsafe `Leaf::from_raw` follows the pointer, and it returns a shared reference,
+// for which `G: Send + Sync` suffices.
 unsafe impl<G: Send + Sync> Send for RawLeaf<G> {}
-// SAFETY: as above.
+// SAFETY: a shared `RawLeaf` can only be copied or compared; for the copy the argument above holds.
 unsafe impl<G: Send + Sync> Sync for RawLeaf<G> {}
 
-/// What an insertion did to the leaves.
+/// The changes of leaves by an insertion.
 pub struct Insertion<'g, G> {
     /// The leaf that held the key's place, at the version after this insertion.
     pub leaf: Leaf<'g, G>,
-    /// Its version just before. Whoever observed exactly this version may replace it by the new
-    /// one, and must then observe the sibling as well.
+    /// Its version just before. An observation of exactly this version may be replaced by the new
+    /// one, if the sibling is then observed as well.
     pub version_before: u64,
     /// The new leaf that took over the upper part of the key range, if the leaf was split.
     pub sibling: Option<Leaf<'g, G>>,
@@ -165,7 +167,7 @@ impl<'g, G> Insertion<'g, G> {
 pub enum Inserted<'g, E, G> {
     /// The entry is linked.
     New(Insertion<'g, G>),
-    /// The key is taken by this entry, in this leaf; nothing was changed.
+    /// The key is that of this entry, in this leaf; nothing was changed.
     Exists(&'g E, Leaf<'g, G>),
 }
 
@@ -179,7 +181,8 @@ where
     tree: Shaped<E, G>,
 }
 
-/// The tree for a key shape: inline words, entries a leaf, children an inner node, full keys.
+/// The tree for a key shape. Numbers: inline words, entries per leaf, children per inner node, full
+/// keys per inner node.
 enum Shaped<E, G>
 where
     E: Keyed + 'static,
@@ -202,13 +205,15 @@ macro_rules! with_tree {
     };
 }
 
-// SAFETY: the index holds pointers to entries and owns payloads. Threads that share it get shared
-// references to both, and whichever thread collects a retired leaf drops its payload.
+// SAFETY: the index never drops the entries that it points to, and gives them out as `&E`, to any
+// thread, for which `E: Send + Sync` suffices. It owns payloads, which any thread may drop that
+// frees a retired leaf: `G: Send`.
 unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Send
     for OrderedIndex<E, G>
 {
 }
-// SAFETY: as above.
+// SAFETY: all that changes behind `&self` is atomic. Threads get shared references to entries and
+// payloads, for which `E: Sync` and `G: Sync` suffice.
 unsafe impl<E: Keyed + Send + Sync + 'static, G: Default + Send + Sync> Sync
     for OrderedIndex<E, G>
 {
@@ -237,14 +242,14 @@ where
         }
     }
 
-    /// Tells it from other indexes, see [`Finger::tree`].
+    /// The identity of this index, see [`Finger::tree`].
     #[inline]
     pub fn id(&self) -> *const () {
         with_tree!(&self.tree, tree => tree.id())
     }
 
-    /// Begins a descent to where `key` is or would be, or to what lies just below; `key` may have any length.
-    /// `None` if somebody is changing the root.
+    /// Begins a descent to the place of `key`, which may have any length, or with `below` to the
+    /// one just below it. `None` if the root is being changed.
     #[inline]
     pub fn begin_descent<'g>(
         &'g self,
@@ -255,7 +260,7 @@ where
         with_tree!(&self.tree, tree => tree.begin_descent(key, below, guard))
     }
 
-    /// Takes one step of a descent, which was begun in this index.
+    /// Advances a descent, which was begun in this index, by one level.
     #[inline]
     pub fn step<'g>(&'g self, descent: &mut Descent<'g>) -> DescentProgress<'g> {
         with_tree!(&self.tree, tree => tree.step(descent))
@@ -264,7 +269,8 @@ where
     /// The entry under `key`, if there is one, and the leaf that holds or would hold it.
     ///
     /// # Panics
-    /// If the key's length does not fit the index's shape, as all functions here that take a key.
+    /// If the key's length does not fit the index's shape. The same holds for `find`, `insert`,
+    /// `insert_near`, `remove` and `take`.
     #[inline]
     pub fn get<'g>(&self, key: &[u8], guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
         self.check(key);
@@ -277,7 +283,7 @@ where
         self.get(key, guard).0
     }
 
-    /// Links `entry` under `key` unless the key is taken.
+    /// Links `entry` under `key` unless the key exists.
     ///
     /// # Safety
     /// `entry` points to a valid entry with exactly this key. Once linked it stays valid until it
@@ -290,14 +296,16 @@ where
         hooks: &impl GapHooks<G>,
         guard: &'g Guard,
     ) -> Inserted<'g, E, G> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: passed on to the caller for `entry`; the finger is new, so it has been in no
+        // index.
         unsafe { self.insert_near(key, entry, hooks, &mut Finger::new(guard)) }
     }
 
-    /// As [`OrderedIndex::insert`], beginning where the finger is; it goes where the entry does, if the leaf has room for it.
+    /// As [`OrderedIndex::insert`], but tries the finger's leaf first. The finger then points at
+    /// the leaf of the entry, if that leaf had room.
     ///
     /// # Safety
-    /// As for [`OrderedIndex::insert`]. The indexes that the finger has been in are there as long as it is.
+    /// As for [`OrderedIndex::insert`]. Every index that the finger has pointed into outlives it.
     pub unsafe fn insert_near<'g>(
         &self,
         key: &[u8],
@@ -306,14 +314,14 @@ where
         finger: &mut Finger<'g>,
     ) -> Inserted<'g, E, G> {
         self.check(key);
-        // SAFETY: passed on to the caller.
+        // SAFETY: this function's contract is that of `Tree::insert`.
         with_tree!(&self.tree, tree => unsafe {
             tree.insert(&tree.probe(key), entry, hooks, finger)
         })
     }
 
-    /// Unlinks `entry` if it is the one under `key`; says whether it was. The leaf's version
-    /// changes; a leaf that becomes empty is given back, its gap joined to its neighbour's.
+    /// Unlinks `entry` if it is the one under `key`; returns whether it was. The leaf's version
+    /// changes. A leaf that becomes empty is unlinked, and its gap merged into its neighbour's.
     pub fn remove(
         &self,
         key: &[u8],
@@ -324,11 +332,12 @@ where
         self.take(key, entry, hooks, |_| (), guard).is_some()
     }
 
-    /// As [`OrderedIndex::remove`], but gives the pointer that was linked: unlike one made from a
-    /// reference that the index gave out, it may be turned back into what it was made from.
+    /// As [`OrderedIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
+    /// from a reference that the index returned, it may be used to free the entry.
     ///
     /// `leave` is called on the gap payload of the entry's leaf, under its lock, just before the
-    /// entry goes: it raises the gap to what the entry knew. It must not panic, nor use the index.
+    /// entry is unlinked, to raise the gap's stamp to the entry's. It must not panic, nor use the
+    /// index.
     pub fn take(
         &self,
         key: &[u8],
@@ -341,14 +350,14 @@ where
         with_tree!(&self.tree, tree => tree.remove(&tree.probe(key), entry, hooks, leave, guard))
     }
 
-    /// Visits every leaf whose key range meets the range from `lower` to `upper`, even one with
-    /// no entry in it, in key order or, if `descending`, in the opposite order. `visit` gets the
-    /// leaf and those of its entries that lie in the range, in scan order: one consistent
+    /// Visits every leaf whose key range overlaps the range from `lower` to `upper`, even one
+    /// without an entry in it, in key order or, if `descending`, in the opposite order. `visit`
+    /// gets the leaf and those of its entries that are in the range, in scan order: one consistent
     /// snapshot of the leaf at its version. It may use the index.
     ///
-    /// Every later insertion of a key inside the range (up to where `visit` broke off) changes
-    /// the version of at least one visited leaf. A leaf may be visited twice if the tree changes
-    /// during the scan; entries never are. Bounds may have any length.
+    /// Every later insertion of a key inside the range (up to where `visit` stopped the scan)
+    /// changes the version of at least one visited leaf. A leaf may be visited twice if the tree
+    /// changes during the scan; entries never are. Bounds may have any length.
     pub fn scan<'g>(
         &self,
         lower: Bound<&[u8]>,
@@ -379,7 +388,7 @@ where
         });
     }
 
-    /// The number of entries; exact when nobody changes the index meanwhile. Walks all leaves.
+    /// The number of entries; exact while no thread changes the index. Visits all leaves.
     pub fn len_estimate(&self, guard: &Guard) -> usize {
         let mut total = 0;
         self.scan(Bound::Unbounded, Bound::Unbounded, false, guard, &mut |_, entries| {

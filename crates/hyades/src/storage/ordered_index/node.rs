@@ -1,10 +1,23 @@
 //! The two kinds of nodes, made of atomic fields.
 //!
-//! Readers look at nodes that are being changed and find out afterwards; so every field that
-//! changes is an atomic. Words and counts are relaxed: the version word orders them. Pointers are
-//! stored with Release and loaded with Acquire, because a reader may follow one before it has
-//! validated the version. What makes that sound: a slot holds, at every moment, either null or a
-//! pointer that had not been retired when it was overwritten; vacated slots are set to null.
+//! Optimistic readers read nodes while writers change them, and check the version afterwards; so
+//! every field that changes is an atomic. Words and counts are relaxed: the version word orders
+//! them. Pointers are stored with Release and loaded with Acquire, because a reader may follow one
+//! before it has validated the version.
+//!
+//! The `SAFETY` comments of this index cite these facts:
+//! - G1: The guard was pinned before the pointer was loaded, and outlives the reference.
+//! - G2: A slot is null, or points to an initialised entry, node or full key that was not retired
+//!   before the slot was overwritten. Vacated slots are set to null; an obsolete node keeps
+//!   pointers, but only guards pinned before can reach them. All are retired through the epoch
+//!   (entries by the contract of `OrderedIndex::insert`). So with G1, no object from a slot is
+//!   freed.
+//! - G3: A node's level never changes. A node of level 0 is a leaf, one above an inner node, with
+//!   the parameters of its tree; all were made by `Box::into_raw`.
+//! - G4: This thread holds the lock of the node that holds the pointer, so no other thread can
+//!   overwrite the pointer, and what it points to is not retired.
+//! - G5: This thread unlinked the object under locks, so only this thread retires it, and no guard
+//!   pinned from now on can reach it.
 
 use std::hint::select_unpredictable;
 use std::mem::offset_of;
@@ -16,7 +29,7 @@ use super::key::{Keyed, Probe};
 use super::version::Version;
 use super::{Inserted, Insertion, Leaf};
 
-/// What all nodes begin with. Counts are written under the node's lock and read by everyone.
+/// The header of all nodes. Counts are written under the node's lock and read without it.
 #[repr(C)]
 pub(super) struct NodeHeader {
     pub version: Version,
@@ -47,7 +60,7 @@ impl NodeHeader {
     }
 }
 
-/// The part of a leaf that does not depend on the key shape: what a [`super::Leaf`] refers to.
+/// The part of a leaf that does not depend on the key shape; [`super::Leaf`] refers to it.
 #[repr(C)]
 pub(super) struct LeafHead<G> {
     pub head: NodeHeader,
@@ -92,18 +105,18 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         std::array::from_fn(|i| self.words[slot][i].load(Ordering::Relaxed))
     }
 
-    /// Starts loading all of a leaf.
+    /// Prefetches a whole leaf.
     pub fn prefetch(leaf: *const Self) {
         prefetch_bytes(leaf, 0, size_of::<Self>());
     }
 
-    /// Starts loading what a scan reads of a leaf: its head and its entries, not its words.
+    /// Prefetches what a scan reads of a leaf: its head and its entries, not its words.
     pub fn prefetch_entries(leaf: *const Self) {
         prefetch(leaf);
         prefetch_bytes(leaf, offset_of!(Self, entries), size_of::<[AtomicPtr<E>; L]>());
     }
 
-    /// Whether the newest entry stands just before `slot`: the mark of an ascending run.
+    /// Whether the newest entry is just before `slot`, as in an ascending run.
     pub fn continues_run(&self, slot: usize) -> bool {
         self.top.head.last.load(Ordering::Relaxed) as usize + 1 == slot
     }
@@ -114,7 +127,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     /// The caller is pinned, and entries are retired through the epoch after they are unlinked.
     #[inline]
     pub unsafe fn lower_bound(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        // SAFETY: passed on to the caller.
+        // SAFETY: G1 by this function's contract, which is that of `below`.
         partition(count, |slot| unsafe { self.below(slot, probe) })
     }
 
@@ -130,7 +143,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
             }
         }
         let Some(full) = probe.full else { return false };
-        // SAFETY: passed on to the caller.
+        // SAFETY: G1 by this function's contract, which is that of `key_at`.
         unsafe { self.key_at(slot) }.is_some_and(|key| key < full)
     }
 
@@ -144,18 +157,17 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
             return false;
         }
         let Some(full) = probe.full else { return true };
-        // SAFETY: passed on to the caller.
+        // SAFETY: G1 by this function's contract, which is that of `key_at`.
         unsafe { self.key_at(slot) }.is_some_and(|key| key == full)
     }
 
     /// # Safety
-    /// As for [`LeafNode::lower_bound`].
+    /// As for [`LeafNode::lower_bound`], and the caller stays pinned for `'g`.
     pub unsafe fn key_at<'g>(&self, slot: usize) -> Option<&'g [u8]>
     where
         E: 'g,
     {
-        // SAFETY: a non-null slot held a linked entry when it was loaded, the caller's pin keeps
-        // that entry alive, and its key does not change.
+        // SAFETY: G1 by this function's contract, G2.
         unsafe { self.entry(slot).as_ref() }.map(Keyed::key)
     }
 
@@ -166,8 +178,8 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         self.entries[slot].store(entry, Ordering::Release);
     }
 
-    /// Inserts the entry if there is room for it and the leaf, which holds the key's place, still has this
-    /// version; or finds that the key is taken. `None` in all other cases.
+    /// Inserts the entry if the leaf, whose key range contains the key, has room and is still at
+    /// this version; or finds that the key exists. `None` in all other cases.
     ///
     /// # Safety
     /// The caller is pinned for `'g`. Also as for [`super::OrderedIndex::insert`].
@@ -179,15 +191,15 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         entry: *const E,
     ) -> Option<Inserted<'g, E, G>> {
         let count = self.count();
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1 by this function's contract.
         let slot = unsafe { self.lower_bound(probe, count) };
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1 by this function's contract.
         if unsafe { self.holds(slot, count, probe) } {
             let existing = self.entry(slot);
             if !self.version().validate(version) {
                 return None;
             }
-            // SAFETY: validated, so the slot held a linked entry after the pin.
+            // SAFETY: G1, G2. The version is unchanged, so this slot holds the key's entry.
             let existing = unsafe { &*existing };
             return Some(Inserted::Exists(existing, Leaf { head: &self.top, version }));
         }
@@ -215,7 +227,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
         self.top.head.set_count(count + 1);
     }
 
-    /// Takes the entry of `slot` out. The lock is held.
+    /// Removes the entry of `slot`. The lock is held.
     pub fn remove_at(&self, slot: usize) {
         let count = self.count();
         for i in slot + 1..count {
@@ -240,10 +252,10 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     }
 }
 
-/// A separator's full key, for the rare case that its words do not tell two neighbours apart.
+/// A separator's full key, for the rare case that the words of its two neighbours are equal.
 pub(super) type FullKey = Box<[u8]>;
 
-/// Owned by the inner node whose slot it stands in; retired through the epoch.
+/// A separator. The inner node whose slot holds it owns `full`, which is retired through the epoch.
 #[derive(Clone, Copy)]
 pub(super) struct Separator<const W: usize> {
     pub words: [u64; W],
@@ -284,7 +296,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         node
     }
 
-    /// Starts loading the pointers to the children.
+    /// Prefetches the pointers to the children.
     #[inline(always)]
     pub fn prefetch_children(node: *const Self) {
         prefetch_bytes(node, offset_of!(Self, children), size_of::<[AtomicPtr<NodeHeader>; N]>());
@@ -309,17 +321,17 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         Separator { words, full: self.full_at(slot) }
     }
 
-    /// The separator as a position to search for.
+    /// The separator as a search position.
     ///
     /// # Safety
     /// The caller is pinned for `'g`.
     pub unsafe fn fence<'g>(&self, slot: usize) -> Probe<'g, W> {
         let Separator { words, full } = self.separator(slot);
-        // SAFETY: a full key that a slot held when it was loaded is retired through the epoch.
+        // SAFETY: G1 by this function's contract, G2.
         Probe { words, full: unsafe { full.as_ref() }.map(|key| &**key) }
     }
 
-    /// The child whose range holds `probe`: as many as there are separators at or below it.
+    /// The index of the child whose range contains `probe`: as many separators are at or below it.
     ///
     /// # Safety
     /// The caller is pinned.
@@ -332,21 +344,21 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
                     return word <= wanted;
                 }
             }
-            // SAFETY: passed on to the caller.
+            // SAFETY: G1 by this function's contract, which is that of `fence`.
             B == 0 || unsafe { self.fence(slot) }.full <= probe.full
         })
     }
 
-    /// The child whose range ends at or holds what lies just below `probe`.
+    /// The index of the child whose range contains, or ends at, the position just below `probe`.
     ///
     /// # Safety
     /// The caller is pinned.
     pub unsafe fn route_below(&self, probe: &Probe<'_, W>, count: usize) -> usize {
-        // SAFETY: passed on to the caller.
+        // SAFETY: G1 by this function's contract, which is that of `fence`.
         partition(count - 1, |slot| unsafe { self.fence(slot) }.cmp(probe).is_lt())
     }
 
-    /// Puts a separator and the child to its right.
+    /// Stores a separator and the child to its right.
     fn put(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         for (field, &word) in self.words[slot].iter().zip(&separator.words) {
             field.store(word, Ordering::Relaxed);
@@ -364,7 +376,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         self.children[slot + 1].store(null_mut(), Ordering::Release);
     }
 
-    /// Links `right` behind child `slot`. The lock is held and the node is not full.
+    /// Links `right` just after child `slot`. The lock is held and the node is not full.
     pub fn insert_child(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         let count = self.count();
         for i in (slot..count - 1).rev() {
@@ -375,8 +387,8 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 
     /// Unlinks child `slot`, whose range goes to its left neighbour, or to its right one if it is
-    /// the first. Gives the separator's full key, which nobody owns then. The lock is held and
-    /// there are at least two children.
+    /// the first. Returns the separator's full key (or null), which the caller then owns. The lock
+    /// is held and there are at least two children.
     pub fn remove_child(&self, slot: usize) -> *mut FullKey {
         let count = self.count();
         let gone = slot.saturating_sub(1);
@@ -392,8 +404,8 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
         full
     }
 
-    /// Moves the children from `cut` on into `right`, which is new; gives the separator between
-    /// the halves, which nobody owns then. The lock is held and `0 < cut < count`.
+    /// Moves the children from `cut` on into `right`, which is new. Returns the separator between
+    /// the halves, which the caller then owns. The lock is held and `0 < cut < count`.
     pub fn move_tail(&self, cut: usize, right: &Self) -> Separator<W> {
         let count = self.count();
         let middle = self.separator(cut - 1);
@@ -410,10 +422,10 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     }
 }
 
-/// The first of `0..count` for which `below` is false; `below` is true up to there.
+/// The first of `0..count` for which `below` is false, if it is true up to there; else `count`.
 ///
-/// The loop's trip count depends on `count` only, and each step selects without a branch, since
-/// the outcome of a comparison is what a processor cannot predict here.
+/// The loop's trip count depends on `count` only, and each step selects without a branch, since the
+/// processor cannot predict the outcome of these comparisons.
 #[inline(always)]
 fn partition(count: usize, below: impl Fn(usize) -> bool) -> usize {
     let (mut base, mut size) = (0, count);

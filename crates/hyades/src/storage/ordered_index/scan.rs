@@ -1,8 +1,8 @@
 //! Range scans, leaf by leaf.
 //!
 //! Each leaf is reported as one consistent snapshot. The scan goes on from the fence that bounded
-//! the leaf when it was read: since a leaf's key range changes only with its version, the ranges
-//! of the reported leaves, at the reported versions, leave no key of the scanned range uncovered.
+//! the leaf when it was read. Since a leaf's key range changes only with its version, the ranges of
+//! the reported leaves, at the reported versions, cover every key of the scanned range.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,18 +14,18 @@ use super::key::{Keyed, Probe};
 use super::node::{InnerNode, LeafNode, NodeHeader};
 use super::tree::{LeafPosition, Tree};
 
-/// What a scan calls for each leaf, with those of its entries that lie in the range; it may break
-/// off.
+/// The callback of a scan, called for each leaf with those of its entries that are in the range; it
+/// may stop the scan.
 pub type Visit<'v, 'g, E, G> = &'v mut dyn FnMut(Leaf<'g, G>, &[&'g E]) -> ControlFlow<()>;
 
-/// The range that is still to be scanned, as positions to search for.
+/// The range that is still to be scanned, as search positions.
 pub(super) struct ScanRange<'k, const W: usize> {
     pub lower: Bound<Probe<'k, W>>,
     pub upper: Bound<Probe<'k, W>>,
     pub descending: bool,
 }
 
-/// Where the next leaf is.
+/// The position of the next leaf.
 #[derive(Clone, Copy)]
 enum LeafCursor<'k, const W: usize> {
     First,
@@ -34,17 +34,17 @@ enum LeafCursor<'k, const W: usize> {
     Below(Probe<'k, W>),
 }
 
-/// The leaf in hand and its surroundings.
+/// The current leaf and its surroundings.
 struct Place<'g, E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
     leaf: &'g LeafNode<E, G, W, L>,
     version: u64,
     /// Its parent, with the parent's version, the leaf's index and the number of children.
     parent: Option<(&'g InnerNode<W, N, B>, u64, usize, usize)>,
-    /// The parent's own fence on the far side, seen in the scan's direction.
+    /// The parent's own far fence, in the scan's direction.
     outer: Option<Probe<'g, W>>,
-    /// The leaf's fence on the far side.
+    /// The leaf's far fence, in the scan's direction.
     fence: Option<Probe<'g, W>>,
-    /// The leaf lies behind one that was reported, so the range began before it.
+    /// The leaf follows one that was reported, so the range began before it.
     begun: bool,
 }
 
@@ -59,7 +59,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         }
     }
 
-    /// Leaves only what lies beyond `fence`.
+    /// Restricts the range to what is beyond `fence`.
     fn advance(&mut self, fence: Probe<'k, W>) {
         if self.descending {
             self.upper = Bound::Excluded(fence);
@@ -84,7 +84,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         }
     }
 
-    /// The slots of `leaf` that lie in the range; an end that the range is known to cross is not
+    /// The slots of `leaf` that are in the range. An end that the range is known to cross is not
     /// searched for.
     ///
     /// # Safety
@@ -96,9 +96,9 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         goes_on: bool,
     ) -> (usize, usize) {
         let count = leaf.count();
-        // SAFETY: the caller is pinned.
+        // SAFETY: G1 by this function's contract.
         let at = |key: &Probe<'_, W>| unsafe { leaf.lower_bound(key, count) };
-        // SAFETY: the caller is pinned.
+        // SAFETY: G1 by this function's contract.
         let behind = |key| at(key) + usize::from(unsafe { leaf.holds(at(key), count, key) });
         let (below, above) = if self.descending { (goes_on, begun) } else { (begun, goes_on) };
         let from = match &self.lower {
@@ -122,7 +122,7 @@ where
 {
     /// Visits every leaf whose key range meets `range`, in its direction.
     pub fn scan<'g>(&self, range: ScanRange<'_, W>, guard: &'g Guard, visit: Visit<'_, 'g, E, G>) {
-        // Its own binding, whose lifetime is short enough for the fences too.
+        // Rebound, so that its lifetime is short enough for the fences too.
         let mut range = range;
         let mut entries: SmallVec<[&'g E; 32]> = SmallVec::new();
         'descend: loop {
@@ -142,7 +142,8 @@ where
                     return;
                 }
                 let Some(fence) = beyond else { return };
-                // What a changed tree moves behind the fence has been reported already.
+                // If the tree has changed, the next leaf may hold reported keys too, before the
+                // fence.
                 range.advance(fence);
                 match place.next(range.descending) {
                     Some(next) => place = next,
@@ -164,7 +165,7 @@ where
         let mut fence = None;
         let LeafPosition { leaf, version, .. } =
             self.try_descend(guard, |inner, version, count| {
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 let index = unsafe {
                     match &cursor {
                         LeafCursor::First => 0,
@@ -174,7 +175,7 @@ where
                     }
                 };
                 outer = fence;
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 fence = unsafe { fence_of(inner, index, count, descending) }.or(outer);
                 parent = Some((inner, version, index, count));
                 index
@@ -199,12 +200,12 @@ unsafe fn fence_of<'g, const W: usize, const N: usize, const B: usize>(
         (false, _) if index + 1 == count => return None,
         (false, _) => index,
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: G1 by this function's contract, which is that of `fence`.
     Some(unsafe { inner.fence(at) })
 }
 
-/// Collects the entries of the leaf that lie in the range, in scan order; false if the leaf
-/// changed meanwhile.
+/// Collects the entries of the leaf that are in the range, in scan order; false if the leaf
+/// changed.
 fn snapshot<
     'g,
     E: Keyed + 'static,
@@ -221,10 +222,10 @@ fn snapshot<
 ) -> bool {
     entries.clear();
     let leaf = place.leaf;
-    // SAFETY: `'g` is the lifetime of a pinned guard.
+    // SAFETY: G1: `'g` is the lifetime of the guard.
     let (from, to) = unsafe { range.slots(leaf, place.begun, goes_on) };
     for slot in from..to {
-        // SAFETY: a non-null slot held a linked entry when it was loaded, and the guard is pinned.
+        // SAFETY: G1, G2.
         match unsafe { leaf.entry(slot).as_ref() } {
             Some(entry) => entries.push(entry),
             None => return false,
@@ -242,7 +243,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Starts loading the next leaf below the same parent.
+    /// Prefetches the next leaf below the same parent.
     fn prefetch_next(&self, descending: bool) {
         let Some((inner, _, index, count)) = self.parent else { return };
         let next = if descending { index.checked_sub(1) } else { Some(index + 1) };
@@ -259,16 +260,16 @@ where
             return None;
         }
         let child = inner.child(index);
-        // SAFETY: a non-null child was linked when it was loaded, and `'g` is that of a guard.
+        // SAFETY: G1, G2: `'g` is the lifetime of the guard.
         let head: &NodeHeader = unsafe { child.as_ref() }?;
-        // SAFETY: `'g` is the lifetime of a pinned guard.
+        // SAFETY: G1: `'g` is the lifetime of the guard.
         let fence = unsafe { fence_of(inner, index, count, descending) }.or(self.outer);
         let leaf_version = head.version.read()?;
         if !inner.head.version.validate(version) {
             return None;
         }
         Some(Place {
-            // SAFETY: validated, so this is a child of the parent of leaves.
+            // SAFETY: G1, G2, G3: `inner` is the parent of a leaf, so all its children are leaves.
             leaf: unsafe { &*child.cast() },
             version: leaf_version,
             parent: Some((inner, version, index, count)),

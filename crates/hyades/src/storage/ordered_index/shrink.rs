@@ -1,4 +1,4 @@
-//! Removing entries, and giving back leaves that have become empty.
+//! Removal of entries, and of leaves that have become empty.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use super::node::{FullKey, InnerNode, LeafNode, NodeHeader};
 use super::tree::{LeafPosition, Path, PathStep, Tree};
 use super::version::{Backoff, Version};
 
-/// How often to try to unlink an empty leaf while others change its surroundings. A leaf that
-/// stays costs memory only, and is unlinked when it next becomes empty.
+/// Number of attempts to unlink an empty leaf while other threads change its surroundings. A leaf
+/// that stays costs memory only, and is unlinked when it next becomes empty.
 const RECLAIM_ATTEMPTS: u32 = 64;
 
-/// Locks held, released unchanged unless the change is completed.
+/// Held locks. Dropping this releases those that are left in it, with their versions unchanged.
 struct Locks<'g>(SmallVec<[(&'g Version, u64); 16]>);
 
 impl<'g> Locks<'g> {
@@ -37,7 +37,7 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Unlinks `entry` if it is what `probe` leads to; gives the pointer that was linked.
+    /// Unlinks `entry` if it is the one under `probe`; returns the pointer that was linked.
     pub fn remove(
         &self,
         probe: &Probe<'_, W>,
@@ -48,14 +48,14 @@ where
     ) -> Option<*const E> {
         loop {
             let arrival = self.try_descend(guard, |inner, _, count| {
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 unsafe { inner.route(probe, count) }
             });
             let Some(LeafPosition { leaf, version, .. }) = arrival else { continue };
             let count = leaf.count();
-            // SAFETY: the guard is pinned.
+            // SAFETY: G1.
             let slot = unsafe { leaf.lower_bound(probe, count) };
-            // SAFETY: the guard is pinned.
+            // SAFETY: G1.
             let found = unsafe { leaf.holds(slot, count, probe) };
             let linked = if found { leaf.entry(slot) } else { std::ptr::null() };
             if linked != entry {
@@ -86,11 +86,11 @@ where
         }
     }
 
-    /// One attempt; `None` when something changed on the way.
+    /// One attempt; `None` if something changed on the way.
     ///
-    /// The leaf goes with its chain of ancestors that have no other child, up to the first that
-    /// has one. Its key range goes to the neighbouring leaf below that ancestor's next child; the
-    /// nodes on the way to that neighbour are locked too, because their ranges grow as well.
+    /// The leaf is unlinked together with its ancestors that have no other child, below the first
+    /// that has one. Its key range goes to the neighbouring leaf, below that ancestor's adjacent
+    /// child. The nodes on the way to that neighbour are locked too, because their ranges grow.
     fn try_reclaim(
         &self,
         probe: &Probe<'_, W>,
@@ -100,7 +100,7 @@ where
         let mut path: Path<'_, W, N, B> = SmallVec::new();
         let LeafPosition { leaf, version, .. } =
             self.try_descend(guard, |inner, version, count| {
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 let index = unsafe { inner.route(probe, count) };
                 path.push(PathStep { inner, version, index, count });
                 index
@@ -118,18 +118,18 @@ where
         }
         gone.take(leaf.version(), version)?;
 
-        // The rightmost leaf of what lies before, or the leftmost of what lies behind.
+        // The rightmost leaf below the child before, else the leftmost below the child after.
         let mut near = ancestor.child(if index > 0 { index - 1 } else { 1 });
         let neighbour = loop {
-            // SAFETY: the parent is locked, so the child is linked and alive.
+            // SAFETY: G4; `near` is a child of a locked node, below its count, so it is not null.
             let head: &NodeHeader = unsafe { &*near };
             // Never wait with locks held.
             kept.take(&head.version, head.version.read_now()?)?;
             if head.level == 0 {
-                // SAFETY: a node of level 0 is a leaf of this tree.
+                // SAFETY: G3, G4.
                 break unsafe { &*near.cast::<LeafNode<E, G, W, L>>() };
             }
-            // SAFETY: a node above level 0 is an inner node of this tree.
+            // SAFETY: G3, G4.
             let inner = unsafe { &*near.cast::<InnerNode<W, N, B>>() };
             near = inner.child(if index > 0 { inner.count() - 1 } else { 0 });
         };
@@ -143,7 +143,7 @@ where
         for (version, observed) in kept.0.drain(..) {
             version.unlock_changed(observed);
         }
-        // SAFETY: the chain and the separator's key were unlinked just now, by this thread alone.
+        // SAFETY: G5, for the subtree and for the separator's full key.
         unsafe {
             guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(subtree));
             if !full.is_null() {
@@ -153,12 +153,11 @@ where
         Some(())
     }
 
-    /// Takes away a root that has only one child left. A hurry elsewhere makes it stay: it does
-    /// no harm.
+    /// Removes a root that has only one child left. If other threads interfere it stays: no harm.
     fn lower_root(&self, guard: &Guard) {
         while let Some(observed) = self.root_version.read_now() {
             let root = self.root.load(Ordering::Acquire);
-            // SAFETY: the guard is pinned, and nodes are retired through the epoch.
+            // SAFETY: G1, G2; the root is never null.
             let head: &NodeHeader = unsafe { &*root };
             let Some(version) = head.version.read_now() else { return };
             if head.level == 0 || head.count() > 1 {
@@ -171,13 +170,13 @@ where
             if locks.take(&head.version, version).is_none() {
                 return;
             }
-            // SAFETY: a node above level 0 is an inner node of this tree.
+            // SAFETY: G3, G4.
             let inner = unsafe { &*root.cast::<InnerNode<W, N, B>>() };
             self.root.store(inner.child(0), Ordering::Release);
             locks.0.clear();
             head.version.unlock_obsolete(version);
             self.root_version.unlock_changed(observed);
-            // SAFETY: unlinked just now by this thread alone; a single child has no separator.
+            // SAFETY: G3, G5. Its child stays linked, and with one child there is no separator.
             unsafe {
                 guard.defer_unchecked(move || {
                     drop(Box::from_raw(root.cast::<InnerNode<W, N, B>>()));
@@ -190,7 +189,7 @@ where
 /// Frees a node and all below it.
 ///
 /// # Safety
-/// Nobody can reach the subtree any more.
+/// No thread can reach the subtree any more, and it is freed only once.
 pub(super) unsafe fn free_subtree<
     E,
     G,
@@ -204,7 +203,7 @@ pub(super) unsafe fn free_subtree<
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    // SAFETY: the caller gives the subtree away; every node was made by `Box::into_raw`.
+    // SAFETY: by the contract this is the only access; G3. A full key is a box owned by its node.
     unsafe {
         if (*node).level == 0 {
             return drop(Box::from_raw(node.cast::<LeafNode<E, G, W, L>>()));
@@ -227,11 +226,12 @@ where
     E: Keyed + 'static,
     G: Default + 'static,
 {
-    /// Retires the whole tree: a thread that is still pinned may hold a leaf of it.
+    /// Retires the whole tree: a thread that is still pinned may hold one of its leaves.
     pub(super) fn retire(&mut self) {
         let root = *self.root.get_mut();
         let guard = crossbeam_epoch::pin();
-        // SAFETY: the tree is being dropped, so no new descent can begin.
+        // SAFETY: the tree is being dropped, so no guard pinned from now on can reach a node; the
+        // nodes are freed once, after all earlier guards.
         unsafe { guard.defer_unchecked(move || free_subtree::<E, G, W, L, N, B>(root)) };
     }
 }

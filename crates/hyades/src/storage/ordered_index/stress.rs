@@ -1,4 +1,4 @@
-//! Several threads against counters that tell what must hold.
+//! Several threads change an index at once, against what each knows of its own keys.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ fn shapes() -> Vec<(KeyShape, MakeKey)> {
 
 const THREADS: u64 = 3;
 
-/// Each thread owns the keys of its residue class; `work` gives those that it has left linked.
+/// Each thread owns the keys of its residue class; `work` returns those that it has left linked.
 fn all_know_their_own(work: impl Fn(&Index, MakeKey, u64) -> BTreeSet<u64> + Sync) {
     for (shape, key) in shapes() {
         let index = Index::new(shape);
@@ -67,8 +67,8 @@ fn no_key_is_lost_or_doubled() {
     });
 }
 
-/// Runs of neighbours, inserted by a finger under one guard, while others fill, empty, split and join the
-/// same leaves: none comes to a leaf that is not its own.
+/// Runs of adjacent keys, inserted by a finger under one guard, while other threads fill, empty,
+/// split and merge the same leaves: no key gets into a leaf with another key range.
 #[test]
 fn a_finger_puts_no_key_where_it_does_not_belong() {
     let space = if cfg!(miri) { 40 } else { 2_000 };
@@ -100,8 +100,8 @@ fn a_finger_puts_no_key_where_it_does_not_belong() {
     });
 }
 
-/// Descents that take their steps between other operations, in a tree that changes meanwhile: where one arrives
-/// the finger puts no key where it does not belong.
+/// Descents that advance between other operations, in a tree that changes meanwhile: the finger at
+/// which one ends puts no key into a leaf with another key range.
 #[test]
 fn a_descent_ahead_of_need_ends_where_it_belongs() {
     let space = if cfg!(miri) { 40 } else { 2_000 };
@@ -113,7 +113,7 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
             let guard = epoch::pin();
             let growing = (round / space).is_multiple_of(2);
             let from = random.u64(0..space) * THREADS + me;
-            // To the key, or to what lies below the next one.
+            // To the key, or to the position just below the next one.
             let below = random.bool();
             let to = key(from + u64::from(below));
             let mut descent = index.begin_descent(&to, below, &guard);
@@ -144,8 +144,8 @@ fn a_descent_ahead_of_need_ends_where_it_belongs() {
     assert!(cfg!(miri) || arrived.into_inner() > ROUNDS / 16);
 }
 
-/// Writers count before and after each change; a scan whose leaves are all current must have
-/// seen a set that existed: the pinned keys, in order, each once.
+/// Scans in both directions, while writers insert and remove other keys: each sees the keys that
+/// stay, in order, and none twice.
 #[test]
 fn scans_are_sorted_and_see_what_stays() {
     for (shape, key) in shapes() {
@@ -201,16 +201,15 @@ fn scans_are_sorted_and_see_what_stays() {
     }
 }
 
-/// The phantom contract. A scan, then the counter: if the leaves are current afterwards, then no
-/// change that was counted as finished before the check, and began after the scan, can be missing
-/// from what the scan saw.
+/// The phantom contract: if all leaves of a scan are current afterwards, it saw a state that
+/// existed.
 #[test]
 fn a_validated_scan_is_a_state_that_existed() {
     for (shape, key) in shapes() {
         let index = Index::new(shape);
         let pairs: u64 = if cfg!(miri) { 40 } else { 500 };
-        // Exactly one of 2i and 2i + 1 is linked whenever no change is in progress; a change
-        // inserts the one before it removes the other, so a true state never lacks both.
+        // Exactly one of 2i and 2i + 1 is linked whenever no change is in progress. A change
+        // inserts one before it removes the other, so no state lacks both.
         (0..pairs).for_each(|i| assert!(insert(&index, &key(2 * i), &epoch::pin())));
         let (done, validated) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -263,7 +262,7 @@ fn a_validated_scan_is_a_state_that_existed() {
     }
 }
 
-/// Stamps raised without a lock and followed by a current check are never lost.
+/// A stamp raised without a lock, on a leaf that is current afterwards, is never lost.
 #[test]
 fn a_stamp_raised_on_a_current_leaf_stays() {
     let index = Index::new(KeyShape::Fixed(8));
@@ -326,7 +325,7 @@ fn only_one_of_many_inserts_of_a_key_succeeds() {
         }
     });
     assert_eq!(won.load(Ordering::Relaxed), u64::from(count));
-    // A removal that names an entry which is gone leaves its successor alone.
+    // A removal that names an entry which was removed before leaves its successor alone.
     let guard = epoch::pin();
     let old = index.find(&0u32.to_be_bytes(), &guard).unwrap();
     assert!(remove(&index, &0u32.to_be_bytes(), &guard));

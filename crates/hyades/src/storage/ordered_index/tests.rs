@@ -1,4 +1,4 @@
-//! One thread against a `BTreeMap`.
+//! Compares the index with a `BTreeMap`, in one thread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,13 +22,13 @@ pub(super) fn entry(key: &[u8]) -> *mut Entry {
     Box::into_raw(Box::new(Entry { key: key.to_vec() }))
 }
 
-/// Gives an unlinked entry to the epoch.
+/// Retires an unlinked entry through the epoch.
 pub(super) fn retire(entry: *const Entry, guard: &Guard) {
-    // SAFETY: the tests retire an entry once, after it was unlinked.
+    // SAFETY: the tests retire an entry once, when it is not, or no longer, linked.
     unsafe { guard.defer_unchecked(move || drop(Box::from_raw(entry.cast_mut()))) };
 }
 
-/// A stamp that splits copy and merges join by maximum.
+/// A stamp that is copied by splits and joined by maximum in merges.
 #[derive(Default)]
 pub(super) struct Stamp(pub AtomicU64);
 
@@ -106,7 +106,7 @@ enum Step {
     Remove(Vec<u8>),
     Get(Vec<u8>),
     Scan(Bound<Vec<u8>>, Bound<Vec<u8>>, bool),
-    /// Removes all keys of a range, so that whole leaves become empty.
+    /// Removes up to this many keys from this one on, so that whole leaves become empty.
     Clear(Vec<u8>, usize),
 }
 
@@ -195,7 +195,7 @@ fn agree(shape: KeyShape, steps: Vec<Step>) {
     assert_eq!(leaves(&index, &guard), 1, "empty leaves are given back");
 }
 
-/// Keys of `length` bytes whose differences lie at both ends, and which share long prefixes.
+/// Keys of `length` bytes that differ at both ends and share long prefixes.
 fn fixed(length: usize) -> impl Strategy<Value = Vec<u8>> + Clone {
     (0u8..3, 0u16..700).prop_map(move |(head, tail)| {
         let mut key = vec![0x61; length];
@@ -304,7 +304,7 @@ fn stamps_survive_splits_and_merges() {
             _ => [&[5; 32][..], &i.to_be_bytes()].concat(),
         };
         let order = |i: u64| i * 7919 % MANY;
-        // The stamp that each key's place must have at least, as if each had its own gap.
+        // The minimum stamp of each key's gap, as if each key had a gap of its own.
         let mut floor = vec![0; MANY as usize];
         let check = |index: &Index, floor: &[u64]| {
             for i in 0..MANY {
@@ -352,7 +352,8 @@ fn another_entry_of_the_same_key_is_not_removed() {
     drain(&index);
 }
 
-/// What a transaction would do: observe misses, insert, carry its own changes over.
+/// Observes misses, inserts, and applies its own changes to the observations, as a transaction
+/// does.
 #[test]
 fn an_insertion_says_how_to_carry_observations_over() {
     let index = Index::new(KeyShape::Fixed(8));
@@ -382,7 +383,7 @@ fn an_insertion_says_how_to_carry_observations_over() {
     drain(&index);
 }
 
-/// Every key that could be inserted into a scanned range changes a leaf that the scan saw.
+/// Every insertion into a scanned range changes a leaf that the scan visited.
 #[test]
 fn an_insertion_into_a_scanned_range_is_noticed() {
     let keys = |n: u64| [&[9; 36][..], &(n * 2).to_be_bytes()].concat();
@@ -417,7 +418,7 @@ fn a_leaf_that_has_left_is_never_current() {
     let (_, last) = index.get(&63u64.to_be_bytes(), &guard);
     let last = last.as_raw();
     (32..64u64).for_each(|i| assert!(remove(&index, &i.to_be_bytes(), &guard)));
-    // SAFETY: the guard has been pinned all the while.
+    // SAFETY: the guard has been pinned since the leaf was observed.
     let last: Leaf<'_, Stamp> = unsafe { Leaf::from_raw(last, 0) };
     for version in 0..1_000 {
         assert_ne!(last.current(), version * 4);
@@ -425,7 +426,8 @@ fn a_leaf_that_has_left_is_never_current() {
     drain(&index);
 }
 
-/// The heir is to the left, or to the right where the empty leaf is its parent's first child.
+/// The leaf that inherits the range is to the left, or to the right where the empty leaf is its
+/// parent's first child.
 #[test]
 fn a_leaf_that_inherits_a_range_changes() {
     for (heir, gone) in [(0u64, 32..64), (32, 0..32u64)] {
@@ -443,12 +445,12 @@ fn a_leaf_that_inherits_a_range_changes() {
 
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
-/// A payload that knows how many of its kind there are.
+/// A payload that counts its instances.
 struct Counted;
 
 impl Default for Counted {
     fn default() -> Self {
-        // Relaxed, here and below: a count that only this test and the collecting threads use.
+        // Relaxed, here and below: only this test and the threads that free leaves use the count.
         COUNTED.fetch_add(1, Ordering::Relaxed);
         Counted
     }

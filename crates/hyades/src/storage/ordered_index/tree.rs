@@ -1,14 +1,14 @@
-//! The tree itself: descending, reading and inserting.
+//! The tree: descending, reading and inserting.
 //!
-//! Optimistic lock coupling as in Leis, Haubenschild and Neumann, "Optimistic Lock Coupling"
-//! (IEEE Data Eng. Bull. 42, 2019): a reader notes a node's version, reads, notes the child's
-//! version, and only then checks the node's, so that each step starts from a link that stood when
-//! the child was entered. Writers lock only what they change, and only by swapping the version
-//! that they read under. A thread that waits holds no lock, so there is no deadlock.
+//! Optimistic lock coupling as in Leis, Haubenschild and Neumann, "Optimistic Lock Coupling" (IEEE
+//! Data Eng. Bull. 42, 2019): a reader notes a node's version, reads, notes the child's version,
+//! and only then checks the node's, so that the link was valid when the child was entered. Writers
+//! lock only what they change, and only by a compare-and-swap from the version that they read
+//! under. A thread that waits holds no lock, so there is no deadlock.
 //!
-//! Two departures: leaves are not chained (a scan walks its parent, and descends again for the
-//! next), and a node's key range changes only together with its version. The second is what lets
-//! a scan trust the fences that it met on its way down.
+//! Two departures: leaves are not chained (a scan goes through the parent, and descends again for
+//! the next), and a node's key range changes only together with its version. The second lets a scan
+//! trust the fences that it read on its way down.
 
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -24,17 +24,17 @@ use super::node::{InnerNode, LeafNode, NodeHeader, Separator};
 use super::version::{FIRST, Version};
 use super::{GapHooks, Inserted, Insertion, Leaf};
 
-/// A B+tree over keys with `W` inline words, `L` entries a leaf, `N` children an inner node, and
-/// `B` (0 or `N`) full keys an inner node; see the node layouts.
+/// A B+tree over keys with `W` inline words, `L` entries per leaf, `N` children per inner node, and
+/// `B` (0 or `N`) full keys per inner node; see the node layouts.
 pub(super) struct Tree<E, G, const W: usize, const L: usize, const N: usize, const B: usize> {
-    /// Guards `root` as a parent's version guards its children.
+    /// Protects `root` as an inner node's version protects its children.
     pub(super) root_version: Version,
     pub(super) root: AtomicPtr<NodeHeader>,
     owns: PhantomData<(*const E, Box<G>)>,
 }
 
-/// So many bytes of a node are fetched before it is searched: its head, and all words of keys of up to 16
-/// bytes.
+/// Number of bytes of a node prefetched before it is searched: its header, and all words of keys of
+/// up to 16 bytes.
 const SEARCHED: usize = 9 * 64;
 
 /// One inner node on the way down, as observed.
@@ -48,7 +48,7 @@ pub(super) struct PathStep<'g, const W: usize, const N: usize, const B: usize> {
 pub(super) type Path<'g, const W: usize, const N: usize, const B: usize> =
     SmallVec<[PathStep<'g, W, N, B>; 8]>;
 
-/// Where a descent arrived: the leaf, its version, and the version of the root pointer.
+/// The end of a descent: the leaf, its version, and the version of the root pointer.
 pub(super) struct LeafPosition<'g, E, G, const W: usize, const L: usize> {
     pub leaf: &'g LeafNode<E, G, W, L>,
     pub version: u64,
@@ -71,9 +71,9 @@ where
         Probe { words: words(key), full: (B != 0).then_some(key) }
     }
 
-    /// One attempt to descend; `None` when something changed on the way. `route` chooses the
-    /// child of an inner node with that many children, and may record the step. What it read is
-    /// to be trusted only if the attempt succeeds.
+    /// One attempt to descend; `None` if something changed on the way. `route` gets an inner node,
+    /// its version and number of children, and returns the index of the child; it may record the
+    /// step. What it read is valid only if the attempt succeeds.
     #[inline(always)]
     pub(super) fn try_descend<'g>(
         &self,
@@ -82,33 +82,32 @@ where
     ) -> Option<LeafPosition<'g, E, G, W, L>> {
         let root_version = self.root_version.read()?;
         let mut node = self.root.load(Ordering::Acquire);
-        // SAFETY: a linked node is retired through the epoch after it is unlinked, and the guard
-        // was pinned before the pointer was read. (So for all nodes below.)
+        // SAFETY: G1, G2; the root is never null.
         let mut version = unsafe { &*node }.version.read()?;
         if !self.root_version.validate(root_version) {
             return None;
         }
-        // SAFETY: as above; the level never changes.
+        // SAFETY: G1, G2.
         while unsafe { &*node }.level > 0 {
-            // SAFETY: a node above level 0 is an inner node of this tree.
+            // SAFETY: G1, G2, G3.
             let inner = unsafe { &*node.cast::<InnerNode<W, N, B>>() };
             let child = inner.child(route(inner, version, inner.count()));
             if child.is_null() {
                 return None;
             }
             Self::prefetch_child(child, inner.head.level);
-            // SAFETY: as above.
+            // SAFETY: G1, G2; null was excluded.
             let child_version = unsafe { &*child }.version.read()?;
             if !inner.head.version.validate(version) {
                 return None;
             }
             (node, version) = (child, child_version);
         }
-        // SAFETY: a node of level 0 is a leaf of this tree.
+        // SAFETY: G1, G2, G3.
         Some(LeafPosition { leaf: unsafe { &*node.cast() }, version, root_version })
     }
 
-    /// Starts loading what a search in a child of a node of this level will touch first.
+    /// Prefetches what a search in a child of a node of this level touches first.
     #[inline(always)]
     pub(super) fn prefetch_child(child: *mut NodeHeader, level: u32) {
         prefetch_bytes(child, 0, SEARCHED);
@@ -123,11 +122,11 @@ where
         probe: &Probe<'_, W>,
         guard: &'g Guard,
     ) -> Option<LeafPosition<'g, E, G, W, L>> {
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1.
         self.try_descend(guard, |inner, _, count| unsafe { inner.route(probe, count) })
     }
 
-    /// The entry under `probe` and the leaf that holds or would hold it.
+    /// The entry under `probe`, and the leaf that holds or would hold it.
     #[inline]
     pub fn get<'g>(&self, probe: &Probe<'_, W>, guard: &'g Guard) -> (Option<&'g E>, Leaf<'g, G>) {
         loop {
@@ -135,22 +134,22 @@ where
                 continue;
             };
             let count = leaf.count();
-            // SAFETY: the guard is pinned.
+            // SAFETY: G1.
             let slot = unsafe { leaf.lower_bound(probe, count) };
-            // SAFETY: the guard is pinned.
+            // SAFETY: G1.
             let found = unsafe { leaf.holds(slot, count, probe) };
             let entry = if found { leaf.entry(slot) } else { std::ptr::null() };
             if leaf.version().validate(version) {
-                // SAFETY: the entry was linked while the guard was pinned.
+                // SAFETY: G1, G2: `entry` is null or was loaded from a slot.
                 return (unsafe { entry.as_ref() }, Leaf { head: &leaf.top, version });
             }
         }
     }
 
-    /// Links `entry` unless the key is taken.
+    /// Links `entry` unless the key exists.
     ///
     /// # Safety
-    /// As for [`super::OrderedIndex::insert`].
+    /// As for [`super::OrderedIndex::insert_near`].
     pub unsafe fn insert<'g>(
         &self,
         probe: &Probe<'_, W>,
@@ -161,10 +160,11 @@ where
         if B == 0
             && let Some(at) = finger.leaf_for(self.id(), &probe.words)
         {
-            // SAFETY: this tree has filled the finger, so it is at one of its leaves, and the guard has been
-            // pinned ever since.
+            // SAFETY: the finger names this tree, so it was at one of its leaves (G3) at a time at
+            // which the guard of the finger, which is still pinned, could reach that leaf (G1, G2).
             let leaf = unsafe { &*at.cast::<LeafNode<E, G, W, L>>() };
-            // SAFETY: passed on from the caller; the finger's guard is pinned.
+            // SAFETY: the contract of `insert` is the caller's; the finger's guard is pinned for
+            // `'g`.
             if let Some(inserted) = unsafe { leaf.try_insert(finger.version, probe, entry) } {
                 if let Inserted::New(insertion) = &inserted {
                     finger.version = insertion.leaf.version;
@@ -174,10 +174,10 @@ where
         }
         let guard = finger.guard();
         loop {
-            // The lowest key above the leaf's range, if there is one: what a scan takes for its fence.
+            // The upper end of the leaf's range, if there is one: the fence of a scan.
             let mut upper = None;
             let route = |inner: &'g InnerNode<W, N, B>, _, count| {
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 let index = unsafe { inner.route(probe, count) };
                 if B == 0 && index + 1 < count {
                     upper = Some(padded(&inner.separator(index).words));
@@ -187,7 +187,7 @@ where
             let Some(LeafPosition { leaf, version, .. }) = self.try_descend(guard, route) else {
                 continue;
             };
-            // SAFETY: passed on from the caller.
+            // SAFETY: the contract of `insert` is the caller's; the guard is pinned for `'g`.
             if let Some(inserted) = unsafe { leaf.try_insert(version, probe, entry) } {
                 if B == 0
                     && let Inserted::New(insertion) = &inserted
@@ -205,14 +205,14 @@ where
         }
     }
 
-    /// Tells it from other trees.
+    /// The identity of this tree.
     #[inline]
     pub fn id(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
 
-    /// One attempt to insert into a full leaf by splitting it. Where the parent is full, splits
-    /// that instead and leaves the rest to the next attempt.
+    /// One attempt to insert into a full leaf by splitting it. If the parent is full, splits
+    /// instead one full ancestor whose parent has room, and returns `None`: the caller tries again.
     fn try_grow<'g>(
         &self,
         probe: &Probe<'_, W>,
@@ -223,15 +223,15 @@ where
         let mut path: Path<'g, W, N, B> = SmallVec::new();
         let LeafPosition { leaf, version, root_version } =
             self.try_descend(guard, |inner, version, count| {
-                // SAFETY: the guard is pinned.
+                // SAFETY: G1.
                 let index = unsafe { inner.route(probe, count) };
                 path.push(PathStep { inner, version, index, count });
                 index
             })?;
         let count = leaf.count();
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1.
         let slot = unsafe { leaf.lower_bound(probe, count) };
-        // SAFETY: the guard is pinned.
+        // SAFETY: G1.
         if count < L || unsafe { leaf.holds(slot, count, probe) } {
             return None;
         }
@@ -252,8 +252,8 @@ where
         Some(insertion)
     }
 
-    /// Splits a full leaf and inserts. The leaf and its parent are locked, the parent has room;
-    /// the leaf is released here.
+    /// Splits a full leaf, inserts, and unlocks the leaf. Leaf and parent are locked, and the
+    /// parent has room.
     fn split_leaf<'g>(
         &self,
         path: &[PathStep<'g, W, N, B>],
@@ -263,8 +263,9 @@ where
         hooks: &impl GapHooks<G>,
     ) -> Insertion<'g, G> {
         let at_end = slot == L && path.iter().all(|step| step.index + 1 == step.count);
-        // An ascending run splits where it stands, so that what it leaves behind is full. The new
-        // key goes left unless that is full: the run then has room to go on in front of others.
+        // An ascending run splits at the new key, so that the leaf it leaves behind is full. The
+        // new key goes left unless that is full, so that the run can continue before the keys above
+        // it.
         let cut = if at_end || leaf.continues_run(slot) { slot } else { L / 2 };
         let in_sibling = cut == L || slot > cut;
         let right = LeafNode::<E, G, W, L>::new();
@@ -279,8 +280,8 @@ where
         let right = Box::into_raw(right);
         self.attach(path, &separator, right.cast());
         let after = leaf.version().unlock_changed(version);
-        // SAFETY: the node was just made and linked; it cannot be freed while the guard that
-        // `'g` comes from is pinned.
+        // SAFETY: this thread made the node and linked it; the guard that `'g` comes from is
+        // pinned, so the node is not freed even if another thread unlinks it (G1, G2).
         let sibling = Leaf { head: unsafe { &(*right).top }, version: FIRST };
         Insertion {
             leaf: Leaf { head: &leaf.top, version: after },
@@ -327,7 +328,8 @@ where
         }
     }
 
-    /// Links `right` behind the child that `path` leads to, below a new root if that is the root.
+    /// Links `right` just after the child that `path` leads to, below a new root if that child is
+    /// the root.
     fn attach(
         &self,
         path: &[PathStep<'_, W, N, B>],
@@ -338,14 +340,14 @@ where
             return step.inner.insert_child(step.index, separator, right);
         }
         let left = self.root.load(Ordering::Acquire);
-        // SAFETY: the root pointer is locked, so the root is linked and alive.
+        // SAFETY: G4: the root pointer is locked.
         let level = unsafe { &*left }.level + 1;
         let root = InnerNode::<W, N, B>::above(left, separator, right, level);
         self.root.store(Box::into_raw(root).cast(), Ordering::Release);
     }
 }
 
-/// The separator between two neighbouring leaves that are both locked or unlinked: the first key
+/// The separator between two neighbouring leaves that are locked or not yet linked: the first key
 /// on the right, cut to its words where these suffice.
 fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>(
     left: &LeafNode<E, G, W, L>,
@@ -353,7 +355,8 @@ fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: u
 ) -> Separator<W> {
     let words = right.words_at(0);
     let full = if left.words_at(left.count() - 1) == words {
-        // SAFETY: the first entry of a non-empty leaf that only this thread can change.
+        // SAFETY: G4: this thread has locked the leaf that was split, and `right` is not linked
+        // yet, so none of their entries is retired.
         let key = unsafe { right.key_at(0) }.expect("a split leaves no half empty");
         Box::into_raw(Box::new(Box::from(key)))
     } else {

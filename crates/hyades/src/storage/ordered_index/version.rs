@@ -15,7 +15,7 @@ const STEP: u64 = 4;
 /// The version that a new node starts with.
 pub(super) const FIRST: u64 = STEP;
 
-/// Written by whoever holds the lock bit (taking it is a compare-and-swap), read by everyone.
+/// A version word. Written under its lock bit, which is set by a compare-and-swap; read by all.
 pub(super) struct Version(AtomicU64);
 
 impl Version {
@@ -26,7 +26,8 @@ impl Version {
     /// The stable version to read under, or `None` when the node has left the tree. Waits while
     /// another thread holds the lock, so the caller must hold none itself.
     ///
-    /// Acquire: what the previous holder wrote before releasing is seen by the reads that follow.
+    /// Acquire: the reads that follow see what the previous holder wrote before it released the
+    /// lock.
     #[inline]
     pub fn read(&self) -> Option<u64> {
         let word = self.0.load(Ordering::Acquire);
@@ -48,13 +49,13 @@ impl Version {
         }
     }
 
-    /// As [`Version::read`], but gives up instead of waiting.
+    /// As [`Version::read`], but returns `None` instead of waiting.
     pub fn read_now(&self) -> Option<u64> {
         let word = self.0.load(Ordering::Acquire);
         (word & (LOCKED | OBSOLETE) == 0).then_some(word)
     }
 
-    /// Whether everything read since `observed` was obtained still stands.
+    /// Whether everything read since `observed` was obtained is still valid.
     ///
     /// The fence pairs with the one in [`Version::try_lock`]: if any of those reads saw a store of
     /// a later holder, this load sees that holder's lock bit or something newer.
@@ -70,11 +71,12 @@ impl Version {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Takes the lock if nothing has changed since `observed`, which so validates all reads made
-    /// under it as well.
+    /// Takes the lock if nothing has changed since `observed`: this also validates all reads made
+    /// under it.
     ///
-    /// Sequentially consistent, so that a gap stamp raised by another thread before it looks at
-    /// this word, and read here after this swap, cannot be missed by both.
+    /// Sequentially consistent, because another thread may raise a gap stamp and then check this
+    /// word, while the holder reads the stamp after this swap: at least one of them notices the
+    /// other.
     #[inline]
     pub fn try_lock(&self, observed: u64) -> bool {
         fence(Ordering::Acquire);
@@ -87,7 +89,7 @@ impl Version {
         locked
     }
 
-    /// Releases the lock taken at `observed` after a change; gives the new version.
+    /// Releases the lock taken at `observed` after a change; returns the new version.
     #[inline]
     pub fn unlock_changed(&self, observed: u64) -> u64 {
         self.0.store(observed + STEP, Ordering::Release);
@@ -105,7 +107,7 @@ impl Version {
     }
 }
 
-/// Spins shortly, then yields the processor to the thread that is waited for.
+/// Spins briefly, then yields the processor.
 pub(in crate::storage) struct Backoff(u32);
 
 impl Backoff {
@@ -132,7 +134,7 @@ mod loom_tests {
     use loom::thread;
     use std::sync::Arc;
 
-    /// A node: two fields that belong together, a gap stamp, and whether it is in the tree.
+    /// A node: its version, two fields that change together, and a gap stamp.
     struct Node {
         version: Version,
         fields: [AtomicU64; 2],
@@ -150,7 +152,7 @@ mod loom_tests {
         builder.check(model);
     }
 
-    /// Both fields one higher, under the lock.
+    /// Increments both fields under the lock.
     fn change(node: &Node) {
         loop {
             let Some(seen) = node.version.read() else { return };
@@ -195,7 +197,7 @@ mod loom_tests {
         });
     }
 
-    /// Who enters a node that is being taken out of the tree waits for that, and knows it.
+    /// A reader that enters a node while it is removed waits for the removal, and notices it.
     #[test]
     fn a_node_that_has_left_is_not_entered() {
         check(|| {
@@ -220,8 +222,8 @@ mod loom_tests {
         });
     }
 
-    /// A scan raises a gap's stamp and then looks whether the gap is as it was; an insertion locks the
-    /// leaf and then reads the stamp. At least one finds the other.
+    /// A scan raises a gap's stamp and then checks that the gap is unchanged; an insertion locks
+    /// the leaf and then reads the stamp. At least one of them notices the other.
     #[test]
     fn a_scan_and_an_insertion_never_miss_each_other() {
         check(|| {

@@ -1,7 +1,7 @@
-//! The names of files as they are seen, and what of them the medium does not know yet.
+//! The names of files as the process sees them, and the changes that are not on the medium yet.
 //!
-//! A file that is made has a hidden name on the medium until its directory is synced. What is renamed
-//! or removed meanwhile is so in the view alone; the changes wait, in order.
+//! A new file has a hidden name on the medium until its directory is synced. Until then renames and
+//! removals change only the view; the pending changes are kept in order.
 
 use super::FileBody;
 use crate::device::{Device, FileDevice};
@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Names of files whose directory entry is not durable yet begin like this; nobody else sees them.
+/// Prefix of the names of files whose directory entry is not durable yet; listings omit them.
 pub(super) const HIDDEN: &str = ".unsynced-";
 
 #[derive(Debug, Default)]
 pub(super) struct DirectoryNames {
     directories: HashMap<PathBuf, Directory>,
-    /// Open files by physical path: two openings of a file share what is unsynced.
+    /// Open files by physical path: two handles to a file share its unsynced bytes.
     pub(super) files: HashMap<PathBuf, Arc<FileBody>>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct DirectoryNames {
 pub(super) struct Directory {
     /// Name as seen -> name on the medium.
     pub(super) view: BTreeMap<String, String>,
-    /// What the medium does not know yet, oldest first.
+    /// Changes that are not on the medium yet, oldest first.
     pub(super) pending: Vec<NameChange>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn split(path: &Path) -> io::Result<(PathBuf, String)> {
 }
 
 impl DirectoryNames {
-    /// The directory as seen, read from the medium the first time.
+    /// Returns the directory as seen; reads it from the medium the first time.
     pub(super) fn directory(&mut self, dir: &Path) -> io::Result<&mut Directory> {
         if !self.directories.contains_key(dir) {
             let mut view = BTreeMap::new();
@@ -61,7 +61,7 @@ impl DirectoryNames {
         self.directories.get_mut(dir).ok_or_else(|| not_found(dir))
     }
 
-    /// Where the file is on the medium.
+    /// Returns the file's path on the medium.
     pub(super) fn physical(&mut self, path: &Path) -> io::Result<PathBuf> {
         let (dir, name) = split(path)?;
         match self.directory(&dir)?.view.get(&name) {

@@ -89,7 +89,7 @@ fn what_a_cut_took_away_is_never_called_synced() {
     let before = left();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| file.sync_data());
-        // It has seen that the power is on, and comes to the bytes after the cut.
+        // The sync has checked that the power is on, and gets the bytes after the cut.
         while left() == before {
             std::thread::yield_now();
         }

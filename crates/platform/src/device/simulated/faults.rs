@@ -1,35 +1,36 @@
-//! What goes wrong with a simulated disk, and when.
+//! The faults of a simulated disk.
 
 use crate::random::Random;
 use std::time::Duration;
 
-/// What a process finds wrong with the disk. Counts are of operations of the kind from when the
-/// fault was armed; 0 is the next.
+/// A fault of the disk as seen by a process. Counts are of operations of the kind since the fault
+/// was armed; 0 is the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedFault {
-    /// The process dies at the k-th change (write, sync, change of names), of which a first part may
-    /// be done.
+    /// The process dies at the k-th change (write, sync, change of names); a first part of that
+    /// change may be done.
     Stop(u64),
     /// The k-th sync fails, and if `for_ever` all later ones.
     Sync {
-        /// How many succeed before.
+        /// How many syncs succeed before it.
         after: u64,
-        /// Whether it is the first of many.
+        /// Whether all later syncs fail too.
         for_ever: bool,
     },
-    /// The k-th write fails with an I/O error after a part of it, once.
+    /// The k-th write fails with an I/O error after storing a part, once.
     Write(u64),
     /// The k-th read fails with an I/O error, once.
     Read(u64),
-    /// The disk takes so many more bytes; then writes and new files fail, a first part written.
+    /// The disk has room for this many more bytes. The write that exceeds it stores a part and
+    /// fails, as do all later ones, including the zeros of a new file.
     Full(u64),
-    /// Transfers stop short or are interrupted, now and then, and are to be taken up again.
+    /// Some transfers are short or interrupted, and have to be continued.
     Short,
-    /// Syncs of files succeed and do nothing: for tests that show that a check can fail.
+    /// Syncs of files succeed and do nothing, for tests that a check can fail.
     LyingSync,
 }
 
-/// The faults that a process is to meet.
+/// The faults armed for a process.
 #[derive(Debug)]
 pub(super) struct FaultPlan {
     pub random: Random,
@@ -45,7 +46,7 @@ pub(super) struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// None.
+    /// A plan without faults.
     pub fn new(random: Random) -> Self {
         FaultPlan {
             random,
@@ -60,7 +61,7 @@ impl FaultPlan {
         }
     }
 
-    /// Arms a fault, beside those armed already.
+    /// Arms a fault in addition to those already armed.
     pub fn arm(&mut self, fault: SimulatedFault) {
         match fault {
             SimulatedFault::Stop(after) => self.stop = Some(after),
@@ -73,7 +74,7 @@ impl FaultPlan {
         }
     }
 
-    /// Counts a sync; true if it is one that is to fail.
+    /// Counts a sync; returns true if it has to fail.
     pub fn sync_fails(&mut self) -> bool {
         match &mut self.sync {
             Some((0, true)) => true,
@@ -89,7 +90,7 @@ impl FaultPlan {
         }
     }
 
-    /// How many of these bytes the disk has room for.
+    /// Takes up to `bytes` of the room left on the disk; returns how many bytes fit.
     pub fn room_for(&mut self, bytes: usize) -> usize {
         match &mut self.room {
             None => bytes,
@@ -102,7 +103,7 @@ impl FaultPlan {
     }
 }
 
-/// Counts an operation down; true if it is the one that is to fail.
+/// Counts an operation down; returns true if it is the one that has to fail.
 pub(super) fn strikes(counter: &mut Option<u64>) -> bool {
     match counter {
         Some(0) => {

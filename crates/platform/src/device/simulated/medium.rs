@@ -1,5 +1,4 @@
-//! What a simulated disk holds: names and bytes, as the page cache shows them and as the medium has
-//! them.
+//! The content of a simulated disk: names and bytes, in the page cache and on the medium.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -56,7 +55,8 @@ pub(super) struct FileBytes {
     durable: Vec<u8>,
     /// Writes that are not durable, oldest first.
     dirty: Vec<(usize, Vec<u8>)>,
-    /// The last write that was synced, and those since: when it began, where, and whether it is synced.
+    /// The last synced write and the unsynced ones after it: when each began, its range, whether it
+    /// is synced.
     last_writes: Vec<(u64, Range<usize>, bool)>,
 }
 
@@ -67,7 +67,7 @@ fn put(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
     bytes[offset..offset + new.len()].copy_from_slice(new);
 }
 
-/// The share of the dirty sectors that reach the medium when the power goes.
+/// Fractions of the dirty sectors that reach the medium at a power cut; one is drawn per file.
 const KEPT: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 fn is_gone() -> io::Error {
@@ -75,10 +75,10 @@ fn is_gone() -> io::Error {
 }
 
 impl FileBytes {
-    /// Puts bytes down, all of a write or one transfer of several: `began` tells one write from another.
+    /// Stores the bytes of one transfer. Transfers with the same `began` belong to one write.
     pub fn write(&mut self, began: u64, offset: usize, bytes: &[u8]) {
         put(&mut self.seen, offset, bytes);
-        // Zeros are put where nothing is: they say nothing.
+        // Zeros fill new files and carry no data, so they do not count as a write.
         if bytes.iter().any(|b| *b != 0) {
             let end = offset + bytes.len();
             match self.last_writes.iter_mut().find(|(at, _, synced)| *at == began && !synced) {
@@ -98,8 +98,8 @@ impl FileBytes {
         }
     }
 
-    /// Some of what is dirty reaches the medium: by sectors, in any order, a few of them torn. What
-    /// does not is given up: the page cache shows it still, and no later sync writes it.
+    /// Writes some of the dirty sectors to the medium, in any order, a few of them torn. The others
+    /// are dropped: the page cache still shows them, and no later sync writes them.
     pub fn sync_in_part(&mut self, random: &mut Random) {
         let kept = KEPT[random.below(KEPT.len() as u64) as usize];
         for (offset, bytes) in std::mem::take(&mut self.dirty) {
@@ -121,12 +121,12 @@ impl FileBytes {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium {
     directories: BTreeMap<PathBuf, NameTable>,
-    /// Copies of a disk share the files that neither has written to since.
+    /// Forks of a disk share the files that neither has written to since.
     files: BTreeMap<u64, Arc<FileBytes>>,
     next_file: u64,
     /// Counts operations.
     pub now: u64,
-    /// The number of the process that may use the disk; those before it are dead.
+    /// The number of the process that may use the disk; those with lower numbers are dead.
     pub process: u64,
     pub locks: BTreeMap<PathBuf, u64>,
 }
@@ -205,7 +205,8 @@ impl Medium {
         Ok(())
     }
 
-    /// The power goes: of the changes of names a first part stays, of unsynced bytes any part.
+    /// Cuts the power: a prefix of the pending name changes and any subset of the unsynced bytes
+    /// survive.
     pub fn power_cut(&mut self, random: &mut Random) {
         for names in self.directories.values_mut() {
             let kept = random.below(names.pending.len() as u64 + 1) as usize;
@@ -216,7 +217,8 @@ impl Medium {
         }
         for body in self.files.values_mut() {
             if body.dirty.is_empty() && body.seen == body.durable {
-                // Other copies go on sharing it; the same is drawn in either case.
+                // Other forks keep sharing it. The draw keeps the random sequence the same in
+                // either case.
                 random.below(KEPT.len() as u64);
                 continue;
             }
@@ -246,8 +248,8 @@ impl Medium {
         })
     }
 
-    /// Whether these bytes are of the last write to a file in their directory that was synced, or of
-    /// one since.
+    /// Whether the byte at `at` belongs to the last synced write in the file's directory, or to an
+    /// unsynced write after it.
     pub fn is_last_write(&self, path: &Path, at: usize) -> bool {
         let beside = self.files().filter(|(other, _)| other.parent() == path.parent());
         let mut writes: Vec<_> = beside
@@ -261,7 +263,7 @@ impl Medium {
         writes.iter().take(unsynced + 1).any(of)
     }
 
-    /// Flips a bit, on the medium and as seen.
+    /// Flips a bit, on the medium and in the page cache.
     pub fn flip(&mut self, path: &Path, at: usize, bit: u32) -> io::Result<()> {
         let file = self.find(path)?;
         let body = self.body_mut(file)?;

@@ -1,11 +1,11 @@
 //! A whole disk in memory that fails in every way a disk may fail, by seed.
 //!
-//! A [`SimulatedDisk`] keeps for each file what the page cache shows and what the medium has; a
-//! [`SimulatedDevice`] is the way in of one process. A process that is killed leaves the page cache,
-//! and another may follow; when the power goes, unsynced bytes reach the medium by sectors, in any
-//! order, some torn, and of the unsynced changes of a directory's names a first part. A sync that
-//! fails leaves the pages marked clean: they are seen, and no later sync writes them. Disks can be
-//! forked, so that one crash may be recovered from in many ways.
+//! A [`SimulatedDisk`] keeps the page cache and the medium of each file; a [`SimulatedDevice`] is
+//! the access of one process. A killed process leaves the page cache to the next one. At a power
+//! cut unsynced bytes reach the medium by sectors, in any order, some torn, and of the unsynced
+//! changes of a directory's names a prefix does. A failed sync marks the pages clean: reads see
+//! them, and no later sync writes them. Disks can be forked, so that one crash can be recovered in
+//! many ways.
 
 mod faults;
 mod medium;
@@ -24,19 +24,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A disk; clones are the same one.
+/// A disk; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<Medium>>);
 
-/// Where bits were flipped.
+/// The place of flipped bits.
 #[derive(Clone, Debug)]
 pub struct Rot {
     /// The file.
     pub path: PathBuf,
-    /// The byte.
+    /// The offset of the byte.
     pub offset: usize,
-    /// Whether it is of the last write to the file's directory: nothing durable that was written
-    /// later can say that it was durable.
+    /// Whether the byte is of the last write to the file's directory. Then nothing durable that was
+    /// written later proves that it was durable.
     pub in_last_write: bool,
 }
 
@@ -46,8 +46,8 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// Starts a process on the disk; those before it are dead from now on. `seed` decides what its
-    /// faults do.
+    /// Starts a process on the disk; earlier processes are dead from now on. `seed` decides the
+    /// effects of its faults.
     pub fn process(&self, seed: u64) -> SimulatedDevice {
         let mut medium = locked(&self.0);
         medium.process += 1;
@@ -58,7 +58,7 @@ impl SimulatedDisk {
         SimulatedDevice(Arc::new(state))
     }
 
-    /// Kills the running process: what it has written is in the page cache.
+    /// Kills the running process; what it has written stays in the page cache.
     pub fn kill(&self) {
         let mut medium = locked(&self.0);
         medium.process += 1;
@@ -71,7 +71,7 @@ impl SimulatedDisk {
         locked(&self.0).power_cut(&mut Random::seeded(seed));
     }
 
-    /// A copy of the disk as it is, page cache included, without a process.
+    /// Returns a copy of the disk, page cache included, without a process.
     pub fn fork(&self) -> SimulatedDisk {
         let mut medium = locked(&self.0).clone();
         medium.process += 1;
@@ -79,12 +79,12 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(medium)))
     }
 
-    /// Flips a bit of some file, or a few bits side by side. `None` if there is no file with
-    /// anything in it.
+    /// Flips up to three adjacent bits of a byte of some file. `None` if all files are empty.
     pub fn rot(&self, seed: u64) -> Option<Rot> {
         let mut random = Random::seeded(seed);
         let mut medium = locked(&self.0);
-        // What was never written is zeros, where damage is rarely of interest: look twice.
+        // Bytes that were never written are zero, and damage to them is rarely of interest: draws
+        // up to six times for a nonzero byte.
         let mut found = None;
         for _ in 0..6 {
             let files: Vec<_> = medium.files().filter(|(_, body)| !body.seen.is_empty()).collect();
@@ -118,8 +118,8 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Reads the files below a directory back to a new disk, all durable, as [`save`](Self::save)
-    /// wrote them.
+    /// Loads the files below a directory, as [`save`](Self::save) wrote them, into a new disk, all
+    /// durable.
     ///
     /// # Errors
     /// The file system's.
@@ -144,7 +144,7 @@ impl SimulatedDisk {
         Ok(SimulatedDisk(Arc::new(Mutex::new(medium))))
     }
 
-    /// Every file and its content as the page cache shows it.
+    /// Returns every file with its content in the page cache.
     pub fn content(&self) -> Vec<(PathBuf, Vec<u8>)> {
         locked(&self.0).files().map(|(path, body)| (path, body.seen.clone())).collect()
     }
@@ -163,7 +163,7 @@ fn off() -> io::Error {
 }
 
 impl ProcessState {
-    /// The medium, if the process lives.
+    /// Returns the medium, if the process is alive.
     fn medium(&self) -> io::Result<MutexGuard<'_, Medium>> {
         let mut medium = locked(&self.disk.0);
         if medium.process != self.process {
@@ -173,7 +173,7 @@ impl ProcessState {
         Ok(medium)
     }
 
-    /// Counts a change; false if the process dies at it, once the caller has done a part.
+    /// Counts a change; false if the process dies at it. The caller may do a part of it first.
     fn survives(&self) -> bool {
         !strikes(&mut locked(&self.plan).stop)
     }
@@ -188,7 +188,7 @@ impl ProcessState {
         off()
     }
 
-    /// A change of names.
+    /// Applies a change of names. If the process dies at it, the change may be done or not.
     fn change<T>(&self, change: impl FnOnce(&mut Medium) -> io::Result<T>) -> io::Result<T> {
         let survives = self.survives();
         if !survives && locked(&self.plan).random.chance(0.5) {
@@ -198,7 +198,7 @@ impl ProcessState {
         if survives { result } else { Err(self.die()) }
     }
 
-    /// Waits as long as files of this directory are to be slow.
+    /// Delays the caller if files of this directory are armed to be slow.
     fn pace(&self, path: &Path) {
         let mut waited = false;
         loop {
@@ -220,25 +220,25 @@ impl ProcessState {
     }
 }
 
-/// A process's way to a [`SimulatedDisk`]; clones are the same one.
+/// The access of a process to a [`SimulatedDisk`]; clones share it.
 #[derive(Clone, Debug)]
 pub struct SimulatedDevice(Arc<ProcessState>);
 
 impl SimulatedDevice {
-    /// Arms a fault, beside those armed already.
+    /// Arms a fault in addition to those already armed.
     pub fn arm(&self, fault: SimulatedFault) {
         locked(&self.0.plan).arm(fault);
     }
 
-    /// Takes all faults back, and all slowness.
+    /// Removes all faults and delays.
     pub fn disarm(&self) {
         let mut plan = locked(&self.0.plan);
         let random = plan.random.clone();
         *plan = FaultPlan::new(random);
     }
 
-    /// From now on writes and syncs of files below a directory of this name take this much longer;
-    /// `None` means that they stop until the process ends.
+    /// Delays writes and syncs of files below a directory of this name by `pace` from now on;
+    /// `None` blocks them until the process ends.
     pub fn slow(&self, directory: &str, pace: Option<Duration>) {
         locked(&self.0.plan).slow.push((directory.to_string(), pace));
     }
@@ -257,7 +257,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// One transfer of the write that began then: it may take less than it is given.
+    /// One transfer of the write that began at `began`; it may write less than it is given.
     fn write_some(&self, began: u64, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
         let room = locked(&self.state.plan).room_for(bytes.len());
@@ -279,7 +279,7 @@ impl SimulatedFile {
         Ok(bytes.len())
     }
 
-    /// The first part of a write, or nothing of it.
+    /// Writes a random prefix of the slices, possibly empty.
     fn write_part(&self, slices: &[IoSlice<'_>], offset: u64) {
         let mut bytes = slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>();
         let kept = locked(&self.state.plan).random.below(bytes.len() as u64 + 1) as usize;
@@ -344,7 +344,7 @@ impl DeviceFile for SimulatedFile {
         };
         if fails || !survives {
             let mut random = Random::seeded(locked(&self.state.plan).random.next_u64());
-            // A process that dies leaves the sync to go on, or not; the page cache is the same.
+            // When a process dies, its sync may still complete or not; the page cache is the same.
             if fails {
                 self.state.medium()?.body_mut(self.file)?.sync_in_part(&mut random);
             } else if random.chance(0.5) {
@@ -370,7 +370,7 @@ impl SimulatedDevice {
     }
 }
 
-/// A held directory; the end of the process lets it go as well.
+/// A locked directory; the end of the process releases it as well.
 #[derive(Debug)]
 struct Held {
     state: Arc<ProcessState>,

@@ -3,7 +3,7 @@ use crate::device::{FileDevice, MemoryDevice, SimulatedDisk};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// A set of `n` directories in a temporary one, units of 16 bytes.
+/// A set of `n` directories in a temporary one, with units of 16 bytes.
 fn set(n: usize) -> (tempfile::TempDir, PathBuf, StripedDevice) {
     let dir = tempfile::tempdir().unwrap();
     let dirs: Vec<_> =
@@ -95,7 +95,7 @@ fn what_was_synced_survives_a_power_cut_in_every_directory() {
     let path = Path::new("/a/f");
     device.create_dir(Path::new("/a")).unwrap();
     let file = device.create(path, 6 * 4096).unwrap();
-    // A new file is to be synced everywhere, though nothing was written to it.
+    // A new file has to be synced in every part, though nothing was written to it.
     file.sync_data().unwrap();
     device.sync_dir(Path::new("/a")).unwrap();
     let fresh = disk.fork();
@@ -112,7 +112,7 @@ fn what_was_synced_survives_a_power_cut_in_every_directory() {
     assert!(got.iter().all(|byte| *byte == 5));
 }
 
-/// Its sync returns once as many syncs as there are parts are under way.
+/// A rendezvous: each sync returns once `needed` syncs are in progress.
 #[derive(Debug)]
 struct Meeting {
     came: Mutex<usize>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// 8 MB/s with 100 us, on a memory file system or what stands for one.
+/// A throttled device over the memory device.
 fn device(throttle: Throttle) -> (tempfile::TempDir, ThrottledDevice) {
     let dir = tempfile::tempdir().unwrap();
     (dir, ThrottledDevice::new(MemoryDevice::shared(), throttle))
@@ -16,7 +16,7 @@ fn slow() -> Throttle {
     Throttle { bytes_per_s: Some(8e6), latency_ns: MS / 10, depth: 1 }
 }
 
-/// Runs on the clock of a simulation, and says how many nanoseconds it took there.
+/// Runs in simulated time; returns the nanoseconds that it took.
 fn simulated(run: impl FnOnce()) -> u64 {
     clock::simulate(Some(SECOND));
     run();
@@ -62,7 +62,7 @@ fn files_of_a_device_share_its_bandwidth_and_devices_do_not() {
     };
     let (a, b, c) = (open(&first, "a"), open(&first, "b"), open(&second, "c"));
     let write = |file: &Arc<dyn DeviceFile>| {
-        // Each comes at the same time.
+        // All requests arrive at the same time.
         clock::simulate(Some(SECOND));
         file.write_at(&[IoSlice::new(&[1; 8000])], 0).unwrap();
         file.sync_data().unwrap();
@@ -94,7 +94,7 @@ fn a_small_file_passes_through_the_device_too() {
     assert_eq!((took, device.read_small(&path).unwrap()), (2 * MS / 10, vec![3; 800]));
 }
 
-/// Counts who is inside, and holds everyone there until told.
+/// Counts the syncs in progress, and blocks them until it is open.
 #[derive(Debug, Default)]
 struct Gate {
     open: AtomicBool,
@@ -144,7 +144,7 @@ fn streams_of_a_device_take_turns_and_no_more_than_its_depth_are_in_service() {
                 let queue = &device.queue;
                 let asked = queue.state().next_ticket;
                 scope.spawn(move || file.sync_data().unwrap());
-                // One after the other, so that the order in which they came is known.
+                // One after the other, so that the order of arrival is known.
                 while queue.state().next_ticket == asked {
                     std::thread::sleep(Duration::from_micros(100));
                 }

@@ -4,8 +4,8 @@ use super::*;
 use hyades_platform::sync::Arc;
 use loom::thread;
 
-/// Runs every parked record that can be; each must find installed what it comes after. Returns how many were
-/// run, and how many were dead.
+/// Runs every parked record that can run, and asserts that what it follows is installed. Returns
+/// how many were run, and how many were dead.
 fn serve(marks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
     let (mut run, mut dead) = (0, 0);
     let mut seen = Seen::new(marks.lanes.len());
@@ -17,7 +17,7 @@ fn serve(marks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
             if taken.dead {
                 dead += 1;
             } else {
-                // Relaxed: it is the watermarks that must make it visible.
+                // Relaxed: the watermarks alone must make it visible.
                 for (at, one) in installed.iter().enumerate() {
                     let needed = what >> at & 1 == 1;
                     assert!(!needed || one.load(Ordering::Relaxed) == 1, "it runs too early");
@@ -51,8 +51,8 @@ fn marks(lanes: usize) -> Arc<Watermarks<u64>> {
     Arc::new(Watermarks::new((0..lanes).map(|_| 0), Box::new(|| ())))
 }
 
-/// Two lanes are run while a record of a third is parked that comes after both: it is run once, when
-/// both are there, and its lane is resolved when it was run, however far its runner had come.
+/// Two streams are run while a record that follows both is parked in a third: it is run once, after
+/// both, and its stream is resolved only then, wherever its runner is.
 #[test]
 fn a_parked_record_is_run_once_and_after_what_it_needs() {
     model(|| {
@@ -77,7 +77,7 @@ fn a_parked_record_is_run_once_and_after_what_it_needs() {
     });
 }
 
-/// Two threads look for what they can run: each record is taken by one of them.
+/// Two threads look for parked records: each record is taken by one of them.
 #[test]
 fn a_record_is_taken_by_one_thread() {
     model(|| {
@@ -96,8 +96,8 @@ fn a_record_is_taken_by_one_thread() {
     });
 }
 
-/// Of two parked records the later is finished first, or both are by two threads: the watermark stays before
-/// the first until that one was run, and then comes to where the runner is.
+/// Two parked records are finished by one thread or two, in either order: the watermark stays
+/// before the first until that one was run, and then reaches the runner's position.
 #[test]
 fn a_watermark_stays_before_what_is_left_in_the_window() {
     model(|| {
@@ -120,7 +120,7 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
         };
         let other = thread::spawn(worker.clone());
         let is_right = || {
-            // Relaxed: it is the watermark that must make it visible.
+            // Relaxed: the watermark alone must make it visible.
             let resolved = marks.resolved(0);
             let run = installed.load(Ordering::Relaxed) == 1;
             assert!(resolved == 0 || run, "it stands at {resolved}, past what is left");
@@ -134,7 +134,8 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
     });
 }
 
-/// A runner goes on behind a record that it parked for others: what needs that one waits until it was run.
+/// A runner continues behind a record that it parked for others: what needs that record waits until
+/// it was run.
 #[test]
 fn a_runner_goes_on_only_after_what_its_record_needs() {
     model(|| {
@@ -154,7 +155,7 @@ fn a_runner_goes_on_only_after_what_its_record_needs() {
         let mut seen = Seen::new(1);
         assert!(seen.may_run(&marks, &[0], &[0]), "it needs nothing");
         if seen.may_run(&marks, &[5], &[0]) {
-            // Relaxed: it is the watermark that must make it visible.
+            // Relaxed: the watermark alone must make it visible.
             assert_eq!(installed.load(Ordering::Relaxed), 1, "it runs too early");
         }
         marks.passed(0, 10);
@@ -163,8 +164,8 @@ fn a_runner_goes_on_only_after_what_its_record_needs() {
     });
 }
 
-/// One thread runs what is parked while the lane's runner goes on: between them the watermark comes to
-/// where the runner is.
+/// One thread runs what is parked while the stream's runner continues: together they raise the
+/// watermark to the runner's position.
 #[test]
 fn a_watermark_follows_its_runner_past_what_was_parked() {
     model(|| {
@@ -183,8 +184,8 @@ fn a_watermark_follows_its_runner_past_what_was_parked() {
     });
 }
 
-/// A lane ends while records are parked that need more of it, and that only come after more of it: the
-/// first is dead, the second is run.
+/// A stream ends while records are parked that need more of it, and that only follow more of it:
+/// the first is dead, the second is run.
 #[test]
 fn who_waits_for_more_than_there_is_is_dead_and_who_only_follows_is_not() {
     model(|| {
