@@ -1,12 +1,12 @@
-//! `hyades simulate`: a discrete-event model with the costs of this machine, for machines that are
-//! larger. What it prints says that it was simulated.
+//! `hyades simulate`: a discrete-event model of larger machines, with the costs of this one. Its
+//! output says that it is simulated.
 
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::units;
 use clap::Args;
 use hyades_scaling::costs::{Costs, SchemeCosts};
-use hyades_scaling::forward::{self, Ran};
+use hyades_scaling::forward::{self, RunResult};
 use hyades_scaling::machine::{MAX_STREAMS, Machine};
 use hyades_scaling::replay;
 use hyades_scaling::rules::Protocol;
@@ -22,17 +22,17 @@ use std::time::Instant;
 /// Options of `hyades simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateOptions {
-    /// Measure this machine's costs, hold the model against points that it was not fitted to, and
+    /// Measure this machine's costs, compare the model with runs that it was not fitted to, and
     /// write both to this file; nothing else is simulated
     #[arg(long, value_name = "FILE")]
     calibrate: Option<PathBuf>,
-    /// Costs that --calibrate wrote [default: measured first]
+    /// File with costs that --calibrate wrote [default: measure them first]
     #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
     calibration: Option<PathBuf>,
     /// Logging protocol: none, serial, taurus, silo-r, plover, poplar or gsn
     #[arg(long, default_value = "taurus")]
     protocol: String,
-    /// What is logged: data; or command, under none, serial and taurus
+    /// What is logged: data, or command (under none, serial and taurus only)
     #[arg(long, default_value = "data", value_parser = ["data", "command"])]
     record: String,
     /// Workers, each on a core of its own
@@ -45,22 +45,22 @@ pub struct SimulateOptions {
     /// Devices
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     devices: u16,
-    /// Bytes per second of a device
+    /// Bandwidth of a device, in bytes per second
     #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = units::size)]
     bandwidth: u64,
-    /// A write's latency besides its bytes
+    /// Latency of a write, in addition to the transfer time
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::seconds)]
     latency: f64,
-    /// Collect this long before each flush
+    /// How long each flush collects records (group commit)
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::seconds)]
     flush_interval: f64,
-    /// What it takes to move a cache line between cores, in nanoseconds [default: as measured here]
+    /// Time to move a cache line between cores, in nanoseconds [default: measured here]
     #[arg(long, value_name = "NS", value_parser = units::positive)]
     line_ns: Option<f64>,
-    /// Simulated time; when calibrating, how long each run measures
+    /// Simulated time; with --calibrate, the measured time of each run
     #[arg(long, value_name = "TIME", default_value = "0.1", value_parser = units::some_seconds)]
     seconds: f64,
-    /// Rows of the runs that calibrate
+    /// Rows of the calibration runs
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
     /// Simulate the recovery of the log too
@@ -71,26 +71,26 @@ pub struct SimulateOptions {
     json: bool,
 }
 
-/// What a calibration file holds.
+/// The contents of a calibration file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Calibration {
     costs: Costs,
-    /// Points that the model was not fitted to.
+    /// Runs that the model was not fitted to.
     validation: Vec<Point>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     point: String,
-    /// Acknowledged per second.
+    /// Acknowledged transactions per second.
     measured: f64,
-    /// What the model says.
+    /// The same, computed by the model.
     model: f64,
-    /// Model over measured, less one.
+    /// `model / measured - 1`.
     residual: f64,
 }
 
-/// The schemes whose costs are measured; those that this build lacks are left out.
+/// The schemes whose costs are measured. Those that this build does not have are skipped.
 const SCHEMES: [(&str, &str); 8] = [
     ("serial", "data"),
     ("serial", "command"),
@@ -102,28 +102,31 @@ const SCHEMES: [(&str, &str); 8] = [
     ("gsn", "data"),
 ];
 
-/// `hyades simulate`.
+/// Runs `hyades simulate`.
 ///
 /// # Errors
 /// Wrong usage; a calibration that cannot be made, read or written.
 pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
     let protocol = Protocol::from_word(&options.protocol).ok_or_else(|| {
         Failure::Usage(format!(
-            "the model has no protocol {:?}: choose none, serial, taurus, silo-r, plover, poplar or gsn",
+            "the model has no protocol {:?}: choose none, serial, taurus, silo-r, plover, poplar \
+             or gsn",
             options.protocol
         ))
     })?;
     let mut engines = hyades::Protocol::all().filter(|engine| engine.name() == options.protocol);
     if options.record == "command" && !engines.any(hyades::Protocol::takes_commands) {
         return Err(Failure::Usage(format!(
-            "{} logging does not order commands for their replay: choose --record data, or --protocol {}",
+            "{} logging does not record the dependencies that replaying commands needs: choose \
+             --record data, or --protocol {}",
             options.protocol,
             hyades::Protocol::names_taking_commands()
         )));
     }
     if let Some(file) = &options.calibrate {
         let calibration = calibrate(options)?;
-        let text = serde_json::to_string_pretty(&calibration).map_err(Failure::doing("no JSON"))?;
+        let text = serde_json::to_string_pretty(&calibration)
+            .map_err(Failure::doing("cannot write JSON"))?;
         let what = format!("cannot write {}", file.display());
         std::fs::write(file, &text).map_err(Failure::doing(what))?;
         println!("{text}");
@@ -150,7 +153,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
     let costs = &calibration.costs;
     let ran = forward::run(costs, protocol, words, &machine).ok_or_else(|| {
         Failure::Usage(format!(
-            "the calibration has no costs of {} {}: not available when it was made",
+            "the calibration has no costs for {} {}: the build that made it does not have them",
             words.0, words.1
         ))
     })?;
@@ -171,11 +174,11 @@ pub fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The keys that a measured run has too.
+/// The result as JSON, with the keys of a measured run.
 fn report(
     options: &SimulateOptions,
     machine: &Machine,
-    mut ran: Ran,
+    mut ran: RunResult,
     replayed: Option<f64>,
 ) -> Value {
     ran.latencies.sort_unstable();
@@ -199,14 +202,14 @@ fn read(file: &Path) -> Result<Calibration, Failure> {
     let wrong = |why: String| {
         let file = file.display();
         Failure::Usage(format!(
-            "{file} is no calibration ({why}): make one with --calibrate {file}"
+            "{file} is not a calibration ({why}): make one with --calibrate {file}"
         ))
     };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// The workload that the model has, on as many workers.
+/// Runs the modelled workload with this many workers and returns the JSON that it prints.
 fn bench(options: &SimulateOptions, workers: usize, more: &str) -> Option<Value> {
     let words = format!(
         "bench ycsb --rows {} --theta 0 --accesses 2 --write-columns all --workers {workers} \
@@ -237,7 +240,7 @@ fn calibrate(options: &SimulateOptions) -> Result<Calibration, Failure> {
         run
     };
     let rate = |run: &Option<Value>| number(run.as_ref()?, "/acknowledged_per_s");
-    let failed = || Failure::Failed("the runs without a log gave no rate".to_string());
+    let failed = || Failure::Failed("the runs without a log gave no throughput".to_string());
     let one = rate(&measure(1, "--protocol none")).ok_or_else(failed)?;
     let two = rate(&measure(2, "--protocol none")).ok_or_else(failed)?;
     let mut schemes = BTreeMap::new();
@@ -259,7 +262,7 @@ fn calibrate(options: &SimulateOptions) -> Result<Calibration, Failure> {
     }
     let slowdown = (2.0 * one / two).max(1.0);
     let costs = Costs { none_ns: 1e9 / one, slowdown, line_ns: line_ns(), schemes };
-    // Held out: the same with two workers.
+    // Validation points, which the costs do not use: the same with two workers.
     let mut validation = Vec::new();
     for (protocol, record) in SCHEMES {
         let Some(word) = Protocol::from_word(protocol) else { continue };
@@ -280,11 +283,11 @@ fn calibrate(options: &SimulateOptions) -> Result<Calibration, Failure> {
     Ok(Calibration { costs, validation })
 }
 
-/// How long two cores take to pass a cache line, in nanoseconds for one way.
+/// Measures the time to move a cache line from one core to another, in nanoseconds.
 fn line_ns() -> f64 {
     const ROUNDS: u64 = 200_000;
-    // Written by each side in turn and read by the other: the value is all that passes, and the
-    // threads' ends order the rest, hence Relaxed.
+    // Each side writes it in turn and the other reads it. Only this value is exchanged, and joining
+    // the thread orders the rest, hence Relaxed.
     let ball = AtomicU64::new(0);
     let play = |parity: u64| {
         let began = Instant::now();
@@ -293,7 +296,7 @@ fn line_ns() -> f64 {
             let mut spins = 0_u32;
             while ball.load(Ordering::Relaxed) != next {
                 spins += 1;
-                // The other side may not have a core of its own.
+                // Both threads may be on the same core.
                 if spins.is_multiple_of(10_000) {
                     std::thread::yield_now();
                 }

@@ -11,7 +11,7 @@ use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
 use crate::recovery::report::RecoveryReport;
 use crate::tally::SessionCounts;
-use crate::ticket::{CommitQueue, References, Ticket, Tickets};
+use crate::ticket::{CommitQueue, LogHandles, Ticket, Tickets};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId, append, decode_result};
 use hyades_wal::Log;
@@ -62,7 +62,7 @@ pub(crate) struct DatabaseInner {
     pub engine: Arc<dyn AnyEngine>,
     pub log: Option<Log>,
     /// Shared references to the log, for tickets.
-    pub references: Option<Arc<References>>,
+    pub references: Option<Arc<LogHandles>>,
     pub closed: AtomicBool,
     pub procedures: Vec<Procedure>,
     pub procedure_ids: Vec<u32>,
@@ -101,7 +101,7 @@ impl Database {
         Builder::default()
     }
 
-    pub(crate) fn over(shared: DatabaseInner) -> Database {
+    pub(crate) fn from_inner(shared: DatabaseInner) -> Database {
         Database { shared: Arc::new(shared) }
     }
 
@@ -324,7 +324,7 @@ impl DatabaseInner {
         }
         self.pool.clear();
         let (keeper, log) = (self.keeper.clone(), self.log.clone());
-        let on_its_own_thread = log.as_ref().is_some_and(Log::is_on_its_own_thread);
+        let on_its_own_thread = log.as_ref().is_some_and(Log::is_flusher_thread);
         let close = move || {
             if let Some(keeper) = keeper {
                 keeper.stop();
@@ -508,7 +508,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
         if self.pooled && !self.shared.closed.load(Ordering::Acquire) {
-            inner.rest();
+            inner.hand_over_garbage();
             return self.shared.pool.give_back(Some(inner));
         }
         drop(inner);

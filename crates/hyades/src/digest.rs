@@ -23,7 +23,7 @@ pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]
             }
         });
         for at in 0..table.secondaries.len() {
-            table.for_each_true_entry(at, &guard, |entry, _| {
+            table.for_each_matching_entry(at, &guard, |entry, _| {
                 bytes.clear();
                 bytes.extend_from_slice(&table.log_id.to_le_bytes());
                 bytes.extend_from_slice(&(at as u32 + 1).to_le_bytes());

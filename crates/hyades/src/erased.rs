@@ -33,7 +33,7 @@ pub(crate) struct Answer {
     /// What the frontier has to reach before the transaction is acknowledged.
     pub needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record, if it has one.
-    pub placed: Option<(u64, usize, Lsn)>,
+    pub position: Option<(u64, usize, Lsn)>,
 }
 
 /// A session of some engine.
@@ -46,7 +46,7 @@ pub(crate) trait AnySession: Send {
         answer: &mut Answer,
     ) -> Result<(), Error>;
     /// Called before the session may be idle for long: hands its garbage over to other sessions.
-    fn rest(&mut self);
+    fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.
     fn conflicts(&self) -> u64;
 }

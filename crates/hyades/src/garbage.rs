@@ -24,21 +24,21 @@
 //! `n / 32 = p / (1 - f)`. Rows of the last two epochs come on top. What a transaction of a million
 //! deletions leaves is freed in pieces, which shrink with the backlog.
 //!
-//! A session that ends, or returns to the pool, hands over its garbage ([`LeftBehind`]). It is
+//! A session that ends, or returns to the pool, hands over its garbage ([`OrphanedGarbage`]). It is
 //! freed by sessions that end, each in proportion to what it has left itself, so that the same
 //! bound holds; by running sessions, from time to time; and by checkpoints, which free everything
 //! they can.
 
-mod left_behind;
+mod orphaned;
 
-pub(crate) use left_behind::LeftBehind;
+pub(crate) use orphaned::OrphanedGarbage;
 
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{Pending, TxnState};
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::Tid;
-use crate::storage::gap::Inherit;
+use crate::storage::gap::StampHooks;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::{Record, word};
@@ -158,7 +158,7 @@ impl Garbage {
             }
         }
         if undone {
-            for (table, record) in &state.placed {
+            for (table, record) in &state.inserted {
                 let key = KeyBytes::from_slice(record.key());
                 self.rows.push_back(AbsentRow { table: *table, key, epoch: now() });
             }
@@ -334,25 +334,25 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
     if record.entries.load(Ordering::Acquire) != 0 || !is_past(engine, seen) {
         return Swept::NotYet;
     }
-    let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
     let gone = version & word::ABSENT != 0
         && version & word::DEAD == 0
         && record.entries.load(Ordering::Acquire) == 0
         && is_past(engine, version);
     if !gone {
-        C::unlock_alone(record, version, false);
+        C::unlock_record(record, version, false);
         return Swept::NotYet;
     }
     // Marked dead before it is unlinked: a thread that still holds a reference fails and looks the
     // key up again. A transaction that links an entry to the record counts the entry first and then
     // checks whether the record is dead.
-    C::unlock_alone(record, version, true);
+    C::unlock_record(record, version, true);
     fence(Ordering::SeqCst);
     if record.entries.load(Ordering::SeqCst) != 0 {
-        C::revive_alone(record, version);
+        C::unmark_dead(record, version);
         return Swept::NotYet;
     }
-    table.unlink(record, &Inherit(inherit), |gap| inherit(gap, &record.stamp), guard);
+    table.unlink(record, &StampHooks(inherit), |gap| inherit(gap, &record.stamp), guard);
     Swept::Done
 }
 
@@ -372,7 +372,7 @@ fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
         return Swept::Done;
     };
     let record = entry.record();
-    let Some(version) = C::try_lock_alone(record) else { return Swept::NotYet };
+    let Some(version) = C::try_lock_record(record) else { return Swept::NotYet };
     let mut row = Vec::new();
     let there = version & word::ABSENT == 0;
     if there {
@@ -380,7 +380,7 @@ fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-    let done = true_entry || table.unlink_entry(at, entry, &Inherit(inherit), leave, guard);
-    C::unlock_alone(record, version, false);
+    let done = true_entry || table.unlink_entry(at, entry, &StampHooks(inherit), leave, guard);
+    C::unlock_record(record, version, false);
     if done { Swept::Done } else { Swept::NotYet }
 }

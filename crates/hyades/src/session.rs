@@ -47,7 +47,7 @@ pub(crate) struct EngineSession<C: ConcurrencyControl, P: LoggingProtocol> {
     streak_bytes: u64,
     longest_streak: u64,
     /// The stream had no backlog when the transaction began.
-    quiet: bool,
+    stream_was_idle: bool,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -55,15 +55,15 @@ pub(crate) struct EngineSession<C: ConcurrencyControl, P: LoggingProtocol> {
 /// A commit or sweep in progress. A panic in it leaves rows locked and possibly half installed. The
 /// drop then stops the log, so that transactions that meet these rows fail instead of retrying for
 /// ever.
-struct UnderWay<'l>(Option<&'l Log>);
+struct PoisonOnPanic<'l>(Option<&'l Log>);
 
-impl UnderWay<'_> {
-    fn over(mut self) {
+impl PoisonOnPanic<'_> {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if let Some(log) = self.0 {
             log.stop("a commit panicked, and left rows locked that nobody can unlock");
@@ -82,8 +82,8 @@ const STREAK_BYTES: u64 = 256 << 10;
 /// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 
-/// Number of attempts between two runs of `keep_house`.
-const HOUSEKEEPING: u64 = 64;
+/// Number of attempts between two runs of `housekeep`.
+const HOUSEKEEPING_INTERVAL: u64 = 64;
 
 impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             stated_epoch: 0,
             streak_bytes: 0,
             longest_streak: STREAK_BYTES.min(longest),
-            quiet: false,
+            stream_was_idle: false,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -129,8 +129,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         );
         let result = self.attempt(call, body, answer);
         self.arena.reset();
-        if self.tally.attempt().is_multiple_of(HOUSEKEEPING) {
-            self.keep_house();
+        if self.tally.attempt().is_multiple_of(HOUSEKEEPING_INTERVAL) {
+            self.housekeep();
         }
         if !self.garbage.is_empty() {
             self.sweep();
@@ -161,7 +161,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
-            if is_starving && !shared.nests && !mutation::is(Mutation::NeverAlone) {
+            if is_starving && !shared.nests && !mutation::is(Mutation::NoExclusiveRetry) {
                 if alone.is_none() {
                     alone = shared.gate.close(PATIENCE_WITH_OTHERS);
                 }
@@ -180,10 +180,10 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
 
     fn sweep(&mut self) {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let under_way = UnderWay(self.log.as_ref());
+        let poison_on_panic = PoisonOnPanic(self.log.as_ref());
         self.garbage.sweep::<C, P>(&self.shared.engine, stamp);
         self.tally.set_garbage(self.garbage.len());
-        under_way.over();
+        poison_on_panic.disarm();
     }
 
     #[inline(always)]
@@ -208,7 +208,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         );
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
-        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::over(&running))));
+        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::new(&running))));
         let state = running.state();
         let (verdict, panic) = match verdict {
             Ok(verdict) => (verdict, None),
@@ -216,8 +216,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             // reads that are valid is passed on to the caller.
             Err(panic) => (Verdict::Abandon, Some(panic)),
         };
-        let under_way = UnderWay(self.log.as_ref());
-        answer.placed = None;
+        let poison_on_panic = PoisonOnPanic(self.log.as_ref());
+        answer.position = None;
         let mut appender = Appender {
             writer: self.writer.as_mut(),
             stream: self.stream,
@@ -227,7 +227,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: self.stated_epoch,
-            placed: &mut answer.placed,
+            position: &mut answer.position,
             replayed_tid: 0,
         };
         let result = if state.conflict {
@@ -235,7 +235,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         } else if verdict == Verdict::Commit {
             // Under a low load no other thread advances the epoch, and a database can be restored
             // only to the end of an epoch.
-            if self.quiet && !state.writes.is_empty() {
+            if self.stream_was_idle && !state.writes.is_empty() {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
             }
             let _entered =
@@ -248,12 +248,12 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         C::abort(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
         if !committed {
-            *appender.placed = None;
-        } else if appender.placed.is_some() {
+            *appender.position = None;
+        } else if appender.position.is_some() {
             self.stated_epoch = appender.stated_epoch;
         }
         self.garbage.collect_from(Some(&engine.epoch), state, committed);
-        under_way.over();
+        poison_on_panic.disarm();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
                 // There is no ticket to receive it.
@@ -277,9 +277,12 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             }
         }
         let backlog = writer.backlog(self.stream);
-        self.quiet = backlog == 0;
+        self.stream_was_idle = backlog == 0;
         // Without a backlog there is time to check how fast the stream's device is.
-        if self.quiet || backlog >= writer.room() || self.streak_bytes >= self.longest_streak {
+        if self.stream_was_idle
+            || backlog >= writer.room()
+            || self.streak_bytes >= self.longest_streak
+        {
             self.look_for_stream(backlog);
         }
         let (Some(log), Some(writer)) = (&self.log, &mut self.writer) else { return Ok(()) };
@@ -309,25 +312,25 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             // A slow stream gets one record: after that another one may have room.
             self.streak_bytes = if is_slow { self.longest_streak.saturating_sub(1) } else { 0 };
             self.stream = stream;
-            self.quiet = writer.backlog(stream) == 0;
+            self.stream_was_idle = writer.backlog(stream) == 0;
         }
     }
 
-    fn keep_house(&mut self) {
+    fn housekeep(&mut self) {
         self.shared.engine.epoch.advance_if_older_than(self.shared.engine.epoch_interval);
-        self.shared.engine.protocol.keep_house();
-        self.sweep_left_behind(0);
+        self.shared.engine.protocol.housekeep();
+        self.sweep_orphaned(0);
         // Limits what is sent to a device that has begun to stall.
         self.look_for_stream(0);
     }
 
     /// Removes some of the garbage that sessions have handed over, `noted` items of it by this one.
-    fn sweep_left_behind(&mut self, noted: usize) {
-        if self.shared.left_behind.len() > 0 {
+    fn sweep_orphaned(&mut self, noted: usize) {
+        if self.shared.orphaned.len() > 0 {
             let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-            let under_way = UnderWay(self.log.as_ref());
-            self.shared.left_behind.sweep::<C, P>(&self.shared.engine, stamp, noted);
-            under_way.over();
+            let poison_on_panic = PoisonOnPanic(self.log.as_ref());
+            self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
+            poison_on_panic.disarm();
         }
     }
 
@@ -360,15 +363,15 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, 
         }
     }
 
-    fn rest(&mut self) {
+    fn hand_over_garbage(&mut self) {
         let noted = self.garbage.len();
         if noted > 0 {
-            self.shared.left_behind.take_over(&mut self.garbage);
+            self.shared.orphaned.adopt(&mut self.garbage);
             self.tally.set_garbage(0);
         }
         // A panic during a panic would abort the process.
         if !std::thread::panicking() {
-            self.sweep_left_behind(noted);
+            self.sweep_orphaned(noted);
         }
     }
 
@@ -379,7 +382,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, 
 
 impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for EngineSession<C, P> {
     fn drop(&mut self) {
-        self.rest();
+        self.hand_over_garbage();
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {

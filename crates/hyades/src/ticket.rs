@@ -41,7 +41,7 @@ pub struct Ticket {
     log: Option<Arc<Log>>,
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
-    placed: Option<(u64, usize, Lsn)>,
+    position: Option<(u64, usize, Lsn)>,
 }
 
 fn reached(log: &Log, needs: &Needs) -> bool {
@@ -52,31 +52,31 @@ fn reached(log: &Log, needs: &Needs) -> bool {
 /// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
 /// this size. Counted one at a time, each atomic operation would wait for the transaction's
 /// preceding stores.
-const SPARE: usize = 64;
+const HANDLE_BATCH: usize = 64;
 
-/// Maximum number of portions of [`SPARE`] references that are kept for later tickets.
-const KEPT: usize = 256;
+/// Maximum number of portions of [`HANDLE_BATCH`] references that are kept for later tickets.
+const MAX_BATCHES: usize = 256;
 
 /// The log as a database's tickets refer to it, and unused references.
-pub(crate) struct References {
+pub(crate) struct LogHandles {
     log: Log,
     kept: Mutex<Vec<Vec<Arc<Log>>>>,
 }
 
-impl References {
+impl LogHandles {
     pub fn new(log: Log) -> Self {
-        References { log, kept: Mutex::default() }
+        LogHandles { log, kept: Mutex::default() }
     }
 
     /// Returns a portion that was given back, or a new one.
     fn take(&self, own: &Arc<Log>) -> Vec<Arc<Log>> {
         let kept = self.kept.lock().expect("no holder panics").pop();
-        kept.unwrap_or_else(|| std::iter::repeat_n(own, SPARE).cloned().collect())
+        kept.unwrap_or_else(|| std::iter::repeat_n(own, HANDLE_BATCH).cloned().collect())
     }
 
     fn give_back(&self, spent: Vec<Arc<Log>>) {
         let mut kept = self.kept.lock().expect("no holder panics");
-        if kept.len() < KEPT {
+        if kept.len() < MAX_BATCHES {
             kept.push(spent);
         }
     }
@@ -86,7 +86,7 @@ impl References {
 pub(crate) struct Tickets {
     /// With an `Arc` of the session's own: its reference count stays in the cache of the session's
     /// core.
-    references: Option<(Arc<References>, Arc<Log>)>,
+    handles: Option<(Arc<LogHandles>, Arc<Log>)>,
     /// References for the next tickets.
     spare: Vec<Arc<Log>>,
     /// The session runs a single transaction.
@@ -94,29 +94,29 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    pub fn new(references: Option<Arc<References>>, once: bool) -> Self {
-        let references = references.map(|references| {
-            let own = Arc::new(references.log.clone());
-            (references, own)
+    pub fn new(handles: Option<Arc<LogHandles>>, once: bool) -> Self {
+        let handles = handles.map(|handles| {
+            let own = Arc::new(handles.log.clone());
+            (handles, own)
         });
-        Tickets { references, spare: Vec::new(), once }
+        Tickets { handles, spare: Vec::new(), once }
     }
 
     #[inline]
     pub fn issue(&mut self, answer: &mut Answer) -> Ticket {
-        let Answer { needs, placed } = answer;
-        let log = match &self.references {
+        let Answer { needs, position } = answer;
+        let log = match &self.handles {
             // Already acknowledged, and without an id.
-            _ if needs.is_empty() && placed.is_none() => None,
-            Some((references, own)) if !self.once => {
+            _ if needs.is_empty() && position.is_none() => None,
+            Some((handles, own)) if !self.once => {
                 if self.spare.is_empty() {
-                    self.spare = references.take(own);
+                    self.spare = handles.take(own);
                 }
                 self.spare.pop()
             }
-            references => references.as_ref().map(|(_, own)| own.clone()),
+            handles => handles.as_ref().map(|(_, own)| own.clone()),
         };
-        Ticket { log, needs: std::mem::take(needs), placed: *placed }
+        Ticket { log, needs: std::mem::take(needs), position: *position }
     }
 }
 
@@ -125,7 +125,7 @@ impl Ticket {
     /// `None` if it wrote nothing, or without a log. A crash before the acknowledgement may leave
     /// the id without a transaction.
     pub fn transaction_id(&self) -> Option<TransactionId> {
-        let (epoch, stream, lsn) = self.placed?;
+        let (epoch, stream, lsn) = self.position?;
         let stream = self.log.as_ref()?.stream_id(stream);
         Some(TransactionId { epoch, stream, lsn })
     }
@@ -145,7 +145,7 @@ impl Ticket {
         }
         // Streams state their marks on demand.
         for (lane, number) in self.needs.iter() {
-            log.ask(lane.into(), number);
+            log.request(lane.into(), number);
         }
         Ok(false)
     }
@@ -297,24 +297,24 @@ impl<T> WaitQueue<T> {
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct CommitQueue<T> {
-    references: Option<Arc<References>>,
+    handles: Option<Arc<LogHandles>>,
     lanes: Vec<WaitQueue<T>>,
     /// Items of transactions that wait for nothing.
     free: Vec<T>,
-    /// References of tickets that were pushed, see [`SPARE`].
+    /// References of tickets that were pushed, see [`HANDLE_BATCH`].
     spent: Vec<Arc<Log>>,
     len: usize,
 }
 
 impl<T> CommitQueue<T> {
-    pub(crate) fn new(references: Option<Arc<References>>) -> Self {
-        let lanes = references.as_ref().map_or(0, |references| references.log.lanes());
+    pub(crate) fn new(handles: Option<Arc<LogHandles>>) -> Self {
+        let lanes = handles.as_ref().map_or(0, |handles| handles.log.lanes());
         let lanes = (0..lanes).map(|_| WaitQueue::new()).collect();
-        CommitQueue { references, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
+        CommitQueue { handles, lanes, free: Vec::new(), spent: Vec::new(), len: 0 }
     }
 
     fn log(&self) -> Option<&Log> {
-        self.references.as_ref().map(|references| &references.log)
+        self.handles.as_ref().map(|handles| &handles.log)
     }
 
     /// Adds a transaction.
@@ -323,11 +323,11 @@ impl<T> CommitQueue<T> {
     /// If the ticket belongs to another database.
     pub fn push(&mut self, mut ticket: Ticket, item: T) {
         if let Some(log) = ticket.log.take() {
-            let own = self.references.as_ref().filter(|own| own.log.is(&log));
+            let own = self.handles.as_ref().filter(|own| own.log.is(&log));
             let own = own.expect("a ticket goes to a queue of its own database");
             self.spent.push(log);
-            if self.spent.len() >= SPARE {
-                let room = Vec::with_capacity(SPARE);
+            if self.spent.len() >= HANDLE_BATCH {
+                let room = Vec::with_capacity(HANDLE_BATCH);
                 own.give_back(std::mem::replace(&mut self.spent, room));
             }
         }
@@ -340,9 +340,9 @@ impl<T> CommitQueue<T> {
     /// Parks the item under a lane that it still needs; returns it if it needs none.
     #[inline(always)]
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
-        if let Some(references) = &self.references {
+        if let Some(handles) = &self.handles {
             while let Some((lane, lsn)) = needs.pop() {
-                if lsn > references.log.frontier().at(lane.into()) {
+                if lsn > handles.log.frontier().at(lane.into()) {
                     self.lanes[usize::from(lane)].park(lsn, needs, item);
                     return None;
                 }
@@ -385,7 +385,7 @@ impl<T> CommitQueue<T> {
                 }
             }
             if let (Some(lsn), Some(log)) = (self.lanes[lane].lowest(), self.log()) {
-                log.ask(lane, lsn);
+                log.request(lane, lsn);
             }
         }
         self.len -= done;

@@ -45,7 +45,7 @@ fn is_caught_among(among: &[Combination], name: &str, rule: Mutation, rounds: u6
 }
 
 /// Takes a checkpoint right after transactions whose tickets are dropped, then cuts the power.
-fn nobody_waits(c: Combination, seed: u64) {
+fn unwaited_commits(c: Combination, seed: u64) {
     const BALANCE: Column<i64> = Column::at(1);
     let dir = directory();
     let device = power_cut(seed);
@@ -127,7 +127,7 @@ fn every_broken_rule_is_noticed() {
     is_caught("no wait for commits", rule, 20, the_state_is_the_state_that_was);
     let rule = Mutation::ReplayBelowCut;
     is_caught("replay below the cut", rule, 5, the_state_is_the_state_that_was);
-    is_caught("valid before the frontier", Mutation::ValidBeforeFrontier, 20, nobody_waits);
+    is_caught("valid before the frontier", Mutation::ValidBeforeFrontier, 20, unwaited_commits);
     let rule = Mutation::TruncateBeforeManifest;
     is_caught("truncate before the manifest", rule, 5, manifest_stays);
     what_long_blocks_left_is_read();

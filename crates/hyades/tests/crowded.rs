@@ -133,7 +133,7 @@ fn without_the_common_slot_it_is_not() {
     for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
         let (protocol, record) = (Protocol::Taurus, RecordKind::Command);
         let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
-        mutation::set(Some(Mutation::ForgetCommon));
+        mutation::set(Some(Mutation::DropCommonSlotVectors));
         // Replay may also detect by itself that a command wrote something else than when it ran.
         let unnoticed = (0..20).all(|_| matches!(run.is_recovered(10_000, true), Ok(true)));
         mutation::set(None);

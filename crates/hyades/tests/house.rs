@@ -12,21 +12,49 @@ const LONGEST_LINE_COLUMNS: usize = 100;
 const LONGEST_FUNCTION_LINES: usize = 70;
 
 /// Functions that may be longer. The list may only shrink.
-const LONG_FUNCTIONS: &[(&str, &str)] = &[
-];
+const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 
 /// Words that no comment uses: threads, transactions and records are things, and each has a name of
 /// its own. docs/glossary.md has the terms.
 const BANNED_IN_COMMENTS: &[&str] = &[
-    "who", "whoever", "whom", "somebody", "someone", "nobody", "no one", "anybody", "anyone",
-    "everybody", "everyone", "so many", "so much", "given up", "gives up", "give up", "come to",
-    "comes to", "came to", "put down", "puts down",
+    "who",
+    "whoever",
+    "whom",
+    "somebody",
+    "someone",
+    "nobody",
+    "no one",
+    "anybody",
+    "anyone",
+    "everybody",
+    "everyone",
+    "so many",
+    "so much",
+    "given up",
+    "gives up",
+    "give up",
+    "come to",
+    "comes to",
+    "came to",
+    "put down",
+    "puts down",
 ];
 
 /// The pages are read by people, so "who" may stand for them there.
 const BANNED_IN_PAGES: &[&str] = &[
-    "whoever", "somebody", "nobody", "anybody", "everybody", "so many", "given up", "gives up",
-    "give up", "come to", "comes to", "put down", "puts down",
+    "whoever",
+    "somebody",
+    "nobody",
+    "anybody",
+    "everybody",
+    "so many",
+    "given up",
+    "gives up",
+    "give up",
+    "come to",
+    "comes to",
+    "put down",
+    "puts down",
 ];
 
 /// The only files that may hold `unsafe`. Before a new one comes in: can it be done without, or live in

@@ -55,8 +55,8 @@ const SEVERAL_STREAMS: [Protocol; 5] =
     [Protocol::Taurus, Protocol::Taurus2016, Protocol::SiloR, Protocol::Gsn, Protocol::Poplar];
 
 /// T1 writes x and is lost. T2 has read x, and its record is durable.
-fn reader_without_its_writer(protocol: Protocol, concurrency: Concurrency) -> Crashed {
-    let mut world = World::new(protocol, concurrency, 2);
+fn reader_without_its_writer(protocol: Protocol, concurrency: Concurrency) -> CrashedDb {
+    let mut world = SteppedDb::new(protocol, concurrency, 2);
     let (_, t2) = (world.t1(0), world.t2(1));
     assert!(!world.answered(t2, &[1]));
     world.crash()

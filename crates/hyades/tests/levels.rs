@@ -10,7 +10,7 @@ use hyades::{Abort, Protocol, Transaction};
 /// durable. Stream 0 holds a transaction that wrote x, and one that read x and wrote y.
 fn overtakes(protocol: Protocol, later: fn(&Transaction<'_>) -> Result<(), Abort>) -> bool {
     let [one, other] = BOTH.map(|concurrency| {
-        let mut world = World::new(protocol, concurrency, 2);
+        let mut world = SteppedDb::new(protocol, concurrency, 2);
         world.t1(0);
         world.db.log().unwrap().flush().unwrap();
         world.t2(0);

@@ -40,7 +40,7 @@ fn numbers(dir: &Path) -> Vec<(u64, bool)> {
 }
 
 /// The numbers of the last records of streams 0 and 1.
-fn last_two(crashed: &Crashed, lens: [usize; 2]) -> [u64; 2] {
+fn last_two(crashed: &CrashedDb, lens: [usize; 2]) -> [u64; 2] {
     let all = numbers(crashed.dir.path());
     assert_eq!(all.len(), lens[0] + lens[1]);
     [all[lens[0] - 1].0, all[all.len() - 1].0]
@@ -51,7 +51,7 @@ fn last_two(crashed: &Crashed, lens: [usize; 2]) -> [u64; 2] {
 fn scenario_a_the_reader_follows_its_writer() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(Protocol::Poplar, concurrency, 2);
+            let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
             let (t1, t2) = (world.t1(0), world.t2(1));
             world.flush(0);
             assert!(world.is_answered(t1) && !world.is_answered(t2));
@@ -73,7 +73,7 @@ fn scenario_a_the_reader_follows_its_writer() {
 #[test]
 fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
     for concurrency in BOTH {
-        let mut world = World::new(Protocol::Poplar, concurrency, 2);
+        let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
         world.make_high(0);
         let (t1, t2) = (world.t1(0), world.t2(1));
         assert!(world.answered(t1, &[0]) && !world.is_answered(t2));
@@ -90,7 +90,7 @@ fn scenario_b_the_reader_is_numbered_above_a_high_writer() {
 #[test]
 fn scenario_c_a_reader_without_its_writer_is_dead() {
     for concurrency in BOTH {
-        let mut world = World::new(Protocol::Poplar, concurrency, 2);
+        let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
         let (t1, t2) = (world.t1(0), world.t2(1));
         assert!(!world.answered(t2, &[1]));
         assert!(!world.is_answered(t1));
@@ -103,7 +103,7 @@ fn scenario_c_a_reader_without_its_writer_is_dead() {
 fn scenario_d_the_later_writer_wins() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(Protocol::Poplar, concurrency, 2);
+            let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
             let t2 = world.t2(0);
             assert!(world.answered(t2, &[0, 1]));
             let t3 = world.t3(1);
@@ -121,7 +121,7 @@ fn scenario_d_the_later_writer_wins() {
 #[test]
 fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
     for concurrency in BOTH {
-        let mut world = World::new(Protocol::Poplar, concurrency, 2);
+        let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
         world.make_high(0);
         let (t2, t3) = (world.t2(0), world.t3(1));
         assert!(world.answered(t2, &[0, 1]) && world.answered(t3, &[1]));
@@ -137,7 +137,7 @@ fn scenario_e_the_later_writer_is_numbered_above_a_high_first() {
 fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(Protocol::Poplar, concurrency, 2);
+            let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
             let (t2, t3) = (world.t2(0), world.t3(1));
             assert!(world.answered(t3, &[1]) && !world.is_answered(t2));
             if both {
@@ -153,7 +153,7 @@ fn scenario_f_a_blind_writer_is_answered_before_the_one_it_overwrites() {
 fn scenario_g_the_overwriter_follows_the_reader() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(Protocol::Poplar, concurrency, 2);
+            let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
             let t2 = world.t2(0);
             assert!(world.answered(t2, &[0, 1]));
             let t4 = world.t4(1);
@@ -172,7 +172,7 @@ fn scenario_g_the_overwriter_follows_the_reader() {
 fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
     for concurrency in BOTH {
         for both in [false, true] {
-            let mut world = World::new(Protocol::Poplar, concurrency, 2);
+            let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
             world.make_high(0);
             let (t2, t4) = (world.t2(0), world.t4(1));
             assert!(world.answered(t4, &[1]) && !world.is_answered(t2));
@@ -194,7 +194,7 @@ fn scenario_h_the_overwriter_is_numbered_and_answered_before_the_reader() {
 #[test]
 fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
     for concurrency in BOTH {
-        let mut world = World::new(Protocol::Poplar, concurrency, 3);
+        let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 3);
         let t1 = world.t1(0);
         assert!(world.answered(t1, &[0]));
         let change = |n: i64| move |tx: &Transaction<'_>| tx.update(ROWS, X, &[N.set(n)]).map(drop);
@@ -212,7 +212,7 @@ fn a_blind_row_outlives_the_dead_writer_before_and_after_it() {
 #[test]
 fn a_deleted_row_keeps_its_number() {
     for concurrency in BOTH {
-        let mut world = World::new(Protocol::Poplar, concurrency, 2);
+        let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
         let _ = world.t1(1);
         world.db.log().unwrap().flush().unwrap();
         world.make_high(0);
@@ -265,7 +265,7 @@ fn everything_but_a_blind_put_counts_as_having_read() {
     for concurrency in BOTH {
         for (bodies, expected) in [(&blind[..], false), (&reads[..], true)] {
             for (at, body) in bodies.iter().enumerate() {
-                let mut world = World::new(Protocol::Poplar, concurrency, 2);
+                let mut world = SteppedDb::new(Protocol::Poplar, concurrency, 2);
                 let prepared = world.run(0, |tx| put(tx, X, 1).and_then(|()| put(tx, Y, 1)));
                 world.db.log().unwrap().flush().unwrap();
                 assert!(world.is_answered(prepared));

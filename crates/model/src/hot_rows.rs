@@ -193,13 +193,12 @@ impl Model for HotRows {
         vec![
             Property::always(KEPT, |_, s: &State| Self::lost(s).is_none()),
             Property::always(DURABLE, |_, s: &State| s.cold <= s.durable),
-            Property::sometimes(
-                "a cold row stands for more than it had",
-                |_, s: &State| matches!(
+            Property::sometimes("a cold row stands for more than it had", |_, s: &State| {
+                matches!(
                     s.folding,
                     Folding::Folded(f, truth) if f.write > truth.write
-                ),
-            ),
+                )
+            }),
             Property::sometimes("a row has left the table and comes back", |_, s: &State| {
                 s.entry.is_some_and(|entry| entry.read > 0 && entry.read == s.cold)
             }),

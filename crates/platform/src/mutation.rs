@@ -66,14 +66,14 @@ mutations! {
     /// Replay installs an image although the row has a later version.
     ApplyOlder "apply-older",
     /// A watermark of replay passes a record that is parked.
-    PassParked "pass-parked",
+    SkipParkedRecord "skip-parked-record",
     /// A row's LSN vectors are evicted and their slot is reused before its transactions are
     /// durable.
-    EvictWarm "evict-warm",
+    EvictBeforeDurable "evict-before-durable",
     /// What recovery read beyond the proven end of a stream is not made durable again.
-    BelieveTail "believe-tail",
+    TrustTail "trust-tail",
     /// Directory entries that are seen are relied on without a sync of their directory.
-    BelieveNames "believe-names",
+    TrustDirectoryEntries "trust-directory-entries",
     /// A sleeper reads the sequence of an event after announcing itself.
     LateSequence "late-sequence",
     /// The watermark of a stream counts before the frame that states it is durable.
@@ -91,7 +91,7 @@ mutations! {
     /// A panic of a transaction's body is passed on without validating what the body read.
     RethrowUnvalidated "rethrow-unvalidated",
     /// A starving transaction is retried concurrently with others, forever, never run alone.
-    NeverAlone "never-alone",
+    NoExclusiveRetry "no-exclusive-retry",
     /// What a replayed command writes is not compared with what it wrote when it first ran.
     ForgetOutcomes "forget-outcomes",
     /// Each sweep examines a few garbage items, however many there are, and pauses at a locked one.
@@ -99,7 +99,7 @@ mutations! {
     /// The garbage that a session leaves when it ends is forgotten.
     ForgetLeftBehind "forget-left-behind",
     /// The vectors of a row for which there is no free slot are not kept in the common slot.
-    ForgetCommon "forget-common",
+    DropCommonSlotVectors "drop-common-slot-vectors",
     /// A waiter for any of several streams is woken only by the first of them.
     WaitForOneLane "wait-for-one-lane",
     /// Streams are compared by their backlog in bytes, regardless of the speed of their devices.

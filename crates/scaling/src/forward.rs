@@ -12,7 +12,7 @@ type Time = u64;
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Ran {
+pub struct RunResult {
     /// Transactions acknowledged within the measured time.
     pub acknowledged: u64,
     /// The measured time in seconds.
@@ -63,9 +63,9 @@ struct Stream {
     /// The number of the last append.
     number: u64,
     /// The end of the write in progress, and the watermark that it will confirm.
-    flying: Option<(f64, u64)>,
+    in_progress: Option<(f64, u64)>,
     /// A flush is scheduled.
-    armed: bool,
+    flush_scheduled: bool,
     /// Workers that wait for buffer space.
     blocked: Vec<usize>,
 }
@@ -121,7 +121,7 @@ struct Model<'a> {
     begin: Time,
     line_wait: f64,
     commands: bool,
-    ran: Ran,
+    ran: RunResult,
 }
 
 /// Runs the model; `None` if the costs lack this scheme.
@@ -130,7 +130,7 @@ pub fn run(
     protocol: Protocol,
     words: (&str, &str),
     machine: &Machine,
-) -> Option<Ran> {
+) -> Option<RunResult> {
     let own = costs.scheme(words.0, words.1)?;
     let streams = match protocol {
         Protocol::None | Protocol::Serial => 1,
@@ -159,7 +159,7 @@ pub fn run(
         begin: measured / 2,
         line_wait: 0.0,
         commands: words.1 == "command",
-        ran: Ran { seconds: machine.seconds, ..Ran::default() },
+        ran: RunResult { seconds: machine.seconds, ..RunResult::default() },
     };
     model.simulate(measured / 2 + measured);
     let all = machine.workers as f64 * 1.5 * measured as f64;
@@ -371,7 +371,7 @@ impl Model<'_> {
     }
 
     /// Whether a flush would advance the frontier.
-    fn has_news(&self, stream: usize) -> bool {
+    fn has_unflushed(&self, stream: usize) -> bool {
         let own = &self.streams[stream];
         let mark = match self.protocol {
             Protocol::SiloR => self.epoch - 1,
@@ -389,12 +389,12 @@ impl Model<'_> {
     /// Schedules a flush of a stream after the flush interval, if there is anything new to flush
     /// and no flush is scheduled or in progress.
     fn arm(&mut self, stream: usize, now: Time) {
-        if !self.has_news(stream) {
+        if !self.has_unflushed(stream) {
             return;
         }
         let own = &mut self.streams[stream];
-        if own.flying.is_none() && !own.armed {
-            own.armed = true;
+        if own.in_progress.is_none() && !own.flush_scheduled {
+            own.flush_scheduled = true;
             let at = now + (self.machine.flush_interval * 1e9) as Time;
             self.events.push(Reverse((at, Event::Flush(stream))));
         }
@@ -406,13 +406,13 @@ impl Model<'_> {
         let epoch = self.epoch;
         let numbered = matches!(self.protocol, Protocol::Poplar | Protocol::Gsn);
         let own = &mut self.streams[stream];
-        own.armed = false;
+        own.flush_scheduled = false;
         if numbered {
             // A heartbeat: later records of this stream have numbers above all assigned so far.
             own.number = own.number.max(highest);
         }
         let mark = if self.protocol == Protocol::SiloR { epoch - 1 } else { own.number };
-        own.flying = Some((own.end, mark));
+        own.in_progress = Some((own.end, mark));
         let bytes = (own.end - durable).max(0.0);
         let device = stream % self.devices.len();
         let free = &mut self.devices[device];
@@ -428,7 +428,7 @@ impl Model<'_> {
 
     fn flushed(&mut self, stream: usize, now: Time) {
         let own = &mut self.streams[stream];
-        let Some((end, mark)) = own.flying.take() else { return };
+        let Some((end, mark)) = own.in_progress.take() else { return };
         let blocked = std::mem::take(&mut own.blocked);
         self.frontier.positions[stream] = end.ceil() as u64;
         self.frontier.marks[stream] = self.frontier.marks[stream].max(mark);

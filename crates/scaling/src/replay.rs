@@ -1,7 +1,7 @@
 //! Recovery: streams are read from their devices, records are replayed in the protocol's order.
 
 use crate::costs::Costs;
-use crate::forward::{Logged, Ran};
+use crate::forward::{Logged, RunResult};
 use crate::machine::{MAX_STREAMS, Machine};
 use crate::rules::Protocol;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ pub fn rate(
     protocol: Protocol,
     words: (&str, &str),
     machine: &Machine,
-    ran: &Ran,
+    ran: &RunResult,
 ) -> Option<f64> {
     let own = costs.scheme(words.0, words.1)?;
     let threads = if protocol == Protocol::Serial { 1 } else { machine.workers };

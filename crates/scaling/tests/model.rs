@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 use hyades_scaling::costs::{Costs, SchemeCosts};
-use hyades_scaling::forward::{Ran, run};
+use hyades_scaling::forward::{RunResult, run};
 use hyades_scaling::machine::Machine;
 use hyades_scaling::replay::rate;
 use hyades_scaling::rules::Protocol;
@@ -32,12 +32,12 @@ fn machine(workers: usize) -> Machine {
     Machine { workers, streams: 8, devices: 8, seconds: 0.02, rows: 20_000, ..Machine::default() }
 }
 
-fn of(protocol: &str, record: &str, line_ns: f64, machine: &Machine) -> Ran {
+fn of(protocol: &str, record: &str, line_ns: f64, machine: &Machine) -> RunResult {
     let word = Protocol::from_word(protocol).unwrap();
     run(&costs(line_ns), word, (protocol, record), machine).unwrap()
 }
 
-fn per_second(ran: &Ran) -> f64 {
+fn per_second(ran: &RunResult) -> f64 {
     ran.acknowledged as f64 / ran.seconds
 }
 

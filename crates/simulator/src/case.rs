@@ -1,11 +1,11 @@
 //! One history: a database that is opened several times, each time until a crash or a close, and
 //! the checks in between. One such run is called a *life*.
 
-use crate::checkpoints::Taken;
+use crate::checkpoints::CheckpointCounts;
 use crate::history::{History, Verdict};
 use crate::isolation::workload::{self, Load};
-use crate::kept::Kept;
-use crate::life::{Counters, Ended, Runner, Work};
+use crate::kept::SavedFailure;
+use crate::life::{Counters, Runner, SessionResult, Work};
 use crate::plan::{Combination, Plan};
 use crate::{checkpoints, database, stepped};
 use fastrand::Rng;
@@ -38,7 +38,7 @@ pub struct Outcome {
     /// The life before the failure, in readable form.
     pub story: String,
     /// The same in binary form, so that the image can be checked again.
-    pub kept: Option<Kept>,
+    pub kept: Option<SavedFailure>,
 }
 
 impl Outcome {
@@ -262,7 +262,7 @@ impl Case {
             let settings = self.rng.u64(..);
             let (builder, procedure) =
                 database::builder(&self.plan, combination, &device, self.dirs, settings);
-            let (threads, replay) = self.way_to_replay();
+            let (threads, replay) = self.random_replay();
             match builder.replay(replay).recovery_threads(threads).open("/db") {
                 Ok(db) => {
                     device.disarm();
@@ -288,7 +288,7 @@ impl Case {
         None
     }
 
-    pub(crate) fn way_to_replay(&mut self) -> (usize, Replay) {
+    pub(crate) fn random_replay(&mut self) -> (usize, Replay) {
         if self.plan.stepped {
             return (1, [Replay::Wavefront, Replay::Serial][self.rng.usize(0..2)]);
         }
@@ -421,7 +421,7 @@ impl Case {
         let (over, seed) = (AtomicBool::new(false), self.rng.u64(..));
         let takes = self.takes_checkpoints();
         let (stalls, mut stuck) = (self.stalls(ending), None);
-        let (ended, taken): (Vec<Ended>, Taken) = std::thread::scope(|scope| {
+        let (ended, taken): (Vec<SessionResult>, CheckpointCounts) = std::thread::scope(|scope| {
             let taker = takes.then(|| scope.spawn(|| checkpoints::take(&opened.db, seed, &over)));
             let start = |(at, seed)| {
                 let work = &work;

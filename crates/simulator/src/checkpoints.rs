@@ -25,17 +25,17 @@ pub(crate) fn settings(plan: &Plan, rng: &mut Rng, settings: &mut CheckpointSett
 
 /// The checkpoints taken in a life.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct CheckpointCounts {
     pub number: u64,
     /// The first failure. No checkpoint is attempted after it.
     pub failed: Option<String>,
 }
 
 /// Takes checkpoints until `over` is set or one fails.
-pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> Taken {
+pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> CheckpointCounts {
     let mut rng = Rng::with_seed(seed);
     let pause = rng.u64(0..3000);
-    let mut taken = Taken::default();
+    let mut taken = CheckpointCounts::default();
     // Acquire: the flag only says when to stop; it protects no data.
     while !over.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_micros(rng.u64(0..pause + 1)));
@@ -50,7 +50,7 @@ pub(crate) fn take(db: &Database, seed: u64, over: &AtomicBool) -> Taken {
     taken
 }
 
-impl Taken {
+impl CheckpointCounts {
     /// Takes a checkpoint between two transactions of a stepped life, unless one has failed.
     pub fn take_stepped(&mut self, db: &Database) {
         // A stepped log has no flusher threads, so it is flushed up to the cut here.
@@ -73,7 +73,7 @@ impl Case {
     }
 
     /// Counts the checkpoints. On a healthy disk none may have failed.
-    pub(crate) fn note_checkpoints(&mut self, taken: Taken, healthy: bool) {
+    pub(crate) fn note_checkpoints(&mut self, taken: CheckpointCounts, healthy: bool) {
         const NAME: &str = "checkpoints taken while transactions ran";
         *self.outcome.faults.entry(NAME).or_default() += taken.number;
         match taken.failed {
@@ -133,7 +133,7 @@ impl Case {
             }
             let before = copy.fork();
             let what = format!("opened after a checkpoint that stopped at step {step}");
-            self.is_still_sound(opened, &copy, &before, &what);
+            self.check_recovery(opened, &copy, &before, &what);
             if !self.outcome.is_sound() {
                 return;
             }
@@ -141,14 +141,14 @@ impl Case {
     }
 
     /// Recovers a copy of the disk and checks the state. Keeps `before` if that shows a violation.
-    pub(crate) fn is_still_sound(
+    pub(crate) fn check_recovery(
         &mut self,
         opened: &Opened,
         copy: &SimulatedDisk,
         before: &SimulatedDisk,
         what: &str,
     ) {
-        let (threads, replay) = self.way_to_replay();
+        let (threads, replay) = self.random_replay();
         match self.recover_copy(opened, copy, threads, replay) {
             Ok(db) => {
                 let state = schema::dump(&db, self.plan.tables, self.counters.programs());

@@ -1,8 +1,8 @@
 //! Checks after each crash, and other ways to recover the same disk.
 
 use crate::case::{Case, Opened, Outcome};
-use crate::history::Ran;
-use crate::kept::Kept;
+use crate::history::ExecutedTransaction;
+use crate::kept::SavedFailure;
 use crate::{database, schema};
 use hyades::{Database, Error, Replay};
 use hyades_platform::device::{Rot, SimulatedDisk, SimulatedFault};
@@ -13,7 +13,7 @@ impl Case {
         self.outcome.image.get_or_insert(image);
         if self.outcome.story.is_empty() {
             self.outcome.story = self.story();
-            self.outcome.kept = Some(Kept {
+            self.outcome.kept = Some(SavedFailure {
                 plan: self.plan.clone(),
                 combination: self.now,
                 dirs: self.dirs,
@@ -24,7 +24,7 @@ impl Case {
     }
 
     pub(crate) fn story(&self) -> String {
-        let mut all: Vec<&Ran> = self.history.life.iter().collect();
+        let mut all: Vec<&ExecutedTransaction> = self.history.life.iter().collect();
         all.sort_by_key(|ran| ran.began);
         let lines = all.iter().map(|ran| {
             let answered = if ran.acknowledged { "acknowledged" } else { "open" };
@@ -140,7 +140,7 @@ impl Case {
             }
             let before = copy.fork();
             let what = format!("opened after an opening that stopped at step {step}");
-            self.is_still_sound(opened, &copy, &before, &what);
+            self.check_recovery(opened, &copy, &before, &what);
             if !self.outcome.is_sound() {
                 break;
             }
@@ -156,7 +156,7 @@ impl Case {
         let Some(Rot { path, offset, in_last_write }) = copy.rot(self.rng.u64(..)) else { return };
         self.note("bit rot");
         let damaged = copy.fork();
-        let (threads, replay) = self.way_to_replay();
+        let (threads, replay) = self.random_replay();
         let Ok(db) = self.recover_copy(opened, &copy, threads, replay) else {
             self.note("bit rot refused");
             return;

@@ -6,14 +6,14 @@
 //! transaction that returned before another began precedes it. Where neither decides, nothing is
 //! concluded.
 
-use crate::program::{Saw, Trace, Wrote};
+use crate::program::{ReadResult, Trace, WriteTrace};
 use crate::schema::{At, Content, State};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A transaction that returned.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ran {
+pub struct ExecutedTransaction {
     /// The program's number.
     pub id: u64,
     /// Logical time before it began.
@@ -36,7 +36,7 @@ pub struct History {
     /// Programs that were lost in a crash and must never reappear.
     pub dead: HashSet<u64>,
     /// The transactions of this life.
-    pub life: Vec<Ran>,
+    pub life: Vec<ExecutedTransaction>,
 }
 
 /// Whether a transaction survived a crash.
@@ -80,19 +80,20 @@ impl Verdict {
 
 /// The writers of one row, and their order as far as it is known.
 struct Chain<'h> {
-    writers: Vec<(&'h Ran, &'h Wrote)>,
+    writers: Vec<(&'h ExecutedTransaction, &'h WriteTrace)>,
     /// For each writer, the set of writers that come after it, as bits.
     after: Vec<Vec<u64>>,
 }
 
 impl<'h> Chain<'h> {
-    fn new(writers: Vec<(&'h Ran, &'h Wrote)>) -> Self {
+    fn new(writers: Vec<(&'h ExecutedTransaction, &'h WriteTrace)>) -> Self {
         let n = writers.len();
         let mut after = vec![vec![0u64; n.div_ceil(64)]; n];
         for (a, (first, _)) in writers.iter().enumerate() {
             for (b, (second, wrote)) in writers.iter().enumerate() {
                 if a != b
-                    && (first.returned < second.began || wrote.before == Saw::Version(first.id))
+                    && (first.returned < second.began
+                        || wrote.before == ReadResult::Version(first.id))
                 {
                     after[a][b / 64] |= 1 << (b % 64);
                 }
@@ -131,7 +132,7 @@ struct Judge<'h> {
 impl History {
     /// Checks a recovered state.
     pub fn judge(&self, state: &State) -> Verdict {
-        let mut writers: BTreeMap<At, Vec<(&Ran, &Wrote)>> = BTreeMap::new();
+        let mut writers: BTreeMap<At, Vec<(&ExecutedTransaction, &WriteTrace)>> = BTreeMap::new();
         for ran in &self.life {
             for (at, wrote) in &ran.trace.writes {
                 writers.entry(*at).or_default().push((ran, wrote));
@@ -292,27 +293,27 @@ impl Judge<'_> {
     }
 
     /// Returns something that a transaction read and that is missing.
-    fn missing_read(&self, ran: &Ran) -> Option<String> {
+    fn missing_read(&self, ran: &ExecutedTransaction) -> Option<String> {
         for (at, saw) in &ran.trace.reads {
             match saw {
-                Saw::Version(writer) => {
+                ReadResult::Version(writer) => {
                     if let Some(why) = self.gone.get(writer) {
                         return Some(format!("row {at:?} as {writer} left it: {why}"));
                     }
                 }
-                Saw::Absent => {
+                ReadResult::Absent => {
                     if let Some(what) = self.missing_deletion(ran, *at) {
                         return Some(what);
                     }
                 }
-                Saw::Present => {}
+                ReadResult::Present => {}
             }
         }
         None
     }
 
     /// Returns a message if a reader of a missing row needs a deletion that cannot have survived.
-    fn missing_deletion(&self, reader: &Ran, at: At) -> Option<String> {
+    fn missing_deletion(&self, reader: &ExecutedTransaction, at: At) -> Option<String> {
         let chain = self.chains.get(&at)?;
         // The row existed before this life, or a writer had certainly finished before the reader
         // began.

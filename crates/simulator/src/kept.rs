@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A kept history. The disk is stored beside it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedFailure {
     /// The plan of the history.
     pub plan: Plan,
     /// Combination with which the opening that showed the failure was done.
@@ -26,7 +26,7 @@ pub struct Kept {
     pub history: History,
 }
 
-impl Kept {
+impl SavedFailure {
     /// Recovers copies of the disk in several ways and checks each. Returns the violations.
     pub fn judge(&self, disk: &SimulatedDisk) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -77,7 +77,7 @@ impl Kept {
     ///
     /// # Errors
     /// I/O errors; or it was written by another version.
-    pub fn load(place: &Path) -> io::Result<(Kept, SimulatedDisk)> {
+    pub fn load(place: &Path) -> io::Result<(SavedFailure, SimulatedDisk)> {
         let bytes = std::fs::read(place.join("history.bin"))?;
         let kept = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
         Ok((kept, SimulatedDisk::load(&place.join("disk"))?))

@@ -1,6 +1,6 @@
 //! One life of a database: sessions on threads run random transactions until something ends it.
 
-use crate::history::Ran;
+use crate::history::ExecutedTransaction;
 use crate::program::{self, Program};
 use crate::schema::Tables;
 use crate::shape::Shape;
@@ -66,9 +66,9 @@ impl Work<'_> {
 
 /// The result of a session.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct SessionResult {
     /// The transactions that ran.
-    pub ran: Vec<Ran>,
+    pub ran: Vec<ExecutedTransaction>,
     /// Set if a transaction starved: the error.
     pub starved: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct Runner<'d> {
     rng: Rng,
     session: Session,
     queue: CommitQueue<usize>,
-    ran: Vec<Ran>,
+    ran: Vec<ExecutedTransaction>,
     /// Whether it only reads everything.
     reads: bool,
     /// Its index among the sessions.
@@ -119,7 +119,7 @@ impl<'d> Runner<'d> {
 
     /// Runs transactions until the limit is reached or the database fails, then waits for the
     /// outstanding acknowledgements.
-    pub fn run(mut self) -> Ended {
+    pub fn run(mut self) -> SessionResult {
         let starved = if self.reads { self.read() } else { self.write() };
         while !self.queue.is_empty() {
             let failed = self.queue.wait_for_one().is_err();
@@ -127,7 +127,7 @@ impl<'d> Runner<'d> {
                 break;
             }
         }
-        Ended { ran: self.ran, starved }
+        SessionResult { ran: self.ran, starved }
     }
 
     /// Runs random transactions. Returns the error if one starved.
@@ -172,7 +172,7 @@ impl<'d> Runner<'d> {
     }
 
     /// The transactions that have run.
-    pub fn into_ran(self) -> Vec<Ran> {
+    pub fn into_ran(self) -> Vec<ExecutedTransaction> {
         self.ran
     }
 
@@ -197,7 +197,7 @@ impl<'d> Runner<'d> {
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let returned = self.work.counters.moment();
         let trace = program::take_trace();
-        self.ran.push(Ran { id, began, returned, trace, acknowledged: false, how });
+        self.ran.push(ExecutedTransaction { id, began, returned, trace, acknowledged: false, how });
         match self.rng.u32(0..16) {
             // The ticket is dropped, so the transaction counts as not acknowledged.
             0 => drop(ticket),

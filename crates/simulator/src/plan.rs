@@ -2,7 +2,7 @@
 //! smaller.
 
 use crate::schema::Tables;
-use crate::shape::{Drawn, Shape};
+use crate::shape::{PlanParts, Shape};
 use fastrand::Rng;
 use hyades::{Concurrency, Database, Error, Protocol, RecordKind};
 use hyades_platform::device::SimulatedDisk;
@@ -134,7 +134,7 @@ impl Plan {
             isolation: false,
         };
         let Plan { tables, sessions, transactions, lives, .. } = &mut plan;
-        let drawn = Drawn { tables, sessions, transactions, lives };
+        let drawn = PlanParts { tables, sessions, transactions, lives };
         plan.shape = Shape::random(&mut Rng::with_seed(seed ^ 0x0005_4A9E), drawn);
         plan
     }

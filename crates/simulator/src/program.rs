@@ -96,7 +96,7 @@ pub enum Step {
 
 /// What was read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Saw {
+pub enum ReadResult {
     /// The row as written by this program.
     Version(u64),
     /// No row.
@@ -107,9 +107,9 @@ pub enum Saw {
 
 /// What a program did to a row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Wrote {
+pub struct WriteTrace {
     /// What it knew of the row before.
-    pub before: Saw,
+    pub before: ReadResult,
     /// What it left; `None` if it deleted the row.
     pub after: Option<Content>,
 }
@@ -118,9 +118,9 @@ pub struct Wrote {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
     /// Rows that it read and had not written itself.
-    pub reads: Vec<(At, Saw)>,
+    pub reads: Vec<(At, ReadResult)>,
     /// Rows that it wrote.
-    pub writes: BTreeMap<At, Wrote>,
+    pub writes: BTreeMap<At, WriteTrace>,
     /// Whether it did only blind writes. It may then survive although the writers that it overwrote
     /// are lost.
     pub blind: bool,
@@ -182,9 +182,9 @@ pub fn run_with(
     trace.blind = result.is_ok() && !program.mark && !tables.indexed && are_stores(&program.steps);
     // A row that was inserted and removed again only counts as a read of a missing row.
     trace.writes.retain(|at, wrote| {
-        let nothing = wrote.before == Saw::Absent && wrote.after.is_none();
+        let nothing = wrote.before == ReadResult::Absent && wrote.after.is_none();
         if nothing {
-            trace.reads.push((*at, Saw::Absent));
+            trace.reads.push((*at, ReadResult::Absent));
         }
         !nothing
     });
@@ -219,7 +219,7 @@ impl Running<'_, '_> {
         }
     }
 
-    fn saw(&mut self, at: At, saw: Saw) {
+    fn saw(&mut self, at: At, saw: ReadResult) {
         if !self.trace.writes.contains_key(&at) {
             self.trace.reads.push((at, saw));
         }
@@ -232,14 +232,14 @@ impl Running<'_, '_> {
             self.sum = mix(self.sum, value);
         }
         if content.version != self.program.id {
-            self.saw(at, Saw::Version(content.version));
+            self.saw(at, ReadResult::Version(content.version));
         }
     }
 
     fn see(&mut self, at: At, row: Option<&Row<'_>>) {
         let content = row.map(schema::content);
         if content.is_none() {
-            self.saw(at, Saw::Absent);
+            self.saw(at, ReadResult::Absent);
         }
         self.absorb(at, content);
     }
@@ -251,13 +251,13 @@ impl Running<'_, '_> {
         Content { version: self.program.id, digest: self.sum, group: group as i64 }
     }
 
-    fn wrote(&mut self, at: At, found: Saw, after: Option<Content>) {
+    fn wrote(&mut self, at: At, found: ReadResult, after: Option<Content>) {
         let known = self.trace.reads.iter().rev().find(|(read, _)| *read == at);
         let before = match known {
-            Some((_, Saw::Version(version))) => Saw::Version(*version),
+            Some((_, ReadResult::Version(version))) => ReadResult::Version(*version),
             _ => found,
         };
-        let wrote = self.trace.writes.entry(at).or_insert(Wrote { before, after });
+        let wrote = self.trace.writes.entry(at).or_insert(WriteTrace { before, after });
         wrote.after = after;
     }
 
@@ -265,11 +265,11 @@ impl Running<'_, '_> {
         let content = self.next(at);
         match schema::insert(self.tx, self.tables, at, content) {
             Ok(()) => {
-                self.wrote(at, Saw::Absent, Some(content));
+                self.wrote(at, ReadResult::Absent, Some(content));
                 Ok(())
             }
             Err(abort @ Abort::DuplicateKey { .. }) => {
-                self.saw(at, Saw::Present);
+                self.saw(at, ReadResult::Present);
                 self.sum = mix(self.sum, 3);
                 if self.program.strict { Err(abort) } else { Ok(()) }
             }
@@ -294,23 +294,23 @@ impl Running<'_, '_> {
             Step::Store(at) => {
                 let content = self.next(*at);
                 schema::put(tx, self.tables, *at, content)?;
-                self.wrote(*at, Saw::Present, Some(content));
+                self.wrote(*at, ReadResult::Present, Some(content));
             }
             Step::Change(at) => {
                 let content = self.next(*at);
                 if schema::update(tx, self.tables, *at, content)? {
-                    self.wrote(*at, Saw::Present, Some(content));
+                    self.wrote(*at, ReadResult::Present, Some(content));
                 } else {
-                    self.saw(*at, Saw::Absent);
+                    self.saw(*at, ReadResult::Absent);
                     self.sum = mix(self.sum, 5);
                 }
             }
             Step::Insert(at) => self.insert(*at)?,
             Step::Delete(at) => {
                 if schema::delete(tx, self.tables, *at)? {
-                    self.wrote(*at, Saw::Present, None);
+                    self.wrote(*at, ReadResult::Present, None);
                 } else {
-                    self.saw(*at, Saw::Absent);
+                    self.saw(*at, ReadResult::Absent);
                     self.sum = mix(self.sum, 7);
                 }
             }
@@ -378,7 +378,11 @@ impl Running<'_, '_> {
     fn upsert(&mut self, at: At) -> Result<(), Abort> {
         let content = self.next(at);
         let replaced = schema::upsert(self.tx, self.tables, at, content)?;
-        self.wrote(at, if replaced { Saw::Present } else { Saw::Absent }, Some(content));
+        self.wrote(
+            at,
+            if replaced { ReadResult::Present } else { ReadResult::Absent },
+            Some(content),
+        );
         self.sum = mix(self.sum, u64::from(replaced));
         Ok(())
     }
@@ -397,7 +401,7 @@ impl Running<'_, '_> {
                     let there: BTreeSet<i64> = keys.iter().copied().collect();
                     for key in (from..=to.min(self.tables.keys - 1)).filter(|k| !there.contains(k))
                     {
-                        self.saw((table, key), Saw::Absent);
+                        self.saw((table, key), ReadResult::Absent);
                     }
                 }
             }

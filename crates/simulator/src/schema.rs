@@ -75,19 +75,19 @@ impl Tables {
     }
 
     /// Number of leading key bytes that distinguish rows and put them in order.
-    fn telling(self) -> usize {
+    fn key_prefix_len(self) -> usize {
         if self.longest_key < 8 && self.end() <= 1 << 8 { 1 } else { 8 }
     }
 
     /// The bytes of a key, where keys are bytes: its number, and a filler that makes keys differ in
     /// length.
     fn key_bytes(self, key: i64) -> Vec<u8> {
-        let telling = self.telling();
-        let mut bytes = key.to_be_bytes()[8 - telling..].to_vec();
-        let room = (self.longest_key as usize).saturating_sub(telling);
+        let key_prefix_len = self.key_prefix_len();
+        let mut bytes = key.to_be_bytes()[8 - key_prefix_len..].to_vec();
+        let room = (self.longest_key as usize).saturating_sub(key_prefix_len);
         // A zero takes two bytes in an index. The longest keys are among the first.
         let more = if key % 3 == 0 { room } else { key as usize * 7919 % (room + 1) };
-        bytes.resize(telling + more, if key % 2 == 0 { 0 } else { 0xFF });
+        bytes.resize(key_prefix_len + more, if key % 2 == 0 { 0 } else { 0xFF });
         bytes
     }
 
@@ -169,8 +169,8 @@ pub fn key(tables: Tables, table: u32, row: &Row<'_>) -> i64 {
         return row.get(Column::<i64>::at(0));
     }
     let mut bytes = [0; 8];
-    let telling = tables.telling();
-    bytes[8 - telling..].copy_from_slice(&row.get(Column::<[u8]>::at(0))[..telling]);
+    let key_prefix_len = tables.key_prefix_len();
+    bytes[8 - key_prefix_len..].copy_from_slice(&row.get(Column::<[u8]>::at(0))[..key_prefix_len]);
     i64::from_be_bytes(bytes)
 }
 

@@ -26,7 +26,7 @@ pub struct Shape {
 }
 
 /// The parts of a plan that a shape may change.
-pub(crate) struct Drawn<'p> {
+pub(crate) struct PlanParts<'p> {
     pub tables: &'p mut Tables,
     pub sessions: &'p mut usize,
     pub transactions: &'p mut usize,
@@ -58,12 +58,12 @@ const LONGEST_KEY: usize = MAX_KEY_BYTES / 2 - 1;
 
 impl Shape {
     /// The shape that a seed stands for. Adjusts the parts of the plan in `drawn`.
-    pub(crate) fn random(rng: &mut Rng, drawn: Drawn<'_>) -> Shape {
+    pub(crate) fn random(rng: &mut Rng, drawn: PlanParts<'_>) -> Shape {
         let mut shape = Shape::default();
         if rng.bool() {
             return shape;
         }
-        let Drawn { tables, sessions, transactions, lives } = drawn;
+        let PlanParts { tables, sessions, transactions, lives } = drawn;
         for _ in 0..rng.usize(1..4) {
             match rng.u32(0..14) {
                 0 | 13 => {
@@ -111,14 +111,14 @@ impl Shape {
                 }
             }
         }
-        shape.fit(Drawn { tables, sessions, transactions, lives });
+        shape.fit(PlanParts { tables, sessions, transactions, lives });
         shape
     }
 
     /// Makes a history as small as its features allow, independent of the order in which they were
     /// drawn.
-    fn fit(&mut self, drawn: Drawn<'_>) {
-        let Drawn { tables, sessions, transactions, lives } = drawn;
+    fn fit(&mut self, drawn: PlanParts<'_>) {
+        let PlanParts { tables, sessions, transactions, lives } = drawn;
         let longest_key = tables.longest_key as usize;
         if longest_key > 1000 {
             tables.keys = tables.keys.min((LARGE_BYTES / longest_key) as i64);

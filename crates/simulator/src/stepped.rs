@@ -6,8 +6,8 @@
 //! thread, so each runs as a whole. Real parallelism is left to the histories with threads.
 
 use crate::case::{Case, Ending, Opened};
-use crate::checkpoints::Taken;
-use crate::history::Ran;
+use crate::checkpoints::CheckpointCounts;
+use crate::history::ExecutedTransaction;
 use crate::life::Runner;
 use fastrand::Rng;
 use hyades::Concurrency;
@@ -50,7 +50,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
     let interleaves = opened.combination.concurrency == Concurrency::Silo;
-    let mut taken = case.takes_checkpoints().then(Taken::default);
+    let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();
     match ending {
         Ending::PowerCut => {
@@ -61,7 +61,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
         _ => case.disk.kill(),
     }
     let flushed = quiet && !failed && opened.db.log().is_some_and(|log| log.flush().is_ok());
-    let mut ran: Vec<Ran> = Vec::new();
+    let mut ran: Vec<ExecutedTransaction> = Vec::new();
     for runner in runners {
         let mut runner = runner.into_inner();
         // What is not acknowledged by now stays open.
@@ -94,7 +94,7 @@ fn run(
     runners: &[RefCell<Runner<'_>>],
     enough: usize,
     interleaves: bool,
-    taken: &mut Option<Taken>,
+    taken: &mut Option<CheckpointCounts>,
 ) -> Option<()> {
     let log = opened.db.log()?;
     // For each stream, one in this many opportunities to flush is used.

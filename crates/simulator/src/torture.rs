@@ -2,7 +2,7 @@
 
 use crate::case::Outcome;
 use crate::guard;
-use crate::kept::Kept;
+use crate::kept::SavedFailure;
 use crate::plan::{Combination, Plan};
 use crate::report::Report;
 use hyades::Protocol;
@@ -190,7 +190,7 @@ fn keep(place: &Path, plan: &Plan, outcome: &Outcome) -> io::Result<()> {
 /// The kept files cannot be read.
 pub fn again(place: &Path, times: u32) -> io::Result<Option<Vec<String>>> {
     if place.join("history.bin").exists() {
-        let (kept, disk) = Kept::load(place)?;
+        let (kept, disk) = SavedFailure::load(place)?;
         let wrong = kept.judge(&disk);
         if !wrong.is_empty() {
             return Ok(Some(wrong));

@@ -23,13 +23,13 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
-        || rule == Mutation::BelieveNames
+        || rule == Mutation::TrustDirectoryEntries
         // These leave garbage, and no wrong answers: `crates/hyades/tests/garbage.rs`.
         || matches!(rule, Mutation::SweepHeldUp | Mutation::ForgetLeftBehind)
         // Histories run deterministic procedures only: `crates/hyades/tests/determinism.rs`.
         || rule == Mutation::ForgetOutcomes
         // Histories have too few rows to run out of slots: `crates/hyades/tests/crowded.rs`.
-        || rule == Mutation::ForgetCommon
+        || rule == Mutation::DropCommonSlotVectors
 }
 
 /// The protocol to which the rule applies, if it is only one.
@@ -42,10 +42,10 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
         }
         Mutation::SkipReadFold
         | Mutation::ForgetUnmarkedReaders
-        | Mutation::EvictWarm
+        | Mutation::EvictBeforeDurable
         | Mutation::StopAtFirstDead
         | Mutation::DeadByNewestEnd
-        | Mutation::PassParked => Some(Protocol::Taurus),
+        | Mutation::SkipParkedRecord => Some(Protocol::Taurus),
         _ => None,
     }
 }

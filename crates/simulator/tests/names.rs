@@ -37,7 +37,7 @@ fn a_name_that_a_killed_process_left_unsynced_is_durable_before_it_is_relied_on(
     #[cfg(feature = "mutations")]
     {
         use hyades_platform::mutation::{self, Mutation};
-        mutation::set(Some(Mutation::BelieveNames));
+        mutation::set(Some(Mutation::TrustDirectoryEntries));
         let noticed = stop_and_go_on_and_cut();
         mutation::set(None);
         eprintln!("with the rule broken: {}", noticed.expect_err("it goes unnoticed"));

@@ -1,7 +1,7 @@
 //! Short torture runs with the default options.
 #![allow(missing_docs)]
 
-use hyades_simulator::kept::Kept;
+use hyades_simulator::kept::SavedFailure;
 use hyades_simulator::{HANGS_AFTER, Options, Scheduler, torture};
 
 fn options(seconds: f64) -> Options {
@@ -48,7 +48,7 @@ fn a_disk_that_lies_about_syncs_is_found_out() {
     assert!(!torture.report.is_sound(), "{:?}", torture.report);
     // Checking the kept disk finds a violation without another run.
     let place = torture.kept.expect("it is kept");
-    let (kept, disk) = Kept::load(&place).unwrap();
+    let (kept, disk) = SavedFailure::load(&place).unwrap();
     assert!(!kept.judge(&disk).is_empty(), "the disk in {} shows nothing", place.display());
     std::fs::remove_dir_all(place).unwrap();
 }

@@ -27,7 +27,7 @@ pub(crate) fn append<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
 fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     let mut sum = !crc;
     for run in runs {
-        sum = go_on(sum, run);
+        sum = update_sse42(sum, run);
     }
     !sum
 }
@@ -39,7 +39,7 @@ fn short<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 #[inline]
-fn go_on(sum: u32, run: &[u8]) -> u32 {
+fn update_sse42(sum: u32, run: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
     let (words, mut rest) = run.as_chunks::<8>();
     let mut wide = u64::from(sum);
@@ -81,7 +81,7 @@ fn short_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) ->
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
     let sum = _mm_crc32_u64(u64::from(!crc), start);
     if head_len == 8 {
-        return !go_on(_mm_crc32_u64(sum, head) as u32, rest);
+        return !update_sse42(_mm_crc32_u64(sum, head) as u32, rest);
     }
     let (mut sum, mut left) = (sum as u32, head);
     if head_len & 4 != 0 {
@@ -95,7 +95,7 @@ fn short_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) ->
     if head_len & 1 != 0 {
         sum = _mm_crc32_u8(sum, left as u8);
     }
-    !go_on(sum, rest)
+    !update_sse42(sum, rest)
 }
 
 #[cfg(all(test, not(loom)))]

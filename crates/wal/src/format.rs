@@ -69,7 +69,7 @@ impl SegmentHeader {
     }
 
     /// Corrects the checksum of bytes that may be a header; for tests.
-    pub(crate) fn mend(bytes: &mut [u8]) {
+    pub(crate) fn fix_checksum(bytes: &mut [u8]) {
         if bytes.len() < SEGMENT_FIXED {
             return;
         }
@@ -144,7 +144,7 @@ impl BatchHeader {
 
     /// Corrects the checksum of bytes that may be a header; for tests. Returns the LSN where the
     /// batch's frames begin, and their length in bytes.
-    pub(crate) fn mend(bytes: &mut [u8], uuid: &[u8; 16]) -> Option<(Lsn, u32)> {
+    pub(crate) fn fix_checksum(bytes: &mut [u8], uuid: &[u8; 16]) -> Option<(Lsn, u32)> {
         let bytes = bytes.get_mut(..BATCH_HEADER)?;
         if &bytes[..4] != BATCH_MAGIC {
             return None;

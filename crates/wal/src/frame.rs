@@ -8,7 +8,7 @@ use crate::varint;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The most bytes before a payload: checksum, length, kind.
 pub(crate) const MAX_HEAD: usize = 4 + 3 + 1;
-/// The most bytes of a payload that are passed in a word, see [`Payload::led_by`].
+/// The most bytes of a payload that are passed in a word, see [`Payload::with_prefix`].
 const MAX_LEAD: usize = 6;
 /// Payloads shorter than this have a length of one byte.
 const SHORT: usize = 0x80;
@@ -80,7 +80,7 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The most bytes that may follow the word, see [`Payload::led_by`].
+    /// The most bytes that may follow the word, see [`Payload::with_prefix`].
     pub const MAX_REST: usize = SHORT - 1 - MAX_LEAD;
 
     /// A payload of the low `len` bytes of `lead`, lowest first, followed by `rest`. The first
@@ -90,7 +90,7 @@ impl<'a> Payload<'a> {
     /// Panics if `len` is over six or `rest` is longer than [`MAX_REST`](Self::MAX_REST). The other
     /// bytes of `lead` must be zero.
     #[inline(always)]
-    pub fn led_by(lead: u64, len: usize, rest: &'a [u8]) -> Self {
+    pub fn with_prefix(lead: u64, len: usize, rest: &'a [u8]) -> Self {
         assert!(len <= MAX_LEAD && rest.len() <= Self::MAX_REST, "it is not short");
         debug_assert!(lead >> (8 * len) == 0);
         Payload { lead, lead_len: len, rest }
@@ -174,7 +174,7 @@ pub(crate) fn check(bytes: &[u8], start: Lsn, seed: u32) -> Result<Frame<'_>, &'
 }
 
 /// Corrects the checksum of what may be a frame, for tests; returns its length.
-pub(crate) fn mend(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
+pub(crate) fn fix_checksum(bytes: &mut [u8], start: Lsn, seed: u32) -> Option<usize> {
     let length = peek_len(bytes)?;
     let (stored, rest) = bytes.get_mut(..length)?.split_first_chunk_mut::<4>()?;
     *stored = sum(seed, start, rest, &[]).to_le_bytes();
@@ -227,7 +227,7 @@ mod tests {
                 let mut word = [0; 8];
                 word[..led].copy_from_slice(&payload[..led]);
                 let lead = u64::from_le_bytes(word);
-                let bytes = put_together(100, Payload::led_by(lead, led, &payload[led..]));
+                let bytes = put_together(100, Payload::with_prefix(lead, led, &payload[led..]));
                 assert_eq!(bytes, built(100, &payload), "{led} of {length}");
             }
         }

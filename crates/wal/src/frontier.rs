@@ -56,9 +56,9 @@ struct FrontierSlot {
     lowest: AtomicU64,
     parked: Mutex<Parked>,
     /// The event on which the flusher naps while work collects; notified by waiters.
-    hurry: Event,
+    wake_early: Event,
     /// Whether a waiter arrived since the flusher last checked. Set by waiters, cleared by the
-    /// flusher; SeqCst against `hurry`.
+    /// flusher; SeqCst against `wake_early`.
     wanted: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Frontier {
                 durable: Watermark::new(start),
                 lowest: AtomicU64::new(u64::MAX),
                 parked: Mutex::default(),
-                hurry: Event::new(),
+                wake_early: Event::new(),
                 wanted: AtomicBool::new(false),
             })
         };
@@ -158,7 +158,7 @@ impl Frontier {
         if durable.get() >= lsn {
             return Ok(());
         }
-        self.hurry(lane);
+        self.wake_early(lane);
         if durable.wait_at_least(lsn, || self.poison.is_set()) {
             return Ok(());
         }
@@ -173,7 +173,7 @@ impl Frontier {
     /// woken early, and is woken at once if there is nothing to wait for: check again when it is.
     /// For other slots see [`Log::register`](crate::Log::register).
     pub fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
-        self.hurry(at);
+        self.wake_early(at);
         self.park(at, lsn, waker);
     }
 
@@ -212,10 +212,10 @@ impl Frontier {
 
     /// Makes the stream's flusher stop collecting work, because a thread waits for the stream.
     /// Watermark slots have no flusher of their own.
-    pub(crate) fn hurry(&self, stream: usize) {
+    pub(crate) fn wake_early(&self, stream: usize) {
         if stream < self.streams {
             self.lanes[stream].wanted.store(true, Ordering::SeqCst);
-            self.lanes[stream].hurry.notify();
+            self.lanes[stream].wake_early.notify();
         }
     }
 
@@ -226,7 +226,7 @@ impl Frontier {
 
     /// The event on which the flusher naps.
     pub(crate) fn nap_event(&self, stream: usize) -> &Event {
-        &self.lanes[stream].hurry
+        &self.lanes[stream].wake_early
     }
 
     /// The number of wakers parked at a slot.

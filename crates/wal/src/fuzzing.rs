@@ -55,17 +55,19 @@ pub fn manifest(bytes: &[u8]) {
 
 /// Corrects the checksums of a segment, wherever it has the shape of headers and frames, so that
 /// what they protect is decoded.
-pub fn mend_segment(bytes: &mut [u8], uuid: &[u8; 16], stream: u32, incarnation: u32) {
-    SegmentHeader::mend(bytes);
+pub fn fix_segment_checksums(bytes: &mut [u8], uuid: &[u8; 16], stream: u32, incarnation: u32) {
+    SegmentHeader::fix_checksum(bytes);
     let seed = frame::seed(uuid, stream, incarnation);
     let mut at = 1024;
     while let Some(block) = bytes.get_mut(at..).filter(|block| block.len() >= BATCH_HEADER) {
         at += 1024;
-        let Some((start, length)) = BatchHeader::mend(block, uuid) else { continue };
+        let Some((start, length)) = BatchHeader::fix_checksum(block, uuid) else { continue };
         let mut place = BATCH_HEADER;
         let mut position = start;
         while place < BATCH_HEADER + length as usize {
-            let Some(frame) = frame::mend(&mut block[place..], position, seed) else { break };
+            let Some(frame) = frame::fix_checksum(&mut block[place..], position, seed) else {
+                break;
+            };
             place += frame;
             position = position.wrapping_add(frame as u64);
         }

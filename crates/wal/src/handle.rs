@@ -85,7 +85,7 @@ impl Handle {
     pub(crate) fn join(&self) -> Running {
         for stream in &self.shared.streams {
             stream.wake.notify();
-            self.shared.frontier.hurry(stream.lane);
+            self.shared.frontier.wake_early(stream.lane);
         }
         // A stepped flusher and the shared state hold each other: this breaks the cycle.
         self.shared.stepped.iter().for_each(|flusher| drop(locked(flusher).take()));
@@ -107,7 +107,7 @@ impl Handle {
 
     /// Durably changes the manifest by `change` and by truncating lanes below the positions
     /// `up_to`, then releases the files that it no longer names. Returns the manifest before.
-    fn give_up(
+    fn truncate(
         &self,
         up_to: &[(usize, Lsn)],
         change: impl FnOnce(&mut Manifest),
@@ -185,15 +185,15 @@ impl Handle {
     }
 
     pub(crate) fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
-        self.give_up(&[(lane, up_to)], |_| ())?;
+        self.truncate(&[(lane, up_to)], |_| ())?;
         let manifest = locked(&self.manifest);
         Ok(manifest.stream(self.shared.streams[lane].id).map_or(0, |s| s.kept_from))
     }
 
-    pub(crate) fn retire_past(&self) -> Result<(), Error> {
+    pub(crate) fn retire_old_incarnations(&self) -> Result<(), Error> {
         let starts = locked(&self.manifest).newest().map(|i| i.dims.clone()).unwrap_or_default();
         let starts: Vec<_> = starts.iter().map(|dim| dim.start).enumerate().collect();
-        self.give_up(&starts, forget_past).map(drop)
+        self.truncate(&starts, keep_newest_incarnation).map(drop)
     }
 
     pub(crate) fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
@@ -204,8 +204,8 @@ impl Handle {
             .iter()
             .filter_map(|covered| Some((lane_of(covered)?, covered.from)))
             .collect();
-        let before = self.give_up(&positions, |manifest| {
-            forget_past(manifest);
+        let before = self.truncate(&positions, |manifest| {
+            keep_newest_incarnation(manifest);
             manifest.checkpoint = Some(checkpoint);
         })?;
         let now = locked(&self.manifest);
@@ -224,7 +224,7 @@ impl Handle {
 }
 
 /// Keeps only the newest incarnation and its streams.
-fn forget_past(manifest: &mut Manifest) {
+fn keep_newest_incarnation(manifest: &mut Manifest) {
     let Some(newest) = manifest.incarnations.pop() else { return };
     manifest.streams.retain(|s| newest.dims.iter().any(|d| d.stream == s.id));
     manifest.incarnations = vec![newest];

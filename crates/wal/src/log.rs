@@ -72,13 +72,13 @@ impl Shared {
     /// log has stopped.
     pub(crate) fn reached(&self, lane: usize, lsn: Lsn) -> bool {
         while self.options.stepped && self.frontier.durable(lane) < lsn && self.step(lane) {}
-        self.frontier.hurry(lane);
+        self.frontier.wake_early(lane);
         self.frontier.reached(lane, lsn)
     }
 
     /// Requests that a slot reach `number`: makes the streams state their watermarks. Positions
     /// need no request, since flushers always flush.
-    pub(crate) fn ask(&self, lane: usize, number: u64) {
+    pub(crate) fn request(&self, lane: usize, number: u64) {
         let n = self.streams.len();
         if lane < n {
             return;
@@ -99,15 +99,15 @@ impl Shared {
     }
 
     /// Requests that a slot reach `number` for a thread that sleeps until then.
-    fn hurry(&self, lane: usize, number: u64) {
-        self.ask(lane, number);
+    fn wake_early(&self, lane: usize, number: u64) {
+        self.request(lane, number);
         let n = self.streams.len();
         match lane {
-            _ if lane < n => self.frontier.hurry(lane),
-            _ if lane < 2 * n => self.frontier.hurry(lane - n),
+            _ if lane < n => self.frontier.wake_early(lane),
+            _ if lane < 2 * n => self.frontier.wake_early(lane - n),
             _ => {
                 for stream in (0..n).filter(|&s| self.frontier.mark(s) < number) {
-                    self.frontier.hurry(stream);
+                    self.frontier.wake_early(stream);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Requests that one of the slots reach its number, and flushes a stepped log until one has.
     pub(crate) fn reach_any(&self, wanted: &[(usize, u64)]) {
-        wanted.iter().for_each(|&(lane, number)| self.hurry(lane, number));
+        wanted.iter().for_each(|&(lane, number)| self.wake_early(lane, number));
         if !self.options.stepped {
             return;
         }
@@ -128,11 +128,11 @@ impl Shared {
     /// Waits until all watermarks have reached `number`, which is to happen as soon as possible.
     fn reach_marks(&self, number: u64) -> Result<(), Poisoned> {
         self.urgent.fetch_max(number, Ordering::SeqCst);
-        self.ask(self.frontier.common_lane(), number);
+        self.request(self.frontier.common_lane(), number);
         for (lane, stream) in self.streams.iter().enumerate() {
             // It may have been asked before and be pausing before it tries again.
             stream.notify();
-            self.frontier.hurry(lane);
+            self.frontier.wake_early(lane);
             while self.options.stepped && self.frontier.mark(lane) < number && self.step(lane) {}
             self.frontier.wait(self.frontier.mark_lane(lane), number)?;
         }
@@ -246,8 +246,8 @@ impl Log {
 
     /// Requests that a slot of the frontier reach `number`, for a caller that polls it.
     #[inline]
-    pub fn ask(&self, lane: usize, number: u64) {
-        self.handle.shared.ask(lane, number);
+    pub fn request(&self, lane: usize, number: u64) {
+        self.handle.shared.request(lane, number);
     }
 
     /// Blocks until a slot of the frontier has reached `number`.
@@ -275,7 +275,7 @@ impl Log {
     /// Parks a waker until a slot of the frontier has reached `number`, or the log stops; see
     /// [`Frontier::register`].
     pub fn register(&self, lane: usize, number: u64, waker: Waker) {
-        self.handle.shared.hurry(lane, number);
+        self.handle.shared.wake_early(lane, number);
         self.frontier().register(lane, number, waker);
     }
 
@@ -334,7 +334,7 @@ impl Log {
 
     /// Whether the calling thread is one of the log's flushers, which run wakers. It must not wait
     /// for the log, which would wait for it.
-    pub fn is_on_its_own_thread(&self) -> bool {
+    pub fn is_flusher_thread(&self) -> bool {
         let me = std::thread::current().id();
         locked(&self.handle.running).flushers.iter().any(|thread| thread.thread().id() == me)
     }
@@ -396,8 +396,8 @@ impl Log {
     ///
     /// # Errors
     /// As [`retire`](Self::retire).
-    pub fn retire_past_incarnations(&self) -> Result<(), Error> {
-        self.handle.retire_past()
+    pub fn retire_old_incarnations(&self) -> Result<(), Error> {
+        self.handle.retire_old_incarnations()
     }
 
     /// The number of the next checkpoint, and where its parts go: for each, the index of its
@@ -447,7 +447,7 @@ impl Log {
         let handle = &self.handle;
         handle.shared.closing.store(true, Ordering::SeqCst);
         for stream in &handle.shared.streams {
-            handle.shared.frontier.hurry(stream.lane);
+            handle.shared.frontier.wake_early(stream.lane);
         }
         self.flush()?;
         handle.shared.frontier.stop("it was closed");

@@ -165,7 +165,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
         let dir = stream_dir(places[stream.dir].as_ref()?, stream.id);
         Some(Chain::read(&*device, &dir, stream.id, &manifest.uuid(), stream.first_sequence))
     };
-    let read = at_once(&*device, manifest.streams.iter().collect(), read_chain);
+    let read = parallel_if_reads_block(&*device, manifest.streams.iter().collect(), read_chain);
     let mut chains = BTreeMap::new();
     for (stream, chain) in manifest.streams.iter().zip(read) {
         let Some((mut chain, error)) = chain else {
@@ -236,7 +236,7 @@ fn take(device: &dyn Device, dir: &Path, reading: bool) -> Result<DirectoryLock,
 
 /// Calls `each` for several streams: in parallel on devices whose reads block, so that these work
 /// at the same time.
-pub(crate) fn at_once<T: Send, R: Send>(
+pub(crate) fn parallel_if_reads_block<T: Send, R: Send>(
     device: &dyn Device,
     of: Vec<T>,
     each: impl Fn(T) -> R + Sync,
@@ -336,13 +336,13 @@ impl Recovering {
             reader.skip_to(from);
         }
         if self.lenient.damaged {
-            reader.be_lenient();
+            reader.treat_read_errors_as_end();
         }
         if self.broken.contains(&(incarnation.number, dimension)) {
-            reader.forget_mark();
+            reader.ignore_manifest_watermark();
         }
         if let Some(whole) = self.whole.get(&incarnation.number) {
-            reader.believe_anchors_up_to(whole.clone());
+            reader.limit_anchors(whole.clone());
         }
         reader
     }

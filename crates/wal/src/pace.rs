@@ -51,7 +51,7 @@ impl Pace {
     pub(crate) fn end(&self, now: u64) {
         let began = self.began_ns.load(Relaxed);
         let took = now.saturating_sub(began) / self.units.load(Relaxed).max(1);
-        let known = self.faded(began);
+        let known = self.decayed_unit_ns(began);
         let unit = if known == 0 { took } else { known.midpoint(took) };
         self.unit_ns.store(unit.max(1), Relaxed);
         self.ended_ns.store(now, Relaxed);
@@ -59,7 +59,7 @@ impl Pace {
     }
 
     /// The time of one unit, halved for each [`HALF_LIFE_NS`] since the last batch.
-    fn faded(&self, now: u64) -> u64 {
+    fn decayed_unit_ns(&self, now: u64) -> u64 {
         let idle = now.saturating_sub(self.ended_ns.load(Relaxed));
         self.unit_ns.load(Relaxed).checked_shr((idle / HALF_LIFE_NS) as u32).unwrap_or(0)
     }
@@ -89,12 +89,12 @@ pub struct Choice {
 }
 
 /// The result of the search for a stream.
-pub(crate) struct Outlook {
+pub(crate) struct StreamSearch {
     /// None if no stream has room.
     pub(crate) choice: Option<Choice>,
     /// Idle streams whose device is unmeasured, or whose measurement is outdated: write a frame
     /// there that nothing depends on.
-    pub(crate) untried: SmallVec<[usize; 4]>,
+    pub(crate) unmeasured: SmallVec<[usize; 4]>,
 }
 
 impl Shared {
@@ -116,7 +116,12 @@ impl Shared {
     /// device is unmeasured are the last resort, unless `unknown`. Of streams about equally good,
     /// takes the next in turn from `first` on, so that concurrent sessions choose different ones.
     /// The stream `stays` is left only for one at least twice as good.
-    pub(crate) fn quickest(&self, first: usize, stays: Option<usize>, unknown: bool) -> Outlook {
+    pub(crate) fn find_fastest(
+        &self,
+        first: usize,
+        stays: Option<usize>,
+        unknown: bool,
+    ) -> StreamSearch {
         let now = clock::monotonic_ns();
         let unknown = unknown || self.options.stepped;
         let pace = |stream: usize| &*self.streams[stream].pace;
@@ -147,13 +152,15 @@ impl Shared {
         });
         let is_untried = |stream: usize| {
             let pace = pace(stream);
-            let is_told =
-                is_known(stream) && (pace.usual() <= fastest || pace.faded(now) > fastest);
-            !is_told && times[stream].is_some() && self.streams[stream].backlog(&self.frontier) == 0
+            let is_measured = is_known(stream)
+                && (pace.usual() <= fastest || pace.decayed_unit_ns(now) > fastest);
+            !is_measured
+                && times[stream].is_some()
+                && self.streams[stream].backlog(&self.frontier) == 0
         };
         let tries = n > 1 && !self.options.stepped;
-        let untried = (0..n).filter(|&stream| tries && is_untried(stream));
-        Outlook { choice, untried: untried.collect() }
+        let unmeasured = (0..n).filter(|&stream| tries && is_untried(stream));
+        StreamSearch { choice, unmeasured: unmeasured.collect() }
     }
 
     /// The estimated time until a record in this stream is durable; None if there is no room.

@@ -105,7 +105,7 @@ pub struct StreamReader {
     /// Frames that end at or below this are validated and not returned.
     skip_to: Lsn,
     segments: Vec<Segment>,
-    unbegun: Vec<Segment>,
+    unstarted: Vec<Segment>,
     unbegun_block: u64,
     next_segment: usize,
     open: Option<Open>,
@@ -142,9 +142,9 @@ impl StreamReader {
         let spare = chain.spare.iter().filter(|_| dim.end.is_none());
         let segments: Vec<Segment> =
             chain.segments.iter().chain(spare).filter(of_incarnation).cloned().collect();
-        let last_begun = chain.last_begun().map_or(0, |s| s.sequence);
-        let unbegun = match dim.end {
-            None => chain.segments.iter().filter(|s| s.sequence > last_begun).cloned().collect(),
+        let last_started = chain.last_started().map_or(0, |s| s.sequence);
+        let unstarted = match dim.end {
+            None => chain.segments.iter().filter(|s| s.sequence > last_started).cloned().collect(),
             Some(_) => Vec::new(),
         };
         let starts = incarnation.dims.iter().map(|d| d.start).collect();
@@ -161,7 +161,7 @@ impl StreamReader {
             position: start,
             skip_to: start,
             segments,
-            unbegun,
+            unstarted,
             unbegun_block: manifest.block_bytes as u64,
             next_segment: 0,
             open: None,
@@ -208,7 +208,7 @@ impl StreamReader {
     /// nothing beyond. Call it before the first chunk.
     pub(crate) fn stop_at(&mut self, lsn: Lsn) {
         self.end = Some(lsn);
-        self.unbegun.clear();
+        self.unstarted.clear();
         self.finished |= self.position >= lsn;
     }
 
@@ -252,23 +252,23 @@ impl StreamReader {
     }
 
     /// Makes read errors end the valid prefix, like damage.
-    pub(crate) fn be_lenient(&mut self) {
+    pub(crate) fn treat_read_errors_as_end(&mut self) {
         self.lenient = true;
     }
 
     /// Ignores the manifest's watermark, because some of the frames that it covers are lost.
-    pub(crate) fn forget_mark(&mut self) {
+    pub(crate) fn ignore_manifest_watermark(&mut self) {
         self.mark = 0;
     }
 
     /// Ends the valid prefix behind an anchor that states more than `whole`.
-    pub(crate) fn believe_anchors_up_to(&mut self, whole: Vec<Lsn>) {
+    pub(crate) fn limit_anchors(&mut self, whole: Vec<Lsn>) {
         self.whole = Some(whole);
     }
 
     /// The first stream of which the anchor in effect states more than is usable: its lane, the
     /// stated and the usable position.
-    fn overstated(&self) -> Option<(usize, Lsn, Lsn)> {
+    fn anchor_beyond_limit(&self) -> Option<(usize, Lsn, Lsn)> {
         let lanes = self.anchor.iter().zip(self.whole.as_ref()?).enumerate();
         let lanes = lanes.map(|(lane, (&stated, &whole))| (lane, stated, whole));
         lanes.into_iter().find(|&(_, stated, whole)| stated > whole)
@@ -396,7 +396,7 @@ impl StreamReader {
             };
             let length = (frame.end - frame.start) as usize;
             if frame.end > self.skip_to {
-                if let Some((lane, stated, whole)) = self.overstated() {
+                if let Some((lane, stated, whole)) = self.anchor_beyond_limit() {
                     self.cut_short = true;
                     let why = format!(
                         "what follows may rely on lane {lane} up to Lsn {stated}, which can be \
@@ -450,7 +450,7 @@ impl StreamReader {
             let from = bad.max(open.offset + 1).next_multiple_of(open.block);
             self.search(&open, from)?;
         }
-        for segment in std::mem::take(&mut self.unbegun) {
+        for segment in std::mem::take(&mut self.unstarted) {
             let file =
                 self.device.open_read(&segment.path).map_err(Error::io(&segment.path, "open"))?;
             let open = Open {

@@ -101,7 +101,7 @@ impl Chain {
         Ok(())
     }
 
-    pub(crate) fn last_begun(&self) -> Option<&Segment> {
+    pub(crate) fn last_started(&self) -> Option<&Segment> {
         self.segments.iter().rev().find(|s| s.header.is_some())
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn find(
 ) -> Result<Option<Segment>, Error> {
     let Some(newest) = manifest.newest() else { return Ok(None) };
     let is_open = |dim: &Dimension| dim.stream == stream.id && dim.end.is_none();
-    let (Some(lane), Some(last)) = (newest.dims.iter().position(is_open), chain.last_begun())
+    let (Some(lane), Some(last)) = (newest.dims.iter().position(is_open), chain.last_started())
     else {
         return Ok(None);
     };

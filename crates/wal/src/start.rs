@@ -9,7 +9,7 @@ use crate::log::{Log, Opened};
 use crate::manifest::{
     Dimension, Incarnation, IncarnationSettings, Manifest, Marker, PART_PREFIX, StreamEntry,
 };
-use crate::open::{Recovering, at_once};
+use crate::open::{Recovering, parallel_if_reads_block};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
 use crate::verdict::Verdict;
 use hyades_platform::device::Device;
@@ -125,7 +125,7 @@ impl Recovering {
     /// Makes every file and directory name durable that the log relies on. Visible names may be in
     /// the page cache only, if a process was killed after a rename or mkdir and before the sync.
     fn sync_names(&self) -> Result<(), Error> {
-        if mutation::is(Mutation::BelieveNames) {
+        if mutation::is(Mutation::TrustDirectoryEntries) {
             return Ok(());
         }
         let device = &*self.options.device;
@@ -164,7 +164,7 @@ impl Recovering {
             if dim.end.is_some() {
                 continue;
             }
-            if valid_to > proven.max(dim.start) && !mutation::is(Mutation::BelieveTail) {
+            if valid_to > proven.max(dim.start) && !mutation::is(Mutation::TrustTail) {
                 copied.push((dimension, dim.stream, proven, valid_to));
             }
             dim.end = Some(valid_to);
@@ -173,7 +173,7 @@ impl Recovering {
         let copy = |(dimension, stream, from, to)| {
             (stream, self.copy_tail(number, dimension, stream, from, to))
         };
-        for (stream, start) in at_once(&*self.options.device, copied, copy) {
+        for (stream, start) in parallel_if_reads_block(&*self.options.device, copied, copy) {
             tails.insert(stream, start?);
         }
         if let Some(newest) = self.manifest.incarnations.last_mut() {
@@ -219,7 +219,7 @@ impl Recovering {
             }
         }
         let chain = self.chains.get(&stream);
-        let last = chain.and_then(Chain::last_begun).map_or(0, |s| s.sequence);
+        let last = chain.and_then(Chain::last_started).map_or(0, |s| s.sequence);
         let path = segment_path(&dir, last + 1);
         if position != to {
             let message =

@@ -73,7 +73,7 @@ impl Writer {
     /// first in an order of its own.
     pub fn first_stream(&self) -> usize {
         let own = self.slot - (FLUSHER_SLOT + 1);
-        let choice = self.shared.quickest(own, None, true).choice;
+        let choice = self.shared.find_fastest(own, None, true).choice;
         choice.map_or(own % self.shared.streams.len(), |choice| choice.stream)
     }
 
@@ -88,8 +88,8 @@ impl Writer {
         let next = self.slot - (FLUSHER_SLOT + 1) + current + 1;
         let tries = !mutation::is(Mutation::BacklogInBytes);
         loop {
-            let outlook = self.shared.quickest(next, stays.then_some(current), false);
-            for stream in outlook.untried.into_iter().filter(|_| tries) {
+            let outlook = self.shared.find_fastest(next, stays.then_some(current), false);
+            for stream in outlook.unmeasured.into_iter().filter(|_| tries) {
                 self.reserve_in(stream, TRY_BYTES).void();
             }
             if let Some(choice) = outlook.choice {

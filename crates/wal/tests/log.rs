@@ -232,7 +232,7 @@ fn retired_segments_go_and_the_rest_is_read() {
     assert_eq!(records.next_back().unwrap().end, last);
     // The first kept segment's header has the anchor in effect, although its frame is gone.
     assert!(frames[0].anchor[0] > 0 && frames[0].anchor[0] <= kept);
-    log.retire_past_incarnations().unwrap();
+    log.retire_old_incarnations().unwrap();
     drop(log);
     let (log, frames) = reopen(options).unwrap();
     assert!(frames.is_empty());

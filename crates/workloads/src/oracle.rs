@@ -126,7 +126,7 @@ impl Oracle {
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
-        let outcome = body(&Transaction::over(self));
+        let outcome = body(&Transaction::new(self));
         if outcome.is_err() {
             self.rollback_to(savepoint(0))?;
         }

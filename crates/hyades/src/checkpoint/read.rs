@@ -43,11 +43,11 @@ impl PartReader {
         let file = device
             .open_read(path)
             .map_err(|e| damaged(path, 0, &format!("it cannot be opened ({e})")))?;
-        Self::over(file, path, id, expected)
+        Self::new(file, path, id, expected)
     }
 
     /// Reads a part whose file is already open.
-    pub fn over(
+    pub fn new(
         file: Arc<dyn DeviceFile>,
         path: &Path,
         id: PartId,

@@ -8,7 +8,7 @@ use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
 use crate::storage::record::{Record, word};
-use crate::storage::table::{TableData, Walk};
+use crate::storage::table::{TableData, WalkPosition};
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ const SYNC_BYTES: u64 = 4 << 20;
 
 /// After this many consecutive blocks that did not compress, compression is tried only once in this
 /// many blocks.
-const GIVE_UP: u32 = 16;
+const RETRY_EVERY: u32 = 16;
 
 /// Source of the rows, shared by the writers of all parts.
 struct RowSource<'s, S: Default + Send + Sync + 'static> {
@@ -34,7 +34,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     /// Whether rows of epochs after the cut are written as well.
     fuzzy: bool,
     table: usize,
-    at: Walk,
+    at: WalkPosition,
     block_bytes: usize,
     row: Vec<u8>,
     /// Blocks ready to write: saved rows from the side buffer, and scanned rows that exceeded a
@@ -104,9 +104,9 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
                 ControlFlow::Continue(())
             }
         });
-        if matches!(self.at, Walk::End) {
+        if matches!(self.at, WalkPosition::End) {
             self.table += 1;
-            self.at = Walk::Start;
+            self.at = WalkPosition::Start;
         }
     }
 }
@@ -160,7 +160,7 @@ struct PartFile<'p> {
     checksum: u32,
     synced: u64,
     /// Number of consecutive blocks that did not compress.
-    stubborn: u32,
+    incompressible_run: u32,
     block: Vec<u8>,
 }
 
@@ -199,17 +199,27 @@ impl<'p> PartFile<'p> {
         file.write_at(&[IoSlice::new(&header)], 0).map_err(io(path, "write to"))?;
         let extent = Extent { bytes: header.len() as u64, rows: 0 };
         let block = Vec::new();
-        Ok(PartFile { id, path, file, extent, checksum: 0, synced: 0, stubborn: 0, block })
+        Ok(PartFile {
+            id,
+            path,
+            file,
+            extent,
+            checksum: 0,
+            synced: 0,
+            incompressible_run: 0,
+            block,
+        })
     }
 
     fn write(&mut self, rows: &Rows) -> Result<(), Error> {
-        let compress = self.stubborn < GIVE_UP || self.stubborn.is_multiple_of(GIVE_UP);
+        let compress = self.incompressible_run < RETRY_EVERY
+            || self.incompressible_run.is_multiple_of(RETRY_EVERY);
         let at = self.extent.bytes;
         let paid = self
             .id
             .block(at, &rows.bytes, rows.rows, compress, &mut self.block)
             .map_err(|what| refused(self.path, at, &what))?;
-        self.stubborn = if paid { 0 } else { self.stubborn + 1 };
+        self.incompressible_run = if paid { 0 } else { self.incompressible_run + 1 };
         self.checksum = crc32c::crc32c_append(self.checksum, &rows.bytes);
         self.file.write_at(&[IoSlice::new(&self.block)], at).map_err(io(self.path, "write to"))?;
         self.extent.bytes += self.block.len() as u64;
@@ -258,7 +268,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
             epoch: self.epoch,
             fuzzy: self.fuzzy,
             table: 0,
-            at: Walk::Start,
+            at: WalkPosition::Start,
             block_bytes: self.block_bytes.clamp(1, BLOCK_BYTES),
             row: Vec::new(),
             ready: VecDeque::new(),
@@ -353,7 +363,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         // Drop the page cache, so that the data is read from the device.
         written.file.drop_cached();
         let (id, extent) = (self.id(part), written.extent);
-        let mut reader = PartReader::over(written.file.clone(), path, id, extent)?;
+        let mut reader = PartReader::new(written.file.clone(), path, id, extent)?;
         let (mut block, mut content) = (Block::default(), Vec::new());
         let (mut checksum, mut since) = (0, 0);
         let mut began = self.pace.begin()?;

@@ -34,8 +34,8 @@ use steps::Appender;
 /// A concurrency control: how a transaction reads, writes, validates and commits.
 pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// Initial version word and lock word of a record that a transaction inserts under a new key.
-    const PLACED_WORD: u64;
-    const PLACED_LOCK: u32;
+    const INSERTED_WORD: u64;
+    const INSERTED_LOCK: u32;
     /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
 
@@ -68,7 +68,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     }
 
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
-    fn placed<'s, P: LoggingProtocol>(
+    fn inserted<'s, P: LoggingProtocol>(
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
@@ -101,11 +101,11 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
 
     /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
     /// version word.
-    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64>;
+    fn try_lock_record<S>(record: &Record<S>) -> Option<u64>;
 
-    /// Ends [`ConcurrencyControl::try_lock_alone`], and marks the record dead if `dead` is true.
-    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool);
+    /// Ends [`ConcurrencyControl::try_lock_record`], and marks the record dead if `dead` is true.
+    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool);
 
     /// Clears the dead mark. Only the thread that set it may call this.
-    fn revive_alone<S>(record: &Record<S>, version: u64);
+    fn unmark_dead<S>(record: &Record<S>, version: u64);
 }

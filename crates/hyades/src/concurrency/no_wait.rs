@@ -46,8 +46,8 @@ impl NoWait {
 }
 
 impl ConcurrencyControl for NoWait {
-    const PLACED_WORD: u64 = word::ABSENT;
-    const PLACED_LOCK: u32 = WRITER;
+    const INSERTED_WORD: u64 = word::ABSENT;
+    const INSERTED_LOCK: u32 = WRITER;
 
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
@@ -108,7 +108,7 @@ impl ConcurrencyControl for NoWait {
         Ok(version & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(
+    fn inserted<'s, P: LoggingProtocol>(
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
@@ -133,7 +133,7 @@ impl ConcurrencyControl for NoWait {
         for write in state.writes.iter_mut() {
             write.base = word::tid(write.record.word.load(Ordering::Relaxed));
         }
-        steps::look_at_tables(engine, state);
+        steps::fold_table_floors(engine, state);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 
@@ -176,12 +176,12 @@ impl ConcurrencyControl for NoWait {
         Self::release(state);
     }
 
-    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
         record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         Some(record.word.load(Ordering::Acquire))
     }
 
-    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
         if dead {
             // The lock is kept: a later transaction either fails on it or finds the record dead.
             record.word.store(version | word::DEAD, Ordering::Release);
@@ -190,7 +190,7 @@ impl ConcurrencyControl for NoWait {
         }
     }
 
-    fn revive_alone<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
         record.lock.store(0, Ordering::Release);
     }

@@ -18,13 +18,13 @@ struct PartitionDraft {
 }
 
 /// Reserved frames in several streams, in ascending order, with the bytes of their records.
-pub(super) struct Many<'w> {
+pub(super) struct PartitionedFrames<'w> {
     places: SmallVec<[Reservation<'w>; 8]>,
     records: SmallVec<[PartitionDraft; 8]>,
     payload: &'w [u8],
 }
 
-impl Many<'_> {
+impl PartitionedFrames<'_> {
     /// Returns the stream and the frame end of the first record.
     pub fn own(&self) -> Option<(usize, Lsn)> {
         let (record, place) = (self.records.first()?, self.places.first()?);
@@ -101,8 +101,8 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
     }
     // Allocates in advance: nothing is allocated once the number is drawn.
     let places = SmallVec::with_capacity(records.len());
-    let mut many = Box::new(Many { places, records, payload: &[] });
-    let Many { places, records, .. } = &mut *many;
+    let mut many = Box::new(PartitionedFrames { places, records, payload: &[] });
+    let PartitionedFrames { places, records, .. } = &mut *many;
     let first = records.first().map_or(0, |record| record.stream);
     protocol.draw(state.stamp, first);
     let lengths = records.iter().map(|record| (record.stream, record.bytes.len()));
@@ -112,7 +112,7 @@ pub(super) fn reserve<'w, P: LoggingProtocol>(
         protocol.patch(state.stamp, &mut payload[record.stamp.clone()]);
     }
     // The first record gives the transaction its id.
-    *appender.placed = places.first().map(|place| (epoch, first, place.end()));
+    *appender.position = places.first().map(|place| (epoch, first, place.end()));
     appender.appended = places.iter().map(|place| place.end() - place.start()).sum();
     many.payload = payload;
     Reserved::many(many)

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Replaying;
 
 impl ConcurrencyControl for Replaying {
-    const PLACED_WORD: u64 = word::ABSENT;
-    const PLACED_LOCK: u32 = 0;
+    const INSERTED_WORD: u64 = word::ABSENT;
+    const INSERTED_LOCK: u32 = 0;
     const LIMITS_KEYS: bool = false;
 
     #[inline]
@@ -43,7 +43,11 @@ impl ConcurrencyControl for Replaying {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn placed<'s, P: LoggingProtocol>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {
+    fn inserted<'s, P: LoggingProtocol>(
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        _: &'s Record<P::RowStamp>,
+    ) {
     }
 
     fn commit<'s, P: LoggingProtocol>(
@@ -72,7 +76,7 @@ impl ConcurrencyControl for Replaying {
 
     /// Waits while another thread holds the lock: replay holds locks briefly, and never takes a
     /// second one. Returns `None` only if the record is dead.
-    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
         let mut looks = 0u32;
         loop {
             let version = record.word.load(Ordering::Acquire);
@@ -92,12 +96,12 @@ impl ConcurrencyControl for Replaying {
         }
     }
 
-    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
         let dead = if dead { word::DEAD } else { 0 };
         record.word.store(version | dead, Ordering::Release);
     }
 
-    fn revive_alone<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
     }
 }
@@ -111,10 +115,10 @@ pub(crate) struct RowLock<'r, S> {
 }
 
 impl<'r, S> RowLock<'r, S> {
-    /// Locks the row like [`Replaying::try_lock_alone`].
+    /// Locks the row like [`Replaying::try_lock_record`].
     #[inline]
     pub fn take(record: &'r Record<S>) -> Option<Self> {
-        let version = Replaying::try_lock_alone(record)?;
+        let version = Replaying::try_lock_record(record)?;
         Some(RowLock { record, version })
     }
 }
@@ -122,7 +126,7 @@ impl<'r, S> RowLock<'r, S> {
 impl<S> Drop for RowLock<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        Replaying::unlock_alone(self.record, self.version, false);
+        Replaying::unlock_record(self.record, self.version, false);
     }
 }
 
@@ -146,13 +150,13 @@ fn install_versions<P: LoggingProtocol>(
         }
         drop(row);
         match write.pending {
-            Pending::Put(row) => versions.slip_in(record, tid, view.own, Some(row)),
-            Pending::Delete => versions.slip_in(record, tid, view.own, None),
+            Pending::Put(row) => versions.insert_older_version(record, tid, view.own, Some(row)),
+            Pending::Delete => versions.insert_older_version(record, tid, view.own, None),
             Pending::Delta(_, delta) => {
                 let mut row = Vec::new();
                 versions.read(record, view, &mut row);
                 apply_delta(layout, &mut row, delta)?;
-                versions.slip_in(record, tid, view.own, Some(&row));
+                versions.insert_older_version(record, tid, view.own, Some(&row));
             }
         }
     }

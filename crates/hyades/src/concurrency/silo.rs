@@ -92,8 +92,8 @@ impl Silo {
 
 impl ConcurrencyControl for Silo {
     // Locked until the record has inherited the stamp of its gap.
-    const PLACED_WORD: u64 = word::ABSENT | word::LOCKED;
-    const PLACED_LOCK: u32 = 0;
+    const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
+    const INSERTED_LOCK: u32 = 0;
 
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
@@ -142,7 +142,7 @@ impl ConcurrencyControl for Silo {
         Ok(())
     }
 
-    fn placed<'s, P: LoggingProtocol>(
+    fn inserted<'s, P: LoggingProtocol>(
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
@@ -166,7 +166,7 @@ impl ConcurrencyControl for Silo {
         // Phase 1.
         Self::lock(engine, state)?;
         state.observe(&engine.protocol, true);
-        steps::look_at_tables(engine, state);
+        steps::fold_table_floors(engine, state);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, appender);
 
@@ -209,17 +209,17 @@ impl ConcurrencyControl for Silo {
 
     fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 
-    fn try_lock_alone<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
         let version = record.word.load(Ordering::Acquire);
         (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
     }
 
-    fn unlock_alone<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
         let dead = if dead { word::DEAD } else { 0 };
         record.word.store(version | dead, Ordering::Release);
     }
 
-    fn revive_alone<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
     }
 }

@@ -12,7 +12,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
-use crate::storage::wanted::Wanted;
+use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -145,13 +145,13 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub links: ArenaVec<'s, Link<'s, P::RowStamp>>,
     pub stale: ArenaVec<'s, Stale<'s>>,
     /// Records that this transaction inserted under new keys.
-    pub placed: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
+    pub inserted: ArenaVec<'s, (u32, &'s Record<P::RowStamp>)>,
     /// The row found last, which is often accessed again: read, then written.
     pub last_found: Option<(u32, &'s Record<P::RowStamp>)>,
     /// Positions in ordered indexes; `None` until the transaction inserts or prefetches.
     pub places: Option<&'s mut IndexPositions<'s>>,
     /// Announced rows whose hash buckets are being prefetched.
-    pub wanted: ArenaVec<'s, Wanted>,
+    pub wanted: ArenaVec<'s, PrefetchedRow>,
     /// Hidden row ids drawn by the transaction.
     pub row_ids_used: ArenaVec<'s, u64>,
     pub row_ids: RowIds<'s>,
@@ -197,7 +197,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             writes: ArenaVec::with_capacity_in(32, arena),
             links: ArenaVec::new_in(arena),
             stale: ArenaVec::new_in(arena),
-            placed: ArenaVec::new_in(arena),
+            inserted: ArenaVec::new_in(arena),
             last_found: None,
             places: None,
             wanted: ArenaVec::with_capacity_in(32, arena),
@@ -326,7 +326,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// Whether the transaction drew time, randomness or row ids, which a command's record has to
     /// state.
     #[inline]
-    pub fn has_drawn(&self) -> bool {
+    pub fn used_nondeterminism(&self) -> bool {
         let given = &self.determinism;
         given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
     }

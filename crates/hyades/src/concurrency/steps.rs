@@ -1,6 +1,6 @@
 //! Commit steps that the concurrency controls share.
 
-use super::partitioned::{self, Many};
+use super::partitioned::{self, PartitionedFrames};
 use super::row_frames;
 use super::state::{Pending, TxnState, Write};
 use crate::engine::Engine;
@@ -40,7 +40,7 @@ pub(crate) struct Appender<'a> {
     /// The last epoch whose beginning the session has logged.
     pub stated_epoch: u64,
     /// The transaction's epoch, and the stream and end of its record, once that is reserved.
-    pub placed: &'a mut Option<(u64, usize, Lsn)>,
+    pub position: &'a mut Option<(u64, usize, Lsn)>,
     /// The TID that a replayed transaction installs.
     pub replayed_tid: u64,
 }
@@ -104,7 +104,7 @@ pub(crate) fn as_command<P: LoggingProtocol>(
                     Pending::Delete => w.record.key().len() + 2,
                 })
                 .sum();
-            let critical = || engine.protocol.lag(state.stamp) >= ADAPTIVE_LAG;
+            let critical = || engine.protocol.replay_lag(state.stamp) >= ADAPTIVE_LAG;
             (data > ADAPTIVE_DATA_BYTES || !critical())
                 && data > call.arguments.len() + ADAPTIVE_SLACK_BYTES
         }
@@ -112,7 +112,10 @@ pub(crate) fn as_command<P: LoggingProtocol>(
 }
 
 /// Reports the tables of the locked write set to the protocol, before it overwrites their rows.
-pub(crate) fn look_at_tables<P: LoggingProtocol>(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+pub(crate) fn fold_table_floors<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, P>,
+) {
     let mut last = None;
     for write in state.writes.iter().filter(|write| !write.superseded) {
         if last != Some(write.table) {
@@ -141,7 +144,7 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
     let epoch = Tid(tid).epoch();
     let states_epoch = epoch != appender.stated_epoch;
     appender.stated_epoch = epoch;
-    if command && !states_epoch && !state.has_drawn() {
+    if command && !states_epoch && !state.used_nondeterminism() {
         // Fast path of nearly every command: only its arguments are copied.
         let Call { log_id, arguments } = appender.call.expect("a command is a call");
         let stream = appender.stream;
@@ -149,11 +152,11 @@ pub(crate) fn reserve<'w, P: LoggingProtocol>(
             && let Some(stamp) = engine.protocol.encode_in_a_byte(state.stamp, stream)
             && let Some((lead, len)) = command_in_a_word(Tid(tid), stamp, log_id)
         {
-            let record = Payload::led_by(lead, len, arguments);
+            let record = Payload::with_prefix(lead, len, arguments);
             let writer = appender.writer.as_deref_mut().expect("looked at above");
             let reservation = writer.reserve(stream, record.len());
             engine.protocol.place(state.stamp, stream, reservation.end());
-            *appender.placed = Some((epoch, stream, reservation.end()));
+            *appender.position = Some((epoch, stream, reservation.end()));
             appender.appended = reservation.end() - reservation.start();
             return Reserved(ReservedFrames::One(reservation, record));
         }
@@ -181,7 +184,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     let mut continued =
         if by_rows { row_frames::write(engine, state, writer, stream, tid) } else { None };
     engine.protocol.versioned(state.stamp, tid);
-    if epoch_us.is_none() && continued.is_none() && !(command && state.has_drawn()) {
+    if epoch_us.is_none() && continued.is_none() && !(command && state.used_nondeterminism()) {
         push_plain_head(payload, command, Tid(tid));
     } else {
         head(engine, state, tid, command, epoch_us, continued).encode(payload);
@@ -213,7 +216,7 @@ fn reserve_composed<'w, P: LoggingProtocol>(
     engine.protocol.place(state.stamp, stream, reservation.end());
     engine.protocol.patch(state.stamp, &mut payload[stamp_at..body_at]);
     appender.appended = reservation.end() - continued.unwrap_or(reservation.start());
-    *appender.placed = Some((epoch, stream, reservation.end()));
+    *appender.position = Some((epoch, stream, reservation.end()));
     Reserved(ReservedFrames::One(reservation, Payload::from(&*payload)))
 }
 
@@ -274,7 +277,7 @@ pub(crate) struct Reserved<'w>(ReservedFrames<'w>);
 enum ReservedFrames<'w> {
     None,
     One(Reservation<'w>, Payload<'w>),
-    Many(Box<Many<'w>>),
+    PartitionedFrames(Box<PartitionedFrames<'w>>),
 }
 
 impl<'w> Reserved<'w> {
@@ -282,8 +285,8 @@ impl<'w> Reserved<'w> {
         Reserved(ReservedFrames::None)
     }
 
-    pub(super) fn many(many: Box<Many<'w>>) -> Self {
-        Reserved(ReservedFrames::Many(many))
+    pub(super) fn many(many: Box<PartitionedFrames<'w>>) -> Self {
+        Reserved(ReservedFrames::PartitionedFrames(many))
     }
 
     /// Returns the stream and the end of the frame, or of the first of several.
@@ -292,7 +295,7 @@ impl<'w> Reserved<'w> {
         match &self.0 {
             ReservedFrames::None => None,
             ReservedFrames::One(reservation, _) => Some((reservation.stream(), reservation.end())),
-            ReservedFrames::Many(many) => many.own(),
+            ReservedFrames::PartitionedFrames(many) => many.own(),
         }
     }
 
@@ -304,7 +307,7 @@ impl<'w> Reserved<'w> {
             ReservedFrames::One(reservation, payload) => {
                 reservation.fill(FrameKind::Record, payload)
             }
-            ReservedFrames::Many(many) => many.fill(),
+            ReservedFrames::PartitionedFrames(many) => many.fill(),
         }
     }
 
@@ -314,7 +317,7 @@ impl<'w> Reserved<'w> {
         match self.0 {
             ReservedFrames::None => {}
             ReservedFrames::One(reservation, ..) => reservation.void(),
-            ReservedFrames::Many(many) => many.void(),
+            ReservedFrames::PartitionedFrames(many) => many.void(),
         }
     }
 }
@@ -328,10 +331,10 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
     // A row locked for writing but not written counts as read. A row that is overwritten gets the
     // write stamp, which is higher.
     for read in state.reads.iter().filter(|read| !read.overwritten) {
-        leave_mark(engine, state.stamp, read.table, read.record);
+        raise_read_stamp(engine, state.stamp, read.table, read.record);
     }
     for held in state.held.iter().filter(|held| !held.overwritten) {
-        leave_mark(engine, state.stamp, held.table, held.record);
+        raise_read_stamp(engine, state.stamp, held.table, held.record);
     }
     for gap in &state.gaps {
         engine.protocol.publish_read(gap.stamp(), state.stamp);
@@ -344,13 +347,13 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
 
 /// Raises the row's read stamp, if rows of its table need one.
 #[inline(always)]
-fn leave_mark<P: LoggingProtocol>(
+fn raise_read_stamp<P: LoggingProtocol>(
     engine: &Engine<P>,
     stamp: &mut P::TxnStamp,
     table: u32,
     record: &Record<P::RowStamp>,
 ) {
-    if engine.protocol.has_to_remember(table, stamp) {
+    if engine.protocol.needs_read_stamp(table, stamp) {
         engine.protocol.publish_read(&record.stamp, stamp);
     }
 }

@@ -133,7 +133,7 @@ impl Default for Cut {
 
 impl Cut {
     /// Creates it over the epoch slots of all sessions, which have other readers as well.
-    pub fn over(active: Arc<ActiveEpochs>) -> Cut {
+    pub fn new(active: Arc<ActiveEpochs>) -> Cut {
         Cut { active, ..Cut::default() }
     }
 

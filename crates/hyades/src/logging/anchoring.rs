@@ -105,10 +105,10 @@ impl Anchoring {
     /// Makes the durable frontier the next anchor, if one is due; each stream gets it before its
     /// next record. Evicts what is `delta_bytes` behind, and passes the eviction vector to
     /// `cooled`.
-    pub fn keep_house(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
+    pub fn housekeep(&self, table: &LsnVectorTable, cooled: impl FnOnce(&[u64])) {
         let sum: u64 = (0..self.anchored.len()).map(|s| self.log.frontier().durable(s)).sum();
-        let pressed = table.is_pressed();
-        if sum < self.due.load(Ordering::Relaxed) && !pressed {
+        let short_of_slots = table.is_short_of_slots();
+        if sum < self.due.load(Ordering::Relaxed) && !short_of_slots {
             return;
         }
         let Ok(mut durable) = self.durable.try_lock() else { return };
@@ -116,14 +116,14 @@ impl Anchoring {
         let now = Durable::now(&self.log, number);
         let newest = durable.back().expect("the last one is kept").sum;
         // The settings are preferences: anything durable may be evicted.
-        let (interval_bytes, delta_bytes) = match pressed {
+        let (interval_bytes, delta_bytes) = match short_of_slots {
             true => (self.interval_bytes.min(PRESSED_INTERVAL_BYTES), 0),
             false => (self.interval_bytes, self.delta_bytes),
         };
         if now.sum < newest.saturating_add(interval_bytes) {
             return;
         }
-        table.relieve();
+        table.clear_shortage();
         let is_cold = |of: &Durable| of.sum.saturating_add(delta_bytes) <= now.sum;
         let cold = durable.iter().filter(|of| is_cold(of)).count();
         let cool = |cold: &Durable| {
@@ -195,7 +195,7 @@ mod tests {
                 }
                 write(&log, &mut writer, round % 2);
                 write(&log, &mut writer, round % 2);
-                anchoring.keep_house(&table, |_| ());
+                anchoring.housekeep(&table, |_| ());
             }
             assert!(behind > 0, "no stream was ever without the anchor: nothing was tried");
             drop(writer);

@@ -21,7 +21,7 @@
 
 use super::counters::Counters;
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::take;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -132,10 +132,10 @@ impl StartsOnLog for Gsn {
     const VECTORS: bool = false;
     const MARKS: bool = true;
 
-    fn start(ground: &Ground<'_>) -> Self {
-        let counters = Arc::new(Counters::new(ground.log.streams()));
-        ground.log.install_marks(counters.clone());
-        Gsn { log: ground.log.clone(), counters }
+    fn start(context: &StartContext<'_>) -> Self {
+        let counters = Arc::new(Counters::new(context.log.streams()));
+        context.log.install_marks(counters.clone());
+        Gsn { log: context.log.clone(), counters }
     }
 }
 

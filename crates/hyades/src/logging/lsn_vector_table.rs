@@ -28,7 +28,7 @@
 //! as published. So a session that finds an older generation or an evicted tick, and then loads the
 //! eviction vector, gets at least what the row had.
 //!
-//! The number of slots is bounded. A session that finds slots running short sets `pressed`, and the
+//! The number of slots is bounded. A session that finds slots running short sets `short_of_slots`, and the
 //! eviction vector is raised as far as possible. Where that does not help, rows share the common
 //! slot (`common_slot.rs`).
 //!
@@ -64,7 +64,7 @@ use std::sync::Mutex;
 use ticks::Ticks;
 
 /// A slot that cannot be evicted after this many ticks is held up by a stalled stream.
-const PATIENCE: u32 = 8;
+const STALLED_TICKS: u32 = 8;
 
 /// The result of looking up a row's vectors.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct RowObservation {
 }
 
 /// The destination that a row's vectors are joined into.
-pub(crate) enum Into<'v> {
+pub(crate) enum FoldTarget<'v> {
     /// Of the write vector.
     Write(&'v mut [u64]),
     /// Of both.
@@ -123,7 +123,7 @@ pub(crate) struct LsnVectorTable {
     reserved: ReservedEnds,
     /// Slots are running short. Set by sessions, cleared when the eviction vector is raised; a
     /// hint, Relaxed.
-    pressed: AtomicBool,
+    short_of_slots: AtomicBool,
 }
 
 impl LsnVectorTable {
@@ -137,7 +137,7 @@ impl LsnVectorTable {
             cold: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             ticks: Ticks::new(),
             reserved,
-            pressed: AtomicBool::new(false),
+            short_of_slots: AtomicBool::new(false),
         }
     }
 
@@ -212,7 +212,7 @@ impl LsnVectorTable {
 
     /// Joins the row's vectors. The eviction vector is left to the caller, see [`RowObservation`].
     #[inline]
-    pub fn fold(&self, row: &Reference, into: Into<'_>, ring: &mut Ring) -> RowObservation {
+    pub fn fold(&self, row: &Reference, into: FoldTarget<'_>, ring: &mut Ring) -> RowObservation {
         // Acquire half: pairs with the Release that published the reference; its slot is filled.
         // SeqCst: a writer that has locked the row, or changed its gap, and then finds no reference
         // here precedes the validation of a reader that published one, and that validation will see
@@ -226,7 +226,12 @@ impl LsnVectorTable {
         }
     }
 
-    fn fold_hot(&self, packed: PackedReference, into: Into<'_>, ring: &mut Ring) -> RowObservation {
+    fn fold_hot(
+        &self,
+        packed: PackedReference,
+        into: FoldTarget<'_>,
+        ring: &mut Ring,
+    ) -> RowObservation {
         match self.hot(packed) {
             Hot::Slot(slot, generation) => slot.fold(generation, into),
             Hot::Single(single) => self.fold_single(single, into, ring),
@@ -268,7 +273,7 @@ impl LsnVectorTable {
         }
         let mut copy = vec![0; 2 * self.lanes];
         let (write, both) = copy.split_at_mut(self.lanes);
-        let source = self.fold(from, Into::Apart(&mut *write, &mut *both), ring);
+        let source = self.fold(from, FoldTarget::Apart(&mut *write, &mut *both), ring);
         if source.cold {
             self.join_cold(write);
             self.join_cold(both);
@@ -304,13 +309,13 @@ impl LsnVectorTable {
                     }
                     self.own_copy(slot, generation, to, ring)
                 }
-                Some(Hot::Single(single)) => match self.succeed(single, to, ring) {
+                Some(Hot::Single(single)) => match self.raise_single(single, to, ring) {
                     None => return,
                     fresh => fresh,
                 },
                 None => None,
             };
-            let fresh = fresh.unwrap_or_else(|| self.warm_up(to, ring));
+            let fresh = fresh.unwrap_or_else(|| self.take_for_evicted(to, ring));
             if publish(row, seen, fresh) {
                 return;
             }
@@ -319,7 +324,7 @@ impl LsnVectorTable {
 
     /// Takes a slot for an evicted row.
     #[inline]
-    fn warm_up(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
+    fn take_for_evicted(&self, to: &Raise<'_>, ring: &mut Ring) -> u64 {
         let Some(write) = to.write else {
             return reference::of_reader(self.shared(ring, to.read, to.replayed));
         };

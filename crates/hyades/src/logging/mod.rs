@@ -84,7 +84,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (writer, stream);
     }
     /// Called now and then by busy sessions, while they hold no lock and no reservation.
-    fn keep_house(&self) {}
+    fn housekeep(&self) {}
     /// Called when a transaction begins. `record` is the requested kind; a command that is too long
     /// is logged as data.
     fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
@@ -122,7 +122,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     }
     /// How far replay of this transaction as a command would lag behind the rest of replay, in
     /// commands: a measure of how critical its path is.
-    fn lag(&self, txn: &Self::TxnStamp) -> u64 {
+    fn replay_lag(&self, txn: &Self::TxnStamp) -> u64 {
         let _ = txn;
         0
     }
@@ -170,7 +170,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
 
     /// Whether this reader has to stamp rows of the table. Called after `place`, and before
     /// validation or under a lock.
-    fn has_to_remember(&self, table: u32, txn: &Self::TxnStamp) -> bool {
+    fn needs_read_stamp(&self, table: u32, txn: &Self::TxnStamp) -> bool {
         let _ = (table, txn);
         true
     }
@@ -219,11 +219,11 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
         RowFrames::None
     }
     /// Starts the protocol on a log that has just begun an incarnation.
-    fn start(ground: &Ground<'_>) -> Self;
+    fn start(context: &StartContext<'_>) -> Self;
 }
 
 /// What a protocol needs to start.
-pub(crate) struct Ground<'g> {
+pub(crate) struct StartContext<'g> {
     pub log: &'g Log,
     pub settings: &'g LogSettings,
     /// Whether the log will hold data records only.

@@ -24,7 +24,7 @@
 
 use super::row_frame::RowFrames;
 use super::settings::LogSettings;
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 
@@ -60,7 +60,7 @@ impl StartsOnLog for Physiological {
         if settings.undo { RowFrames::Both } else { RowFrames::After }
     }
 
-    fn start(ground: &Ground<'_>) -> Self {
-        Physiological { log: ground.log.clone(), rows: Self::rows(ground.settings) }
+    fn start(context: &StartContext<'_>) -> Self {
+        Physiological { log: context.log.clone(), rows: Self::rows(context.settings) }
     }
 }

@@ -25,7 +25,7 @@
 
 use super::counters::Counters;
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -154,11 +154,11 @@ impl StartsOnLog for Plover {
     const VECTORS: bool = false;
     const MARKS: bool = true;
 
-    fn start(ground: &Ground<'_>) -> Self {
-        let streams = ground.log.streams();
+    fn start(context: &StartContext<'_>) -> Self {
+        let streams = context.log.streams();
         let counters = Arc::new(Counters::new(streams));
-        ground.log.install_marks(counters.clone());
-        Plover { log: ground.log.clone(), streams, counters }
+        context.log.install_marks(counters.clone());
+        Plover { log: context.log.clone(), streams, counters }
     }
 }
 

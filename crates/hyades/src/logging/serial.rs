@@ -5,7 +5,7 @@
 //! serialization order. A reader saw only transactions whose frames were reserved before it ended:
 //! it needs the stream up to its reserved end at that time.
 
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 
@@ -30,7 +30,7 @@ impl LoggingProtocol for Serial {
 impl StartsOnLog for Serial {
     const NAME: &'static str = "serial";
     const VECTORS: bool = false;
-    fn start(ground: &Ground<'_>) -> Self {
-        Serial { log: ground.log.clone() }
+    fn start(context: &StartContext<'_>) -> Self {
+        Serial { log: context.log.clone() }
     }
 }

@@ -21,7 +21,7 @@
 //! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
 //! dead record is judged by the watermarks of its own incarnation for ever.
 
-use super::{Ground, LoggingProtocol, Needs, NumberStamp, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::logging::record::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
@@ -114,15 +114,15 @@ impl StartsOnLog for SiloR {
     /// The paper's length.
     const EPOCH: Duration = Duration::from_millis(40);
 
-    fn start(ground: &Ground<'_>) -> Self {
+    fn start(context: &StartContext<'_>) -> Self {
         let epochs = Arc::new(Epochs {
-            epoch: ground.epoch.clone(),
-            interval: ground.epoch_interval,
-            active: ground.active.clone(),
+            epoch: context.epoch.clone(),
+            interval: context.epoch_interval,
+            active: context.active.clone(),
             written: AtomicU64::new(0),
         });
-        ground.log.install_marks(epochs.clone());
-        SiloR { log: ground.log.clone(), epochs }
+        context.log.install_marks(epochs.clone());
+        SiloR { log: context.log.clone(), epochs }
     }
 }
 

@@ -13,10 +13,10 @@
 
 use super::anchoring::Anchoring;
 use super::lanes::clear;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, RowObservation};
+use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use super::record::RecordKind;
-use super::unwritten::{Follows, UnwrittenTables};
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::unwritten::{UnwrittenTables, WriterFollows};
+use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -45,23 +45,23 @@ pub(crate) struct Taurus {
 /// State of a session's transaction.
 pub(crate) struct TaurusTxn {
     validity: Vec<u64>,
-    /// Zero and unused if `together`.
+    /// Zero and unused if `joined`.
     order: Vec<u64>,
     /// Whether it is to be a command, which only needs the join of both vectors: `validity` has it
     /// all.
-    together: bool,
+    joined: bool,
     /// Whether some row was evicted, at least in part: both vectors are at least the eviction
     /// vector, which is joined late, or not at all where it is not needed (see `encode_in_a_byte`).
     cold: bool,
     /// Whether both vectors are zero, apart from the eviction vector that `cold` implies.
-    untouched: bool,
+    is_zero: bool,
     /// Whether all components of validity but its own are covered by the eviction vector.
     single: bool,
     /// Whether it was encoded as a command.
     command: bool,
     /// Its own component, once it has its position.
     lane: usize,
-    pace: ReplayDistance,
+    distance: ReplayDistance,
     ring: Ring,
 }
 
@@ -97,7 +97,7 @@ impl ReplayDistance {
     /// left a single position waits for no other, so replay is about done with it; but one that
     /// follows it does wait.
     #[inline]
-    fn through(&self, row: &RowObservation) -> u64 {
+    fn finish_tick(&self, row: &RowObservation) -> u64 {
         row.replayed.unwrap_or(self.now + 1)
     }
 
@@ -116,23 +116,23 @@ impl ReplayDistance {
 
 impl Taurus {
     #[inline]
-    fn keep_pace(&self, pace: &mut ReplayDistance, record: RecordKind) {
+    fn update_distance(&self, distance: &mut ReplayDistance, record: RecordKind) {
         if !self.adaptive.load(Ordering::Relaxed) {
             if record != RecordKind::Adaptive {
                 return;
             }
             self.adaptive.store(true, Ordering::Relaxed);
         }
-        pace.kept = true;
-        if pace.unreported >= REPORT_TICKS {
-            self.progress.fetch_add(std::mem::take(&mut pace.unreported), Ordering::Relaxed);
+        distance.kept = true;
+        if distance.unreported >= REPORT_TICKS {
+            self.progress.fetch_add(std::mem::take(&mut distance.unreported), Ordering::Relaxed);
         }
         let progress = self.progress.load(Ordering::Relaxed);
-        if progress != pace.progress {
-            pace.progress = progress;
-            pace.now = progress / self.replay_threads;
+        if progress != distance.progress {
+            distance.progress = progress;
+            distance.now = progress / self.replay_threads;
         }
-        (pace.after_reads, pace.after_writes) = (0, 0);
+        (distance.after_reads, distance.after_writes) = (0, 0);
     }
 }
 
@@ -144,13 +144,13 @@ impl LoggingProtocol for Taurus {
         TaurusTxn {
             validity: vec![0; self.lanes],
             order: vec![0; self.lanes],
-            together: false,
+            joined: false,
             cold: false,
-            untouched: true,
+            is_zero: true,
             single: false,
             command: false,
             lane: 0,
-            pace: ReplayDistance::default(),
+            distance: ReplayDistance::default(),
             ring: self.table.ring(),
         }
     }
@@ -161,25 +161,25 @@ impl LoggingProtocol for Taurus {
     }
 
     /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
-    fn keep_house(&self) {
-        self.anchoring.keep_house(&self.table, |cold| self.unwritten.keep_house(cold));
+    fn housekeep(&self) {
+        self.anchoring.housekeep(&self.table, |cold| self.unwritten.housekeep(cold));
     }
 
     #[inline(always)]
     fn begin(&self, txn: &mut TaurusTxn, record: RecordKind) {
-        if !txn.untouched {
+        if !txn.is_zero {
             clear(&mut txn.validity);
-            if !txn.together {
+            if !txn.joined {
                 clear(&mut txn.order);
             }
-            txn.untouched = true;
+            txn.is_zero = true;
         }
-        txn.together = record == RecordKind::Command;
+        txn.joined = record == RecordKind::Command;
         txn.cold = false;
         txn.single = false;
         txn.command = false;
         if self.commands {
-            self.keep_pace(&mut txn.pace, record);
+            self.update_distance(&mut txn.distance, record);
         }
         self.table.begin(&mut txn.ring);
     }
@@ -192,12 +192,13 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, line 3.
     #[inline(always)]
     fn observe_read(&self, row: &Reference, txn: &mut TaurusTxn) {
-        let row = self.table.fold(row, Into::Write(&mut txn.validity), &mut txn.ring);
+        let row = self.table.fold(row, FoldTarget::Write(&mut txn.validity), &mut txn.ring);
         txn.cold |= row.cold;
         if row.warm {
-            txn.untouched = false;
-            if txn.pace.kept {
-                txn.pace.after_reads = txn.pace.after_reads.max(txn.pace.through(&row));
+            txn.is_zero = false;
+            if txn.distance.kept {
+                txn.distance.after_reads =
+                    txn.distance.after_reads.max(txn.distance.finish_tick(&row));
             }
         }
     }
@@ -206,18 +207,19 @@ impl LoggingProtocol for Taurus {
     #[inline(always)]
     fn observe_write(&self, row: &Reference, txn: &mut TaurusTxn) {
         let into = if !self.commands || mutation::is(Mutation::SkipReadFold) {
-            Into::Write(&mut txn.validity)
-        } else if txn.together {
-            Into::Both(&mut txn.validity)
+            FoldTarget::Write(&mut txn.validity)
+        } else if txn.joined {
+            FoldTarget::Both(&mut txn.validity)
         } else {
-            Into::Apart(&mut txn.validity, &mut txn.order)
+            FoldTarget::Apart(&mut txn.validity, &mut txn.order)
         };
         let row = self.table.fold(row, into, &mut txn.ring);
         txn.cold |= row.cold;
         if row.warm {
-            txn.untouched = false;
-            if txn.pace.kept {
-                txn.pace.after_writes = txn.pace.after_writes.max(txn.pace.through(&row));
+            txn.is_zero = false;
+            if txn.distance.kept {
+                txn.distance.after_writes =
+                    txn.distance.after_writes.max(txn.distance.finish_tick(&row));
             }
         }
     }
@@ -226,16 +228,16 @@ impl LoggingProtocol for Taurus {
     fn overwrites(&self, table: u32, txn: &mut TaurusTxn) {
         if self.commands {
             let reserved = |stream| self.log.next_lsn(stream);
-            let order = if txn.together { &mut txn.validity } else { &mut txn.order };
+            let order = if txn.joined { &mut txn.validity } else { &mut txn.order };
             match self.unwritten.overwrite(table, order, reserved) {
-                Follows::Vector => txn.untouched = false,
-                Follows::Cold => txn.cold = true,
+                WriterFollows::Vector => txn.is_zero = false,
+                WriterFollows::Cold => txn.cold = true,
             }
         }
     }
 
-    fn lag(&self, txn: &TaurusTxn) -> u64 {
-        let ReplayDistance { now, after_reads, after_writes, .. } = txn.pace;
+    fn replay_lag(&self, txn: &TaurusTxn) -> u64 {
+        let ReplayDistance { now, after_reads, after_writes, .. } = txn.distance;
         after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
     }
 
@@ -244,12 +246,12 @@ impl LoggingProtocol for Taurus {
     #[inline(always)]
     fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
         txn.command = command;
-        let only_cold = txn.untouched;
-        if txn.together && !command {
+        let only_cold = txn.is_zero;
+        if txn.joined && !command {
             // A command that was too long is logged as data. Unneeded dependencies are not wrong.
             txn.order.copy_from_slice(&txn.validity);
-            txn.together = false;
-        } else if command && !txn.together {
+            txn.joined = false;
+        } else if command && !txn.joined {
             join(&mut txn.validity, &txn.order);
         }
         if std::mem::take(&mut txn.cold) {
@@ -258,7 +260,7 @@ impl LoggingProtocol for Taurus {
             if self.commands && !command {
                 self.table.join_cold(&mut txn.order);
             }
-            txn.untouched = false;
+            txn.is_zero = false;
         }
         txn.single = only_cold || self.table.is_single(&txn.validity, stream);
         let anchors = self.log.anchors(stream);
@@ -274,7 +276,7 @@ impl LoggingProtocol for Taurus {
     /// that follows this command's position is replayed after it, and so after all that it follows.
     #[inline(always)]
     fn encode_in_a_byte(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
-        if !(txn.together && txn.untouched) {
+        if !(txn.joined && txn.is_zero) {
             return None;
         }
         if txn.cold && !self.anchoring.covers_cold(stream) {
@@ -290,8 +292,8 @@ impl LoggingProtocol for Taurus {
         debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
         txn.validity[stream] = end;
         txn.lane = stream;
-        txn.untouched = false;
-        let in_chain = txn.pace.kept && txn.pace.place(txn.command);
+        txn.is_zero = false;
+        let in_chain = txn.distance.kept && txn.distance.place(txn.command);
         // If replay of this record waits for others, its rows need a slot, which has the replay
         // time.
         let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
@@ -301,20 +303,20 @@ impl LoggingProtocol for Taurus {
     }
 
     #[inline]
-    fn has_to_remember(&self, table: u32, txn: &TaurusTxn) -> bool {
-        self.unwritten.has_to_remember(table, txn.lane)
+    fn needs_read_stamp(&self, table: u32, txn: &TaurusTxn) -> bool {
+        self.unwritten.needs_read_stamp(table, txn.lane)
     }
 
     /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
     #[inline]
     fn publish_read(&self, row: &Reference, txn: &mut TaurusTxn) {
-        self.table.raise_read(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
+        self.table.raise_read(row, &txn.validity, txn.distance.replayed, &mut txn.ring);
     }
 
     /// Algorithm 1, line 16; algorithm 6, line 16.
     #[inline]
     fn publish_write(&self, row: &Reference, txn: &mut TaurusTxn) {
-        self.table.set_write(row, &txn.validity, txn.pace.replayed, &mut txn.ring);
+        self.table.set_write(row, &txn.validity, txn.distance.replayed, &mut txn.ring);
     }
 
     fn inherit(&self, to: &Reference, from: &Reference, txn: &mut TaurusTxn) {
@@ -334,7 +336,7 @@ impl LoggingProtocol for Taurus {
             if !mutation::is(Mutation::AckBeforeOwnFrame) {
                 needs.push((stream as u16, end));
             }
-        } else if !txn.untouched {
+        } else if !txn.is_zero {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
                 // Zero is durable, and not looked up.
@@ -359,8 +361,8 @@ impl StartsOnLog for Taurus {
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.
-    fn start(ground: &Ground<'_>) -> Self {
-        let &Ground { log, settings, data_only, tables, .. } = ground;
+    fn start(context: &StartContext<'_>) -> Self {
+        let &StartContext { log, settings, data_only, tables, .. } = context;
         let lanes = log.streams();
         Taurus {
             log: log.clone(),

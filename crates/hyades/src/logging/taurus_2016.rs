@@ -36,10 +36,10 @@
 //!   needs in every stream.
 
 use super::anchoring::Anchoring;
-use super::lsn_vector_table::{Into, LsnVectorTable, Reference, Ring, RowObservation};
+use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
-use super::{Ground, LoggingProtocol, Needs, StartsOnLog};
+use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -50,7 +50,7 @@ pub(crate) struct Taurus2016 {
     /// Whether this incarnation of the log may have command records.
     commands: bool,
     /// A record lists no more predecessors than this.
-    most_names: usize,
+    max_predecessors: usize,
     table: LsnVectorTable,
     anchoring: Anchoring,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Taurus2016Txn {
     /// joined late.
     cold: bool,
     /// Whether both vectors are zero.
-    untouched: bool,
+    is_zero: bool,
     /// The number of commands that replay runs one after the other before what this one reads
     /// exists.
     depth: u64,
@@ -160,8 +160,9 @@ impl Taurus2016 {
             return;
         }
         if writer == 0 {
-            let found = self.table.fold(&row.vector, Into::Write(&mut txn.unnamed), &mut txn.ring);
-            self.take_in(found, txn);
+            let found =
+                self.table.fold(&row.vector, FoldTarget::Write(&mut txn.unnamed), &mut txn.ring);
+            self.note(found, txn);
             return;
         }
         let predecessor = Predecessor { id: writer, overwritten };
@@ -171,13 +172,13 @@ impl Taurus2016 {
         let needs = txn.needs.len();
         txn.needs.resize(needs + self.lanes, 0);
         let found =
-            self.table.fold(&row.vector, Into::Write(&mut txn.needs[needs..]), &mut txn.ring);
+            self.table.fold(&row.vector, FoldTarget::Write(&mut txn.needs[needs..]), &mut txn.ring);
         if !row.writer.is_still(writer) {
             // The id of one writer and the needs of another: as above.
             txn.needs.truncate(needs);
             return;
         }
-        self.take_in(found, txn);
+        self.note(found, txn);
         if found.warm && !overwritten {
             join(&mut txn.vector, &txn.needs[needs..]);
         }
@@ -187,10 +188,10 @@ impl Taurus2016 {
         }
     }
 
-    fn take_in(&self, found: RowObservation, txn: &mut Taurus2016Txn) {
+    fn note(&self, found: RowObservation, txn: &mut Taurus2016Txn) {
         txn.depth = txn.depth.max(found.replayed.unwrap_or(0));
         txn.cold |= found.cold;
-        txn.untouched &= !found.warm;
+        txn.is_zero &= !found.warm;
     }
 
     /// Leaves out of `found` all that the record need not list, see the module.
@@ -227,7 +228,7 @@ impl LoggingProtocol for Taurus2016 {
             list: Vec::new(),
             needs: Vec::new(),
             cold: false,
-            untouched: true,
+            is_zero: true,
             depth: 0,
             command: false,
             own: 0,
@@ -241,16 +242,16 @@ impl LoggingProtocol for Taurus2016 {
         self.anchoring.enter_stream(writer, stream);
     }
 
-    fn keep_house(&self) {
-        self.anchoring.keep_house(&self.table, |_| {});
+    fn housekeep(&self) {
+        self.anchoring.housekeep(&self.table, |_| {});
     }
 
     #[inline]
     fn begin(&self, txn: &mut Taurus2016Txn, _: RecordKind) {
-        if !txn.untouched {
+        if !txn.is_zero {
             txn.vector.fill(0);
             txn.unnamed.fill(0);
-            txn.untouched = true;
+            txn.is_zero = true;
         }
         txn.found.clear();
         txn.needs.clear();
@@ -279,7 +280,7 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    fn lag(&self, txn: &Taurus2016Txn) -> u64 {
+    fn replay_lag(&self, txn: &Taurus2016Txn) -> u64 {
         txn.depth
     }
 
@@ -287,7 +288,7 @@ impl LoggingProtocol for Taurus2016 {
     fn encode(&self, txn: &mut Taurus2016Txn, stream: usize, command: bool, out: &mut Vec<u8>) {
         if std::mem::take(&mut txn.cold) {
             self.table.join_cold(&mut txn.unnamed);
-            txn.untouched = false;
+            txn.is_zero = false;
         }
         txn.command = command;
         // Acquire: pairs with the Release of the session that appended the anchor, so that all that
@@ -298,13 +299,13 @@ impl LoggingProtocol for Taurus2016 {
             *lane = published.load(Ordering::Acquire);
         }
         self.compress(txn, stream, |lane| anchor[lane]);
-        if txn.list.len() > self.most_names {
+        if txn.list.len() > self.max_predecessors {
             for predecessor in txn.list.drain(..) {
                 let lane = predecessors::lane(predecessor.id);
                 txn.unnamed[lane] = txn.unnamed[lane].max(predecessors::end(predecessor.id));
             }
             join(&mut txn.unnamed, &txn.vector);
-            txn.untouched = false;
+            txn.is_zero = false;
         }
         compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
         txn.scratch = anchor;
@@ -317,7 +318,7 @@ impl LoggingProtocol for Taurus2016 {
         join(&mut txn.vector, &txn.unnamed);
         debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
         txn.vector[stream] = end;
-        txn.untouched = false;
+        txn.is_zero = false;
         txn.own = predecessors::id(stream, end);
         txn.depth = if txn.command { txn.depth + 1 } else { 0 };
     }
@@ -343,7 +344,7 @@ impl LoggingProtocol for Taurus2016 {
     /// Algorithm 2, line 16, without the order of the queue.
     fn needs(&self, txn: &mut Taurus2016Txn, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         join(&mut txn.vector, &txn.unnamed);
-        if !txn.untouched {
+        if !txn.is_zero {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.vector.iter().enumerate() {
                 if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
@@ -365,14 +366,14 @@ impl StartsOnLog for Taurus2016 {
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.
-    fn start(ground: &Ground<'_>) -> Self {
-        let &Ground { log, settings, data_only, .. } = ground;
+    fn start(context: &StartContext<'_>) -> Self {
+        let &StartContext { log, settings, data_only, .. } = context;
         Taurus2016 {
             log: log.clone(),
             lanes: log.streams(),
             commands: !data_only,
             // Half of a frame: the rest is for the other parts of a record's head.
-            most_names: log.max_payload() / 2 / MOST_NAME_BYTES,
+            max_predecessors: log.max_payload() / 2 / MOST_NAME_BYTES,
             table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             anchoring: Anchoring::new(log, settings),
         }

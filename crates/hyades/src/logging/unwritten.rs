@@ -46,7 +46,7 @@ const QUIET_ROUNDS: u32 = 16;
 
 /// What a writer has to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follows {
+pub(crate) enum WriterFollows {
     /// The vector, which was raised.
     Vector,
     /// The eviction vector only.
@@ -85,7 +85,7 @@ impl UnwrittenTables {
     /// Whether this reader has to stamp rows of the table. It has its position in `lane`, and has
     /// not yet validated, or holds the row's lock.
     #[inline]
-    pub fn has_to_remember(&self, table: u32, lane: usize) -> bool {
+    pub fn needs_read_stamp(&self, table: u32, lane: usize) -> bool {
         let table = &self.tables[table as usize];
         // Relaxed: an unneeded stamp is never wrong.
         if table.phase.load(Ordering::Relaxed) != UNWRITTEN {
@@ -109,7 +109,7 @@ impl UnwrittenTables {
         table: u32,
         order: &mut [u64],
         reserved: impl Fn(usize) -> Lsn,
-    ) -> Follows {
+    ) -> WriterFollows {
         let table = &self.tables[table as usize];
         // Relaxed: a hint to housekeeping. Stored once a round, or the cache line would move from
         // core to core.
@@ -119,32 +119,32 @@ impl UnwrittenTables {
         // SeqCst: after the row's lock.
         checker_fence();
         if table.phase.load(Ordering::SeqCst) == WRITTEN {
-            return Follows::Cold;
+            return WriterFollows::Cold;
         }
         table.follow_floor(order, reserved)
     }
 
     /// Called after the eviction vector has been raised to `cold`, by one thread at a time.
-    pub fn keep_house(&self, cold: &[Lsn]) {
+    pub fn housekeep(&self, cold: &[Lsn]) {
         for table in &self.tables {
-            table.keep_house(cold);
+            table.housekeep(cold);
         }
     }
 }
 
 impl TableMark {
     #[cold]
-    fn follow_floor(&self, order: &mut [u64], reserved: impl Fn(usize) -> Lsn) -> Follows {
+    fn follow_floor(&self, order: &mut [u64], reserved: impl Fn(usize) -> Lsn) -> WriterFollows {
         loop {
             // Acquire half: pairs with the Release of the writer that took the floor, or of the
             // housekeeping that found it cold.
             match self.phase.load(Ordering::SeqCst) {
-                WRITTEN => return Follows::Cold,
+                WRITTEN => return WriterFollows::Cold,
                 FLOOR => {
                     for (lane, floor) in order.iter_mut().zip(&self.floor) {
                         *lane = (*lane).max(floor.load(Ordering::Relaxed));
                     }
-                    return Follows::Vector;
+                    return WriterFollows::Vector;
                 }
                 // The changing writer needs a few loads and stores, unless it was descheduled.
                 CHANGING => yield_now(),
@@ -170,7 +170,7 @@ impl TableMark {
         self.phase.store(FLOOR, Ordering::SeqCst);
     }
 
-    fn keep_house(&self, cold: &[Lsn]) {
+    fn housekeep(&self, cold: &[Lsn]) {
         match self.phase.load(Ordering::SeqCst) {
             FLOOR => {
                 let floor: Vec<Lsn> =
@@ -202,7 +202,7 @@ impl TableMark {
 mod tests {
     use super::*;
 
-    fn followed(tables: &UnwrittenTables, reserved: Lsn) -> (Follows, Vec<u64>) {
+    fn followed(tables: &UnwrittenTables, reserved: Lsn) -> (WriterFollows, Vec<u64>) {
         let mut order = vec![0; 3];
         let follows = tables.overwrite(1, &mut order, |lane| reserved + lane as u64);
         (follows, order)
@@ -211,36 +211,36 @@ mod tests {
     #[test]
     fn writers_follow_the_unmarked_readers_until_these_are_cold() {
         let tables = UnwrittenTables::new(2, 3);
-        assert!(!tables.has_to_remember(1, 0));
-        assert!(!tables.has_to_remember(1, 2));
+        assert!(!tables.needs_read_stamp(1, 0));
+        assert!(!tables.needs_read_stamp(1, 2));
         // No reader skipped its stamp in stream 1.
-        assert_eq!(followed(&tables, 10), (Follows::Vector, vec![10, 0, 12]));
-        assert_eq!(followed(&tables, 20), (Follows::Vector, vec![10, 0, 12]));
-        assert!(tables.has_to_remember(1, 0));
-        assert!(!tables.has_to_remember(0, 0), "the other table is as it was");
-        tables.keep_house(&[10, 99, 11]);
-        assert_eq!(followed(&tables, 20), (Follows::Vector, vec![10, 0, 12]));
-        tables.keep_house(&[10, 0, 12]);
-        assert_eq!(followed(&tables, 20), (Follows::Cold, vec![0; 3]));
-        assert!(tables.has_to_remember(1, 0));
+        assert_eq!(followed(&tables, 10), (WriterFollows::Vector, vec![10, 0, 12]));
+        assert_eq!(followed(&tables, 20), (WriterFollows::Vector, vec![10, 0, 12]));
+        assert!(tables.needs_read_stamp(1, 0));
+        assert!(!tables.needs_read_stamp(0, 0), "the other table is as it was");
+        tables.housekeep(&[10, 99, 11]);
+        assert_eq!(followed(&tables, 20), (WriterFollows::Vector, vec![10, 0, 12]));
+        tables.housekeep(&[10, 0, 12]);
+        assert_eq!(followed(&tables, 20), (WriterFollows::Cold, vec![0; 3]));
+        assert!(tables.needs_read_stamp(1, 0));
     }
 
     #[test]
     fn a_table_that_is_left_alone_is_unwritten_again() {
         let tables = UnwrittenTables::new(2, 3);
-        assert!(!tables.has_to_remember(1, 0));
+        assert!(!tables.needs_read_stamp(1, 0));
         followed(&tables, 10);
-        tables.keep_house(&[10; 3]);
+        tables.housekeep(&[10; 3]);
         for _ in 0..2 {
             followed(&tables, 20);
             // The first round finds that it was written.
             for _ in 0..QUIET_ROUNDS {
-                tables.keep_house(&[10; 3]);
-                assert!(tables.has_to_remember(1, 0));
+                tables.housekeep(&[10; 3]);
+                assert!(tables.needs_read_stamp(1, 0));
             }
         }
-        tables.keep_house(&[10; 3]);
-        assert!(!tables.has_to_remember(1, 1));
-        assert_eq!(followed(&tables, 30), (Follows::Vector, vec![30, 31, 0]));
+        tables.housekeep(&[10; 3]);
+        assert!(!tables.needs_read_stamp(1, 1));
+        assert_eq!(followed(&tables, 30), (WriterFollows::Vector, vec![30, 31, 0]));
     }
 }

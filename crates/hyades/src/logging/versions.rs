@@ -206,7 +206,13 @@ impl Versions {
 
     /// Adds a version that was replayed late: the row has a newer one already, a blind write that
     /// did not have to wait because a version between the two was lost.
-    pub fn slip_in<S>(&self, record: &Record<S>, tid: u64, writer: Id, row: Option<&[u8]>) {
+    pub fn insert_older_version<S>(
+        &self,
+        record: &Record<S>,
+        tid: u64,
+        writer: Id,
+        row: Option<&[u8]>,
+    ) {
         let (mut shard, address) = self.shard(record);
         // Without a chain all records see the newer version, and none needs this one.
         let Some(chain) = shard.get_mut(&address) else { return };

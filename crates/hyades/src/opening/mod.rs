@@ -12,7 +12,7 @@ use crate::engine::cut::Cut;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
-use crate::logging::{Ground, LoggingProtocol, StartsOnLog};
+use crate::logging::{LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
@@ -23,7 +23,7 @@ use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::table::TableData;
 use crate::tally::SessionCounts;
-use crate::ticket::References;
+use crate::ticket::LogHandles;
 use crate::transaction::procedure;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
@@ -94,7 +94,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn counts(&self) -> SessionCounts {
         let mut counts = self.shared.tallies.sum();
-        counts.garbage += self.shared.left_behind.len() as u64;
+        counts.garbage += self.shared.orphaned.len() as u64;
         counts
     }
 }
@@ -112,7 +112,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
         let written = checkpoint::write(&self.shared.engine, log, settings, stop);
         // The epoch of the cut has ended, so tombstones that waited for it can go.
-        self.shared.left_behind.sweep_all::<C, P>(&self.shared.engine);
+        self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
         written
     }
 }
@@ -251,7 +251,7 @@ impl Opening<'_> {
         let epoch = Arc::new(Epoch::new(first_epoch));
         let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
         let active = Arc::<ActiveEpochs>::default();
-        let protocol = P::start(&Ground {
+        let protocol = P::start(&StartContext {
             log: &log,
             settings: &builder.log,
             data_only,
@@ -261,7 +261,7 @@ impl Opening<'_> {
             tables: tables.len(),
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        engine.cut = Cut::over(active);
+        engine.cut = Cut::new(active);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = builder.log.whole_rows;
         let mut shared = Sessions::new(engine, builder.retries);
@@ -319,7 +319,7 @@ impl Opening<'_> {
         report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
-        let references = log.clone().map(|log| Arc::new(References::new(log)));
+        let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
         let names = procedure::by_name(&self.builder.procedures);
         let shared = DatabaseInner {
             keeper,
@@ -335,6 +335,6 @@ impl Opening<'_> {
             pool: SessionPool::default(),
             names,
         };
-        Database::over(shared)
+        Database::from_inner(shared)
     }
 }

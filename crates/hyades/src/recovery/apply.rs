@@ -52,7 +52,7 @@ impl Applier {
                 )));
             }
         }
-        leave_for_later(replay, self.writer, &mut self.stale);
+        defer_garbage(replay, self.writer, &mut self.stale);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Applier {
         let table = &replay.engine.tables[at];
         // One thread runs the undo pass after all others have finished, so the row's lock is free.
         let Lookup::Found(record) = table.find(key, guard) else { return };
-        let Some(version) = Replaying::try_lock_alone(record) else { return };
+        let Some(version) = Replaying::try_lock_record(record) else { return };
         let mut now = version;
         if word::tid(version) == tid {
             now = self.install(table, record, version, before.base, before.image, guard);
@@ -126,7 +126,7 @@ impl Applier {
                 self.absent.push((at as u32, KeyBytes::from_slice(key)));
             }
         }
-        Replaying::unlock_alone(record, now, false);
+        Replaying::unlock_record(record, now, false);
     }
 
     fn apply_change<S: Default + Send + Sync + 'static>(
@@ -162,7 +162,7 @@ impl Applier {
         let current = word::tid(version);
         let now = match change {
             change if tid <= current && !mutation::is(Mutation::ApplyOlder) => {
-                self.slip_in(replay, table, record, tid, change);
+                self.insert_older_version(replay, table, record, tid, change);
                 version
             }
             Change::Delta { base, delta } if base != current => {
@@ -177,7 +177,7 @@ impl Applier {
                 self.install(table, record, version, tid, change, guard)
             }
         };
-        let now = self.follow(replay, at, record, now, guard);
+        let now = self.apply_held_deltas(replay, at, record, now, guard);
         if now & word::ABSENT != 0 && now != version {
             self.absent.push((at as u32, KeyBytes::from_slice(key)));
         }
@@ -185,7 +185,7 @@ impl Applier {
     }
 
     /// Keeps a version that arrives after a newer one, where commands may still read it.
-    fn slip_in<S: Default + Send + Sync + 'static>(
+    fn insert_older_version<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         table: &TableData<S>,
@@ -198,20 +198,20 @@ impl Applier {
         }
         let versions = &replay.engine.protocol.versions;
         match change {
-            Change::Put(row) => versions.slip_in(record, tid, self.writer, Some(row)),
-            Change::Delete => versions.slip_in(record, tid, self.writer, None),
+            Change::Put(row) => versions.insert_older_version(record, tid, self.writer, Some(row)),
+            Change::Delete => versions.insert_older_version(record, tid, self.writer, None),
             Change::Delta { base, delta } => {
                 if let Some(mut row) = versions.older(record, base)
                     && apply_delta(&table.layout, &mut row, delta).is_ok()
                 {
-                    versions.slip_in(record, tid, self.writer, Some(&row));
+                    versions.insert_older_version(record, tid, self.writer, Some(&row));
                 }
             }
         }
     }
 
     /// Applies the held deltas that follow the row's version, one after the other.
-    fn follow<S: Default + Send + Sync + 'static>(
+    fn apply_held_deltas<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         at: usize,
@@ -314,7 +314,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
 }
 
 /// Keeps a record's garbage until all records still to be replayed see what it wrote.
-pub(crate) fn leave_for_later<S: Default + Send + Sync + 'static>(
+pub(crate) fn defer_garbage<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     writer: Id,
     garbage: &mut Garbage,

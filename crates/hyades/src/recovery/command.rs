@@ -1,6 +1,6 @@
 //! Replays command records: the procedure runs again, on the same code as a running transaction.
 
-use super::apply::leave_for_later;
+use super::apply::defer_garbage;
 use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::Replaying;
@@ -31,8 +31,8 @@ pub(crate) struct CommandRunner {
     payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
-    /// Whether the next command was announced, see [`super::announcing`].
-    pub announced: bool,
+    /// Whether the next command was announced, see [`super::prefetching`].
+    pub prefetched: bool,
 }
 
 impl CommandRunner {
@@ -43,7 +43,7 @@ impl CommandRunner {
             payload: Vec::new(),
             result: Vec::new(),
             garbage: Garbage::default(),
-            announced: false,
+            prefetched: false,
         }
     }
 
@@ -77,9 +77,9 @@ impl CommandRunner {
             Determinism::recorded(head),
         );
         let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
-        running.set_announced(self.announced);
+        running.set_prefetched(self.prefetched);
         self.result.clear();
-        let run = || (procedure.body)(&Transaction::over(&running), body, &mut self.result);
+        let run = || (procedure.body)(&Transaction::new(&running), body, &mut self.result);
         match catch_unwind(AssertUnwindSafe(run)) {
             Err(_) => return stop(name() + " panicked"),
             Ok(Err(Abort::BadArguments)) => {
@@ -113,7 +113,7 @@ impl CommandRunner {
             payload: &mut self.payload,
             appended: 0,
             stated_epoch: 0,
-            placed: &mut None,
+            position: &mut None,
             replayed_tid: head.tid,
         };
         if Replaying::commit(&replay.engine, state, &mut appender).is_err() {
@@ -124,7 +124,7 @@ impl CommandRunner {
         if state.rolled_back {
             let mut absent = replay.absent.lock().expect("no holder panics");
             for (table, record) in
-                std::mem::replace(&mut state.placed, ArenaVec::new_in(&self.arena))
+                std::mem::replace(&mut state.inserted, ArenaVec::new_in(&self.arena))
             {
                 if state.own_write(record).is_none() {
                     absent.push((table, KeyBytes::from_slice(record.key())));
@@ -137,7 +137,7 @@ impl CommandRunner {
         drop(running);
         if view.own != 0 {
             // Commands may still read the versions that this one has overwritten.
-            leave_for_later(replay, view.own, &mut self.garbage);
+            defer_garbage(replay, view.own, &mut self.garbage);
         }
         if !self.garbage.is_empty() {
             let keep = |table, key| {

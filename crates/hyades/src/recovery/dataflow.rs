@@ -16,12 +16,12 @@
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
 use super::graph::{Admission, Graph};
-use super::hands::Hands;
+use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
-use super::seats::{Seats, in_a_circle};
-use super::syncing::Syncing;
+use super::runner::RecordRunner;
 use super::threads;
+use super::version_collector::VersionCollector;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::{RecordHead, Tid};
@@ -64,8 +64,8 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
     whole: bool,
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
-    seats: Seats,
-    syncing: Syncing,
+    idle_detector: IdleDetector,
+    version_collector: VersionCollector,
 }
 
 /// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
@@ -79,13 +79,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
     let lanes = readers.into_iter().map(|reader| DataflowStream::new(reader, shape)).collect();
-    let (seats, syncing) = (Seats::new(threads), Syncing::new(shape.lanes));
-    let flow = Flow { replay, shape, whole, lanes, graph, seats, syncing };
-    threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.seats.leave(seat));
+    let (idle_detector, version_collector) =
+        (IdleDetector::new(threads), VersionCollector::new(shape.lanes));
+    let flow = Flow { replay, shape, whole, lanes, graph, idle_detector, version_collector };
+    threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.idle_detector.leave(seat));
     if replay.has_failed() {
         return Ok(Vec::new());
     }
-    Syncing::forget_all(replay);
+    VersionCollector::clear(replay);
     let reader = |lane: DataflowStream| lane.cursor.into_inner().expect("no holder panics").reader;
     Ok(flow.lanes.into_iter().filter_map(|lane| reader(lane).end()).collect())
 }
@@ -103,32 +104,33 @@ impl DataflowStream {
 
 impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
-        let mut hands = Hands::new();
+        let mut runner = RecordRunner::new();
         let mut idle = 0;
         while !self.replay.has_failed() {
             // After a long idle time, prepares the check for a deadlock.
-            let still = (idle > SPINS).then(|| self.seats.all_others_rest(seat)).flatten();
+            let unchanged_since =
+                (idle > SPINS).then(|| self.idle_detector.all_others_rest(seat)).flatten();
             if !self.shape.data_only {
-                self.syncing.forget(self.replay, &self.graph);
+                self.version_collector.collect(self.replay, &self.graph);
             }
-            if self.replay_ready(&mut hands)? || self.read_some(seat, &mut hands)? {
+            if self.replay_ready(&mut runner)? || self.read_some(seat, &mut runner)? {
                 idle = 0;
                 continue;
             }
-            hands.report(self.replay);
+            runner.report(self.replay);
             let Some(lane) = self.unfinished() else { break };
-            if still.is_some_and(|then| self.seats.still(&then)) {
-                return Err(in_a_circle(self.lanes[lane].stream, self.graph.settled(lane)));
+            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+                return Err(deadlock_error(self.lanes[lane].stream, self.graph.settled(lane)));
             }
             idle += 1;
             if idle <= SPINS {
                 std::thread::yield_now();
             } else {
-                self.seats.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
+                self.idle_detector.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
             }
         }
-        hands.report(self.replay);
-        hands.applier.finish(self.replay);
+        runner.report(self.replay);
+        runner.applier.finish(self.replay);
         Ok(())
     }
 
@@ -142,35 +144,35 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
     }
 
     /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
-    fn replay_ready(&self, hands: &mut Hands) -> Result<bool, Error> {
+    fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };
         if node.is_dead() {
-            hands.dead += 1;
+            runner.dead += 1;
             self.graph.settle(node.id, false);
             return Ok(true);
         }
         let PendingRecord { start, head, body, view } = node.take();
-        hands.view = view;
-        self.go_on(node.id, &head, &body, start, hands)?;
+        runner.view = view;
+        self.replay_live(node.id, &head, &body, start, runner)?;
         Ok(true)
     }
 
     /// Replays a live record. It settles before or after that, see [`super::graph`].
-    fn go_on(
+    fn replay_live(
         &self,
         id: Id,
         head: &RecordHead,
         body: &[u8],
         start: Lsn,
-        hands: &mut Hands,
+        runner: &mut RecordRunner,
     ) -> Result<(), Error> {
         let place = (self.lanes[predecessors::lane(id)].stream, start);
         if self.shape.data_only {
             self.graph.settle(id, true);
-            return hands.run(self.replay, head, body, place);
+            return runner.run(self.replay, head, body, place);
         }
-        let replaying = self.syncing.replaying();
-        hands.run(self.replay, head, body, place)?;
+        let replaying = self.version_collector.replaying();
+        runner.run(self.replay, head, body, place)?;
         drop(replaying);
         self.graph.settle(id, true);
         Ok(())
@@ -178,7 +180,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
 
     /// Lines 1 to 4, for the stream that is furthest behind and free. Returns false if none could
     /// be read.
-    fn read_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
+    fn read_some(&self, seat: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
         let n = self.lanes.len();
         let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
@@ -192,25 +194,30 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
             }
             let Ok(mut cursor) = self.lanes[at].cursor.try_lock() else { continue };
             if !self.lanes[at].finished.load(Ordering::Relaxed) {
-                self.read(at, &mut cursor, hands)?;
+                self.read(at, &mut cursor, runner)?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn read(&self, at: usize, cursor: &mut StreamCursor, hands: &mut Hands) -> Result<(), Error> {
+    fn read(
+        &self,
+        at: usize,
+        cursor: &mut StreamCursor,
+        runner: &mut RecordRunner,
+    ) -> Result<(), Error> {
         let lane = &self.lanes[at];
         let ahead = cursor.look_ahead()?;
         if let LookAhead::End(end) = ahead {
             self.graph.end(at, end);
-            self.syncing.end(at, end);
+            self.version_collector.end(at, end);
             lane.finished.store(true, Ordering::Release);
             return Ok(());
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
         if let LookAhead::NewChunk = ahead {
-            self.syncing.anchor(at, chunk.start(), chunk.anchor());
+            self.version_collector.anchor(at, chunk.start(), chunk.anchor());
         }
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
@@ -237,19 +244,19 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                 match self.graph.arrive((at, frame.end), list, vector, record) {
                     Admission::Waits => {}
                     Admission::Dead => {
-                        hands.dead += 1;
+                        runner.dead += 1;
                         self.graph.settle(id, false);
                     }
                     Admission::Ready => {
-                        view(&mut hands.view);
-                        self.go_on(id, &decoded.head, &decoded.body, frame.start, hands)?;
+                        view(&mut runner.view);
+                        self.replay_live(id, &decoded.head, &decoded.body, frame.start, runner)?;
                     }
                 }
                 cursor.decoder.forget_parts(continued);
             } else if frame.kind == FrameKind::Anchor {
-                self.syncing.anchor(at, frame.end, cursor.decoder.anchor());
+                self.version_collector.anchor(at, frame.end, cursor.decoder.anchor());
             }
-            hands.bytes += frame.end - frame.start;
+            runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
             // After every record, since other records may wait for this one.
             self.graph.pass(at, cursor.at);

@@ -67,7 +67,7 @@ impl RecordShape {
     }
 
     /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
-    pub fn passes_over(&self, tid: u64) -> bool {
+    pub fn skips(&self, tid: u64) -> bool {
         if Tid(tid).epoch() > self.until {
             return true;
         }
@@ -128,7 +128,7 @@ impl Decoder {
     }
 
     /// How many bytes, over all streams, the last record follows.
-    pub fn builds_on(&self) -> u64 {
+    pub fn prefix_bytes(&self) -> u64 {
         self.order.iter().zip(&self.validity).map(|(order, validity)| order.max(validity)).sum()
     }
 
@@ -187,7 +187,7 @@ impl Decoder {
         let Some(head) = RecordHead::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
-        if self.shape.passes_over(head.tid) {
+        if self.shape.skips(head.tid) {
             // Its first parts may have been truncated from the log.
             self.forget_parts(head.continued);
             return Ok(None);
@@ -239,7 +239,7 @@ impl Decoder {
         }
         let mut rest = frame.payload;
         let head = RecordHead::decode(&mut rest)?;
-        if head.continued.is_some() || shape.passes_over(head.tid) {
+        if head.continued.is_some() || shape.skips(head.tid) {
             return None;
         }
         let both = !head.command && !shape.data_only;

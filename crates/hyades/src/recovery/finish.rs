@@ -48,7 +48,7 @@ fn check_unique<S: Default + Send + Sync + 'static>(
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {
             let mut last = None;
             let mut clash = false;
-            table.for_each_true_entry(at, &guard, |_, row| {
+            table.for_each_matching_entry(at, &guard, |_, row| {
                 let (prefix, null) = table.secondary_prefix(at, row);
                 clash |= !null && last.as_ref() == Some(&prefix);
                 last = Some(prefix);

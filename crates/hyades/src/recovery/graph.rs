@@ -44,7 +44,7 @@ pub(crate) enum Admission {
 pub(crate) struct RecordNode<T> {
     pub id: Id,
     /// Number of things that it lacks, plus one until it was read and all its edges were added.
-    lacks: AtomicU32,
+    missing: AtomicU32,
     dead: AtomicBool,
     links: Mutex<Links<T>>,
     /// The decoded record; taken by the thread that replays it.
@@ -64,7 +64,7 @@ impl<T> RecordNode<T> {
     fn ghost(id: Id) -> Arc<RecordNode<T>> {
         Arc::new(RecordNode {
             id,
-            lacks: AtomicU32::new(1),
+            missing: AtomicU32::new(1),
             dead: AtomicBool::new(false),
             links: Mutex::new(Links { settled: None, successors: Vec::new() }),
             record: Mutex::new(None),
@@ -116,14 +116,14 @@ struct Inside<T> {
 }
 
 /// Notifications to send after the locks are released.
-struct News<T> {
+struct Notifications<T> {
     successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
     met: Vec<Arc<RecordNode<T>>>,
 }
 
-impl<T> News<T> {
+impl<T> Notifications<T> {
     fn new() -> Self {
-        News { successors: Vec::new(), met: Vec::new() }
+        Notifications { successors: Vec::new(), met: Vec::new() }
     }
 
     /// Settles the node and collects its successors.
@@ -222,16 +222,16 @@ impl<T> Graph<T> {
         vector: &[Lsn],
         record: impl FnOnce() -> T,
     ) -> Admission {
-        let mut lacks = false;
+        let mut missing = false;
         for predecessor in list {
             match self.settled_as(predecessor.id) {
                 Some(false) if !predecessor.overwritten => return Admission::Dead,
                 Some(_) => {}
-                None => lacks = true,
+                None => missing = true,
             }
         }
-        lacks |= vector.iter().enumerate().any(|(at, lsn)| *lsn > self.reached(at));
-        if !lacks {
+        missing |= vector.iter().enumerate().any(|(at, lsn)| *lsn > self.reached(at));
+        if !missing {
             return Admission::Ready;
         }
         let node = {
@@ -242,15 +242,15 @@ impl<T> Graph<T> {
             inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id)).clone()
         };
         *node.record.lock().expect("no holder panics") = Some(record());
-        list.iter().for_each(|predecessor| self.follow(&node, *predecessor));
+        list.iter().for_each(|predecessor| self.add_edge(&node, *predecessor));
         vector.iter().enumerate().for_each(|(at, lsn)| self.wait_for(&node, at, *lsn));
         // Removes the bias.
-        self.meet(&node);
+        self.satisfy_one(&node);
         Admission::Waits
     }
 
     /// Adds an edge from the predecessor to `node`, unless it has settled.
-    fn follow(&self, node: &Arc<RecordNode<T>>, predecessor: Predecessor) {
+    fn add_edge(&self, node: &Arc<RecordNode<T>>, predecessor: Predecessor) {
         let Predecessor { id, overwritten } = predecessor;
         let mut inside = self.inside(predecessors::lane(id));
         if let Some(live) = self.known(&inside, id) {
@@ -261,7 +261,7 @@ impl<T> Graph<T> {
         }
         let end = predecessors::end(id);
         let before = inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id));
-        node.lacks.fetch_add(1, Ordering::AcqRel);
+        node.missing.fetch_add(1, Ordering::AcqRel);
         before.links().successors.push((node.clone(), overwritten));
     }
 
@@ -278,27 +278,27 @@ impl<T> Graph<T> {
             node.dead.store(true, Ordering::Release);
             return;
         }
-        node.lacks.fetch_add(1, Ordering::AcqRel);
+        node.missing.fetch_add(1, Ordering::AcqRel);
         let number = inside.next_waiter;
         inside.next_waiter += 1;
         inside.waiters.insert((position, number), node.clone());
     }
 
     /// One thing that the node lacked has been provided.
-    fn meet(&self, node: &Arc<RecordNode<T>>) {
-        if node.lacks.fetch_sub(1, Ordering::AcqRel) == 1 {
+    fn satisfy_one(&self, node: &Arc<RecordNode<T>>) {
+        if node.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.ready.push(node.clone());
         }
     }
 
-    fn tell(&self, news: News<T>) {
+    fn notify(&self, news: Notifications<T>) {
         for (successor, overwritten, live) in &news.successors {
             if !live && !overwritten {
                 successor.dead.store(true, Ordering::Release);
             }
-            self.meet(successor);
+            self.satisfy_one(successor);
         }
-        news.met.iter().for_each(|node| self.meet(node));
+        news.met.iter().for_each(|node| self.satisfy_one(node));
     }
 
     /// Takes a record that lacks nothing any more: it is dead, or can be replayed.
@@ -309,7 +309,7 @@ impl<T> Graph<T> {
     /// CheckRecoverability and lines 8 to 15 of algorithm 3: settles a record.
     pub fn settle(&self, id: Id, live: bool) {
         let (at, end) = (predecessors::lane(id), predecessors::end(id));
-        let mut news = News::new();
+        let mut news = Notifications::new();
         let mut inside = self.inside(at);
         if inside.open.remove(&end) {
             self.lanes[at].open.fetch_sub(1, Ordering::Relaxed);
@@ -328,22 +328,22 @@ impl<T> Graph<T> {
         }
         self.collect(at, &mut inside, &mut news);
         drop(inside);
-        self.tell(news);
+        self.notify(news);
     }
 
     /// The stream's reader has reached `to`. Records below that it found ready or dead have
     /// settled.
     pub fn pass(&self, lane: usize, to: Lsn) {
-        let mut news = News::new();
+        let mut news = Notifications::new();
         let mut inside = self.inside(lane);
         self.lanes[lane].scanned.fetch_max(to, Ordering::Release);
         self.collect(lane, &mut inside, &mut news);
         drop(inside);
-        self.tell(news);
+        self.notify(news);
     }
 
     /// GarbageCollect (algorithm 6): removes the settled prefix of a stream from the graph.
-    fn collect(&self, at: usize, inside: &mut Inside<T>, news: &mut News<T>) {
+    fn collect(&self, at: usize, inside: &mut Inside<T>, news: &mut Notifications<T>) {
         let lane = &self.lanes[at];
         let scanned = lane.scanned.load(Ordering::Relaxed);
         let settled = inside.open.first().map_or(scanned, |first| scanned.min(first - 1));
@@ -363,7 +363,7 @@ impl<T> Graph<T> {
 
     /// The stream was read to its end: ghosts beyond it are lost.
     pub fn end(&self, lane: usize, at: Lsn) {
-        let mut news = News::new();
+        let mut news = Notifications::new();
         let mut inside = self.inside(lane);
         inside.end = Some(at);
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
@@ -385,7 +385,7 @@ impl<T> Graph<T> {
         self.lanes[lane].scanned.fetch_max(at, Ordering::Release);
         self.collect(lane, &mut inside, &mut news);
         drop(inside);
-        self.tell(news);
+        self.notify(news);
     }
 }
 

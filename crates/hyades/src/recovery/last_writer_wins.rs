@@ -5,10 +5,10 @@
 //! oldest next chunk goes first. Then a record's dependencies have mostly been validated, and the
 //! base version of a delta is mostly there.
 
-use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::decode::{Decoder, RecordShape};
 use super::parts::{self, Parts};
+use super::prefetching::Prefetcher;
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::threads;
@@ -154,13 +154,13 @@ fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
 }
 
 /// The first need of a record that the frontier does not admit; `None` if the record is live.
-fn lacks(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(usize, Lsn)> {
+fn missing(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(usize, Lsn)> {
     let mut needs = validity.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
     needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
 }
 
 fn is_live(lanes: &[ValidatedStream], validity: &[Lsn]) -> bool {
-    lacks(lanes, validity).is_none()
+    missing(lanes, validity).is_none()
 }
 
 fn work<S: Default + Send + Sync + 'static>(
@@ -171,7 +171,7 @@ fn work<S: Default + Send + Sync + 'static>(
 ) -> Result<(), Error> {
     let lanes = all.lanes;
     let mut applier = Applier::default();
-    let mut announcer = Announcer::default();
+    let mut prefetcher = Prefetcher::default();
     // Slots of the frontier: all positions, all watermarks, the common watermark.
     let mut later: Undecided<Unjudged> = Undecided::new(2 * lanes.len() + 1);
     while !replay.has_failed() {
@@ -190,24 +190,24 @@ fn work<S: Default + Send + Sync + 'static>(
                 continue;
             }
             let Some(decoded) = decoder.decode(&frame)? else { continue };
-            if let Some(lacking) = lacks(lanes, &decoder.validity) {
+            if let Some(first_missing) = missing(lanes, &decoder.validity) {
                 let unjudged = Unjudged {
                     validity: decoder.validity.clone(),
                     counts: decoded.counts(),
                     head: decoded.head,
                     body: decoded.body.into_owned(),
                 };
-                later.park(lacking, unjudged);
+                later.park(first_missing, unjudged);
                 continue;
             }
             let from = (lane.stream, &decoder);
-            announcer.keep_ahead(replay, from, &chunk, frame.start, &guard);
+            prefetcher.ensure_prefetched(replay, from, &chunk, frame.start, &guard);
             count(replay, &decoded.head);
             applier.apply(replay, &decoded.head, &decoded.body, &guard)?;
             records += u64::from(decoded.counts());
         }
-        let lacking = |record: &Unjudged| lacks(lanes, &record.validity);
-        while let Some(record) = later.decided(|at| frontier(lanes, at), lacking) {
+        let first_missing = |record: &Unjudged| missing(lanes, &record.validity);
+        while let Some(record) = later.decided(|at| frontier(lanes, at), first_missing) {
             count(replay, &record.head);
             applier.apply(replay, &record.head, &record.body, &guard)?;
             records += u64::from(record.counts);

@@ -7,7 +7,6 @@
 //! rule that acknowledged them, [`crate::logging::admits`], applied to the ends of the streams.
 //! Recovery changes nothing on disk.
 
-mod announcing;
 pub(crate) mod apply;
 pub(crate) mod catalogue;
 pub(crate) mod command;
@@ -16,20 +15,21 @@ pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
 pub(crate) mod graph;
-pub(crate) mod hands;
 pub(crate) mod held_deltas;
+mod idle_detector;
 pub(crate) mod last_writer_wins;
 mod load;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod pools;
+mod prefetching;
 mod read_ahead;
 mod replay;
 pub(crate) mod report;
-mod seats;
-mod syncing;
+pub(crate) mod runner;
 pub(crate) mod threads;
 mod undecided;
+mod version_collector;
 pub(crate) mod wavefront;
 
 use crate::engine::Engine;

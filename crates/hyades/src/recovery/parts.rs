@@ -100,7 +100,7 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
         return Some(());
     }
     let row = FramedChange::read(shape.rows, &payload[FRAME_HEAD..])?;
-    if shape.passes_over(row.tid) {
+    if shape.skips(row.tid) {
         return Some(());
     }
     let mut change = row.change;
@@ -121,7 +121,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     }
     let mut losers: Vec<(Lsn, Group)> = losers.into_iter().collect();
     losers.sort_unstable_by_key(|(first, _)| std::cmp::Reverse(*first));
-    for (first, group) in losers.into_iter().filter(|(_, group)| !shape.passes_over(group.tid)) {
+    for (first, group) in losers.into_iter().filter(|(_, group)| !shape.skips(group.tid)) {
         // It has used its epoch nevertheless.
         count(replay, &RecordHead { tid: group.tid, ..RecordHead::default() });
         replay.counts.dead.fetch_add(1, Ordering::Relaxed);

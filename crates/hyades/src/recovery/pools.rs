@@ -23,10 +23,10 @@
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
-use super::hands::Hands;
+use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
-use super::seats::{Seats, in_a_circle};
+use super::runner::RecordRunner;
 use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
@@ -105,7 +105,7 @@ enum Eligibility {
 struct Pools<'r, S: Default + Send + Sync + 'static> {
     replay: &'r ReplayContext<S>,
     pools: Vec<RecordPool>,
-    seats: Seats,
+    idle_detector: IdleDetector,
 }
 
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
@@ -116,8 +116,13 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| RecordPool::new(reader, shape)).collect();
-    let pools = Pools { replay, pools, seats: Seats::new(threads) };
-    threads::run_on(replay, threads, |seat| pools.work(seat), |seat| pools.seats.leave(seat));
+    let pools = Pools { replay, pools, idle_detector: IdleDetector::new(threads) };
+    threads::run_on(
+        replay,
+        threads,
+        |seat| pools.work(seat),
+        |seat| pools.idle_detector.leave(seat),
+    );
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -168,38 +173,39 @@ impl RecordPool {
 
 impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
-        let mut hands = Hands::new();
+        let mut runner = RecordRunner::new();
         let mut idle = 0u32;
         let mut upwards = seat.is_multiple_of(2);
         while !self.replay.has_failed() {
-            let still = (idle > 32).then(|| self.seats.all_others_rest(seat)).flatten();
-            let found = self.sweep(seat, upwards, &mut hands)?;
+            let unchanged_since =
+                (idle > 32).then(|| self.idle_detector.all_others_rest(seat)).flatten();
+            let found = self.sweep(seat, upwards, &mut runner)?;
             // The next sweep goes the other way: it begins where this one has just replayed.
             upwards = !upwards;
-            if found || self.decode_some(seat, &mut hands)? {
+            if found || self.decode_some(seat, &mut runner)? {
                 idle = 0;
                 continue;
             }
-            hands.report(self.replay);
+            runner.report(self.replay);
             let Some(pool) = self.pools.iter().find(|pool| !pool.is_complete()) else { break };
-            if still.is_some_and(|then| self.seats.still(&then)) {
-                return Err(in_a_circle(pool.stream, pool.resolved.load(Ordering::Acquire)));
+            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+                return Err(deadlock_error(pool.stream, pool.resolved.load(Ordering::Acquire)));
             }
             idle += 1;
             if idle < 32 {
                 std::thread::yield_now();
             } else {
-                self.seats.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
+                self.idle_detector.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
             }
         }
-        hands.report(self.replay);
-        hands.applier.finish(self.replay);
+        runner.report(self.replay);
+        runner.applier.finish(self.replay);
         Ok(())
     }
 
     /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
     /// false if nothing was.
-    fn sweep(&self, seat: usize, upwards: bool, hands: &mut Hands) -> Result<bool, Error> {
+    fn sweep(&self, seat: usize, upwards: bool, runner: &mut RecordRunner) -> Result<bool, Error> {
         let all = self.pools.len() * QUEUES;
         let mut found = false;
         for step in 0..all {
@@ -211,8 +217,8 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
                 let Some(record) = self.fetch_next(pool, queue) else { break };
                 let place = (pool.stream, record.start);
                 match record.standing {
-                    Eligibility::Dead => hands.dead += 1,
-                    _ => hands.run(self.replay, &record.head, &record.body, place)?,
+                    Eligibility::Dead => runner.dead += 1,
+                    _ => runner.run(self.replay, &record.head, &record.body, place)?,
                 }
                 let mut of = pool.queue(queue);
                 of.in_flight.retain(|start| *start != record.start);
@@ -257,7 +263,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     }
 
     /// Decodes a batch of the free stream with the emptiest pool. Returns false if there is none.
-    fn decode_some(&self, seat: usize, hands: &mut Hands) -> Result<bool, Error> {
+    fn decode_some(&self, seat: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
         let n = self.pools.len();
         let mut order: smallvec::SmallVec<[(usize, usize); 16]> = (0..n)
             .map(|at| (seat + at) % n)
@@ -274,7 +280,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
             if pool.finished.load(Ordering::Relaxed) {
                 continue;
             }
-            self.decode(pool, &mut source, hands)?;
+            self.decode(pool, &mut source, runner)?;
             return Ok(true);
         }
         Ok(false)
@@ -285,7 +291,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         &self,
         pool: &RecordPool,
         source: &mut PoolSource,
-        hands: &mut Hands,
+        runner: &mut RecordRunner,
     ) -> Result<(), Error> {
         let PoolSource { cursor, turn } = source;
         if let LookAhead::End(end) = cursor.look_ahead()? {
@@ -313,7 +319,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
                 pool.queue(*turn).waiting.push_back(record);
                 *turn = (*turn + 1) % QUEUES;
             }
-            hands.bytes += frame.end - frame.start;
+            runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
             // Line 3, after line 2: a thread that sees this sees the record in its queue.
             pool.max_lsn.fetch_max(frame.end, Ordering::Release);

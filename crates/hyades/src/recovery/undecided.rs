@@ -49,11 +49,11 @@ impl<T> Undecided<T> {
     }
 
     /// Takes out a record that lacks nothing any more. `frontier` returns the value of a slot, and
-    /// `lacks` what a record lacks.
+    /// `missing` what a record lacks.
     pub fn decided(
         &mut self,
         frontier: impl Fn(usize) -> Lsn,
-        lacks: impl Fn(&T) -> Option<(usize, Lsn)>,
+        missing: impl Fn(&T) -> Option<(usize, Lsn)>,
     ) -> Option<T> {
         for lane in 0..self.lanes.len() {
             if self.lanes[lane].is_empty() {
@@ -62,7 +62,7 @@ impl<T> Undecided<T> {
             let reached = frontier(lane);
             while self.lanes[lane].peek().is_some_and(|parked| parked.position <= reached) {
                 let parked = self.lanes[lane].pop().expect("looked at above");
-                match lacks(&parked.record) {
+                match missing(&parked.record) {
                     Some(place) => self.park(place, parked.record),
                     None => return Some(parked.record),
                 }
@@ -88,7 +88,7 @@ mod tests {
     fn a_lane_that_stands_still_costs_no_looks() {
         const CHUNKS: u64 = 2_000;
         let (frontier, looks) = ([0, 0, 0].map(Cell::new), Cell::new(0));
-        let lacks = |needs: &[Lsn; 3]| {
+        let missing = |needs: &[Lsn; 3]| {
             looks.set(looks.get() + 1);
             (0..3).map(|lane| (lane, needs[lane])).find(|&(lane, lsn)| lsn > frontier[lane].get())
         };
@@ -97,17 +97,17 @@ mod tests {
         for chunk in 1..=CHUNKS {
             // One that the next chunk decides, and one that two slots have to decide, in any order.
             for record in [[chunk + 1, 0, 0], [0, chunk * 7 % CHUNKS + 1, chunk]] {
-                undecided.park(lacks(&record).unwrap(), record);
+                undecided.park(missing(&record).unwrap(), record);
             }
             frontier[0].set(chunk);
-            while let Some(record) = undecided.decided(|lane| frontier[lane].get(), lacks) {
+            while let Some(record) = undecided.decided(|lane| frontier[lane].get(), missing) {
                 decided.push(record);
             }
         }
         assert_eq!(decided.len() as u64, CHUNKS - 1);
         frontier[1].set(CHUNKS);
         frontier[2].set(CHUNKS - 1);
-        while let Some(record) = undecided.decided(|lane| frontier[lane].get(), lacks) {
+        while let Some(record) = undecided.decided(|lane| frontier[lane].get(), missing) {
             decided.push(record);
         }
         assert_eq!(decided.len() as u64, 2 * CHUNKS - 2);

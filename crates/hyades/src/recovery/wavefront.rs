@@ -31,10 +31,10 @@ mod window;
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::{Decoded, RecordShape};
-use super::hands::Hands;
+use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
-use super::seats::{Seats, in_a_circle};
+use super::runner::RecordRunner;
 use super::threads;
 use crate::error::Error;
 use crate::logging::record::{RecordHead, Tid};
@@ -55,7 +55,7 @@ const QUANTUM: usize = 64;
 /// Records after which a stream's runner publishes its position. Other threads read it rarely,
 /// since they cache what they saw, see [`Seen`]: a cache line written and read with every record
 /// would cost more than short records do. A waiter registers its position, and is notified at once.
-const SAY_EVERY: usize = 8;
+const PUBLISH_EVERY: usize = 8;
 
 /// Unsuccessful rounds before a thread sleeps; in the last few it yields its processor.
 const SPINS: u32 = 1000;
@@ -70,15 +70,15 @@ const OFFERED: usize = LOOKAHEAD / 2;
 /// Memory kept for the body of each parked record, in bytes.
 const MOST_KEPT: usize = 1 << 14;
 
-struct Front<'r, S: Default + Send + Sync + 'static> {
+struct Wavefront<'r, S: Default + Send + Sync + 'static> {
     replay: &'r ReplayContext<S>,
     lanes: Vec<ReplayStream>,
-    marks: Watermarks<BufferedRecord>,
+    watermarks: Watermarks<BufferedRecord>,
     lookahead: usize,
     bell: Arc<Bell>,
-    seats: Seats,
+    idle_detector: IdleDetector,
     /// Number of threads that find no stream to run: a hint, Relaxed.
-    hungry: Padded<AtomicUsize>,
+    idle_threads: Padded<AtomicUsize>,
 }
 
 /// What is kept of a parked record.
@@ -105,22 +105,23 @@ impl BufferedRecord {
 }
 
 /// The state of one thread.
-struct Desk {
-    hands: Hands,
+struct ThreadState {
+    runner: RecordRunner,
     /// The watermarks as the thread last saw them.
     seen: Seen,
     /// The parked record that it runs.
     held: BufferedRecord,
-    /// [`Watermarks::moved`] before its last unsuccessful round.
-    in_vain: u64,
-    /// Whether it is counted in [`Front::hungry`].
-    hungry: bool,
+    /// [`Watermarks::event_count`] before its last unsuccessful round.
+    last_idle_events: u64,
+    /// Whether it is counted in [`Wavefront::idle_threads`].
+    idle_threads: bool,
 }
 
-impl Desk {
-    fn new(lanes: usize) -> Desk {
-        let (hands, seen, held) = (Hands::new(), Seen::new(lanes), BufferedRecord::default());
-        Desk { hands, seen, held, in_vain: u64::MAX, hungry: false }
+impl ThreadState {
+    fn new(lanes: usize) -> ThreadState {
+        let (runner, seen, held) =
+            (RecordRunner::new(), Seen::new(lanes), BufferedRecord::default());
+        ThreadState { runner, seen, held, last_idle_events: u64::MAX, idle_threads: false }
     }
 }
 
@@ -160,13 +161,14 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let starts = readers.iter().map(LaneReader::start);
     // One thread gains nothing from looking ahead: it runs every stream in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
-    let marks = Watermarks::new(starts, Box::new(move || ring.ring()));
+    let watermarks = Watermarks::new(starts, Box::new(move || ring.ring()));
     let lanes: Vec<ReplayStream> =
         readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
-    let (seats, hungry) = (Seats::new(threads), Padded(AtomicUsize::new(0)));
-    let front = Front { replay, lanes, marks, lookahead, bell, seats, hungry };
+    let (idle_detector, idle_threads) = (IdleDetector::new(threads), Padded(AtomicUsize::new(0)));
+    let front =
+        Wavefront { replay, lanes, watermarks, lookahead, bell, idle_detector, idle_threads };
     let ended = |seat: usize| {
-        front.seats.leave(seat);
+        front.idle_detector.leave(seat);
         front.bell.ring();
     };
     threads::run_on(replay, threads, |seat| front.work(seat), ended);
@@ -180,34 +182,34 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         .collect())
 }
 
-impl<S: Default + Send + Sync + 'static> Front<'_, S> {
+impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
     fn work(&self, seat: usize) -> Result<(), Error> {
-        let mut desk = Desk::new(self.lanes.len());
+        let mut thread = ThreadState::new(self.lanes.len());
         let mut idle = 0;
         while !self.replay.has_failed() {
             // After a long idle time, prepares the check for a deadlock.
             let long = idle > SPINS;
-            let still = long.then(|| self.seats.all_others_rest(seat)).flatten();
-            if self.run_some_lane(seat, long, &mut desk)? {
+            let unchanged_since = long.then(|| self.idle_detector.all_others_rest(seat)).flatten();
+            if self.run_some_lane(seat, long, &mut thread)? {
                 idle = 0;
                 continue;
             }
             if idle == 0 {
-                desk.hands.report(self.replay);
-                self.set_hungry(&mut desk, true);
+                thread.runner.report(self.replay);
+                self.set_hungry(&mut thread, true);
             }
-            let unresolved = (0..self.lanes.len()).find(|&at| !self.marks.is_complete(at));
+            let unresolved = (0..self.lanes.len()).find(|&at| !self.watermarks.is_complete(at));
             let Some(at) = unresolved else { break };
-            if still.is_some_and(|then| self.seats.still(&then)) {
-                return Err(in_a_circle(self.lanes[at].stream, self.marks.resolved(at)));
+            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+                return Err(deadlock_error(self.lanes[at].stream, self.watermarks.resolved(at)));
             }
             idle += 1;
-            desk.hands.waited();
+            thread.runner.waited();
             self.rest(seat, idle);
         }
-        self.set_hungry(&mut desk, false);
-        desk.hands.report(self.replay);
-        desk.hands.applier.finish(self.replay);
+        self.set_hungry(&mut thread, false);
+        thread.runner.report(self.replay);
+        thread.runner.applier.finish(self.replay);
         self.bell.ring();
         Ok(())
     }
@@ -218,16 +220,16 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         } else if idle <= SPINS {
             std::thread::yield_now();
         } else {
-            self.seats.rest(seat, || self.bell.sleep());
+            self.idle_detector.rest(seat, || self.bell.sleep());
         }
     }
 
     /// A thread is hungry from the moment it finds no work until it has run a stream.
-    fn set_hungry(&self, desk: &mut Desk, hungry: bool) {
-        if desk.hungry != hungry {
-            desk.hungry = hungry;
-            let one = if hungry { 1 } else { usize::MAX };
-            self.hungry.fetch_add(one, Ordering::Relaxed);
+    fn set_hungry(&self, thread: &mut ThreadState, idle_threads: bool) {
+        if thread.idle_threads != idle_threads {
+            thread.idle_threads = idle_threads;
+            let one = if idle_threads { 1 } else { usize::MAX };
+            self.idle_threads.fetch_add(one, Ordering::Relaxed);
         }
     }
 
@@ -238,33 +240,33 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         &self,
         seat: usize,
         in_any_case: bool,
-        desk: &mut Desk,
+        thread: &mut ThreadState,
     ) -> Result<bool, Error> {
-        let moved = self.marks.moved();
-        if moved == desk.in_vain && !in_any_case {
+        let event_count = self.watermarks.event_count();
+        if event_count == thread.last_idle_events && !in_any_case {
             return Ok(false);
         }
         let n = self.lanes.len();
         let mut order: SmallVec<[_; 16]> = (0..n)
             .map(|at| (seat + at) % n)
-            .filter(|&at| self.marks.waiting(at) > 0 || !self.marks.is_finished(at))
-            .map(|at| (self.lanes[at].is_busy(), self.lanes[at].come_to(), at))
+            .filter(|&at| self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at))
+            .map(|at| (self.lanes[at].is_busy(), self.lanes[at].progress(), at))
             .collect();
-        order.sort_by_key(|&(busy, come_to, _)| (busy, come_to));
+        order.sort_by_key(|&(busy, progress, _)| (busy, progress));
         for (_, _, at) in order {
-            if self.run_parked(at, 1, desk)? {
+            if self.run_parked(at, 1, thread)? {
                 return Ok(true);
             }
             if let Some(mut cursor) = self.lanes[at].try_hold()
-                && self.run_lane(at, &mut cursor, desk)?
+                && self.run_lane(at, &mut cursor, thread)?
             {
                 drop(cursor);
-                self.set_hungry(desk, false);
-                self.marks.left(at);
+                self.set_hungry(thread, false);
+                self.watermarks.left(at);
                 return Ok(true);
             }
         }
-        desk.in_vain = moved;
+        thread.last_idle_events = event_count;
         Ok(false)
     }
 
@@ -273,49 +275,49 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
         &self,
         at: usize,
         cursor: &mut StreamCursor,
-        desk: &mut Desk,
+        thread: &mut ThreadState,
     ) -> Result<bool, Error> {
         let lane = &self.lanes[at];
-        if self.marks.is_finished(at) {
+        if self.watermarks.is_finished(at) {
             return Ok(false);
         }
         if let LookAhead::End(end) = cursor.look_ahead()? {
-            self.marks.end_lane(at, end);
+            self.watermarks.end_lane(at, end);
             self.bell.ring();
             return Ok(true);
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
         let guard = crossbeam_epoch::pin();
         let began = cursor.at;
-        let (mut unsaid, mut come_to) = (0, lane.come_to());
+        let (mut unpublished, mut progress) = (0, lane.progress());
         let mut stopped = lane.stopped.load(Ordering::Relaxed);
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without lookahead the stream's own order suffices, and nothing is parked.
-            if self.lookahead > 0 && !self.run_waiting(at, desk)? {
+            if self.lookahead > 0 && !self.run_waiting(at, thread)? {
                 break;
             }
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
                 let Decoded { head, body, .. } = decoded;
                 let continued = head.continued;
-                come_to = (Tid(head.tid).epoch(), cursor.decoder.builds_on());
-                let waiting = self.marks.waiting(at);
-                let offers = self.lookahead > 0 && self.hungry.load(Ordering::Relaxed) > 0;
-                let is_offered = offers && waiting < OFFERED && self.marks.has_room(at);
+                progress = (Tid(head.tid).epoch(), cursor.decoder.prefix_bytes());
+                let waiting = self.watermarks.waiting(at);
+                let offers = self.lookahead > 0 && self.idle_threads.load(Ordering::Relaxed) > 0;
+                let is_offered = offers && waiting < OFFERED && self.watermarks.has_room(at);
                 let in_turn = !stopped && !is_offered && (waiting == 0 || offers);
-                if in_turn && desk.seen.may_run(&self.marks, order, validity) {
+                if in_turn && thread.seen.may_run(&self.watermarks, order, validity) {
                     let from = (lane.stream, &cursor.decoder);
-                    desk.hands.look_ahead(self.replay, from, chunk, frame.start, &guard);
-                    desk.hands.run(self.replay, &head, &body, (lane.stream, frame.start))?;
-                } else if stopped || self.marks.is_dead(validity) {
-                    desk.hands.dead += 1;
+                    thread.runner.look_ahead(self.replay, from, chunk, frame.start, &guard);
+                    thread.runner.run(self.replay, &head, &body, (lane.stream, frame.start))?;
+                } else if stopped || self.watermarks.is_dead(validity) {
+                    thread.runner.dead += 1;
                     stopped = mutation::is(Mutation::StopAtFirstDead);
                     lane.stopped.store(stopped, Ordering::Relaxed);
                 } else {
-                    self.marks.passed(at, frame.start);
+                    self.watermarks.advance_to(at, frame.start);
                     let keep = |held: &mut BufferedRecord| held.keep(head, body);
                     if self.lookahead == 0
-                        || !self.marks.park(at, frame.start, (order, validity), keep)
+                        || !self.watermarks.park(at, frame.start, (order, validity), keep)
                     {
                         // The frame will be decoded again.
                         break;
@@ -326,19 +328,19 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
                 }
                 cursor.decoder.forget_parts(continued);
             }
-            desk.hands.bytes += frame.end - frame.start;
+            thread.runner.bytes += frame.end - frame.start;
             cursor.at = frame.end;
             // With nothing parked, the stream is resolved up to its runner, published or not.
-            if self.marks.has_none_parked(at) {
-                desk.seen.resolved[at] = cursor.at;
+            if self.watermarks.has_none_parked(at) {
+                thread.seen.resolved[at] = cursor.at;
             }
-            unsaid += 1;
-            if unsaid % SAY_EVERY == 0 || self.marks.is_wanted(at, cursor.at) {
-                self.marks.passed(at, cursor.at);
+            unpublished += 1;
+            if unpublished % PUBLISH_EVERY == 0 || self.watermarks.is_wanted(at, cursor.at) {
+                self.watermarks.advance_to(at, cursor.at);
             }
         }
-        lane.set_come_to(come_to);
-        self.marks.passed(at, cursor.at);
+        lane.set_progress(progress);
+        self.watermarks.advance_to(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)
     }
@@ -346,21 +348,21 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
     /// While many of a stream's records wait, runs parked records of this stream or of others.
     /// Returns false if too many are left to read on.
     #[inline]
-    fn run_waiting(&self, at: usize, desk: &mut Desk) -> Result<bool, Error> {
+    fn run_waiting(&self, at: usize, thread: &mut ThreadState) -> Result<bool, Error> {
         let enough = self.lookahead / 2;
-        while self.marks.waiting(at) > enough {
-            let ran = self.run_parked(at, enough, desk)? || self.run_elsewhere(at, desk)?;
+        while self.watermarks.waiting(at) > enough {
+            let ran = self.run_parked(at, enough, thread)? || self.run_elsewhere(at, thread)?;
             if !ran {
                 break;
             }
         }
-        Ok(self.marks.waiting(at) < self.lookahead)
+        Ok(self.watermarks.waiting(at) < self.lookahead)
     }
 
     /// Runs a parked record of another stream. Returns false if there is none.
-    fn run_elsewhere(&self, at: usize, desk: &mut Desk) -> Result<bool, Error> {
+    fn run_elsewhere(&self, at: usize, thread: &mut ThreadState) -> Result<bool, Error> {
         for other in (0..self.lanes.len()).filter(|&other| other != at) {
-            if self.run_parked(other, 1, desk)? {
+            if self.run_parked(other, 1, thread)? {
                 return Ok(true);
             }
         }
@@ -369,24 +371,24 @@ impl<S: Default + Send + Sync + 'static> Front<'_, S> {
 
     /// Runs up to `most` of a stream's parked records that lack nothing any more. Returns false if
     /// there are none.
-    fn run_parked(&self, at: usize, most: usize, desk: &mut Desk) -> Result<bool, Error> {
-        let Desk { hands, seen, held, .. } = desk;
-        if !self.marks.may_take(at, seen) {
+    fn run_parked(&self, at: usize, most: usize, thread: &mut ThreadState) -> Result<bool, Error> {
+        let ThreadState { runner, seen, held, .. } = thread;
+        if !self.watermarks.may_take(at, seen) {
             return Ok(false);
         }
-        let Some(mut taken) = self.marks.take(at, seen, held) else { return Ok(false) };
+        let Some(mut taken) = self.watermarks.take(at, seen, held) else { return Ok(false) };
         for left in (0..most).rev() {
             if taken.dead {
-                hands.dead += 1;
+                runner.dead += 1;
             } else {
                 let place = (self.lanes[at].stream, taken.start);
-                hands.run(self.replay, &held.head, &held.body, place)?;
+                runner.run(self.replay, &held.head, &held.body, place)?;
             }
             if left == 0 {
-                self.marks.finish(taken);
+                self.watermarks.finish(taken);
                 break;
             }
-            let Some(next) = self.marks.finish_and_take(taken, seen, held) else { break };
+            let Some(next) = self.watermarks.finish_and_take(taken, seen, held) else { break };
             taken = next;
         }
         Ok(true)

@@ -1,7 +1,7 @@
 //! State that the sessions of a database share, beside its engine.
 
 use crate::engine::Engine;
-use crate::garbage::LeftBehind;
+use crate::garbage::OrphanedGarbage;
 use crate::logging::LoggingProtocol;
 use crate::retry::{Gate, RetrySettings};
 use crate::tally::Tallies;
@@ -9,7 +9,7 @@ use crate::tally::Tallies;
 pub(crate) struct Sessions<P: LoggingProtocol> {
     pub engine: Engine<P>,
     pub tallies: Tallies,
-    pub left_behind: LeftBehind,
+    pub orphaned: OrphanedGarbage,
     /// Closed while a starving transaction runs alone.
     pub gate: Gate,
     pub retries: RetrySettings,
@@ -22,7 +22,7 @@ impl<P: LoggingProtocol> Sessions<P> {
         Sessions {
             engine,
             tallies: Tallies::default(),
-            left_behind: LeftBehind::default(),
+            orphaned: OrphanedGarbage::default(),
             gate: Gate::default(),
             retries,
             nests: false,

@@ -11,14 +11,14 @@ use crossbeam_epoch::Guard;
 use std::ops::Bound;
 
 /// Maximum number of fingers. Further indexes share the last one.
-const MOST: usize = 8;
+const MAX_FINGERS: usize = 8;
 
 /// A key at or above every other, as far as a descent compares keys (their first 32 bytes).
-const LAST: [u8; 32] = [0xFF; 32];
+const MAX_KEY: [u8; 32] = [0xFF; 32];
 
 /// Maximum number of descents under way: more would evict from the caches what the first ones
 /// loaded.
-const MOST_AHEAD: usize = 64;
+const MAX_DESCENTS: usize = 64;
 
 /// The descents under way and the fingers of one transaction.
 pub(crate) struct IndexPositions<'s> {
@@ -37,7 +37,7 @@ impl<'s> IndexPositions<'s> {
     #[inline]
     pub fn of<'p>(places: &'p mut Option<&'s mut Self>, arena: &'s Bump) -> &'p mut Self {
         places.get_or_insert_with(|| {
-            let fingers = ArenaVec::with_capacity_in(MOST, arena);
+            let fingers = ArenaVec::with_capacity_in(MAX_FINGERS, arena);
             arena.alloc(IndexPositions { descents: ArenaVec::new_in(arena), fingers })
         })
     }
@@ -57,17 +57,17 @@ impl<'s> IndexPositions<'s> {
             Bound::Unbounded => (&[][..], false),
         };
         let key = match bound {
-            Bound::Unbounded if range.descending => KeyBytes::from_slice(&LAST),
+            Bound::Unbounded if range.descending => KeyBytes::from_slice(&MAX_KEY),
             Bound::Unbounded => KeyBytes::new(),
             _ => match table.encode_bound(index, key, after) {
                 Ok(Some(key)) => key,
                 // No key is above the prefix: start at the last key.
-                Ok(None) if range.descending => KeyBytes::from_slice(&LAST),
+                Ok(None) if range.descending => KeyBytes::from_slice(&MAX_KEY),
                 // The range is empty, or invalid: the operation that uses it reports the error.
                 Ok(None) | Err(_) => return,
             },
         };
-        if self.descents.len() == MOST_AHEAD {
+        if self.descents.len() == MAX_DESCENTS {
             return;
         }
         if let Some(descent) = table.begin_descent(index, &key, range.descending, guard) {
@@ -77,12 +77,12 @@ impl<'s> IndexPositions<'s> {
 
     /// Whether any descent is under way.
     #[inline]
-    pub fn are_sought(&self) -> bool {
+    pub fn any_under_way(&self) -> bool {
         !self.descents.is_empty()
     }
 
     /// Advances each descent by one level. The previous step prefetched the node that it reads.
-    pub fn seek<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [TableData<S>]) {
+    pub fn advance_all<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [TableData<S>]) {
         let IndexPositions { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
             match tables[*table as usize].step(*index, descent) {
@@ -113,7 +113,7 @@ fn slot<'f, 's>(
     let of = |tree| fingers.iter().position(|finger| finger.tree() == tree);
     // Otherwise an unused one.
     let at = of(tree).or_else(|| of(std::ptr::null())).unwrap_or_else(|| {
-        if fingers.len() < MOST {
+        if fingers.len() < MAX_FINGERS {
             fingers.push(Finger::new(guard));
         }
         fingers.len() - 1

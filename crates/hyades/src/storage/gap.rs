@@ -16,15 +16,15 @@ pub(crate) struct MissBucket<S> {
 
 /// The buckets of one hash index. They are allocated at the first miss or insertion, so that an
 /// empty table uses no memory for them.
-pub(super) struct Misses<S>(OnceLock<Box<[MissBucket<S>]>>);
+pub(super) struct MissBuckets<S>(OnceLock<Box<[MissBucket<S>]>>);
 
-impl<S> Default for Misses<S> {
+impl<S> Default for MissBuckets<S> {
     fn default() -> Self {
-        Misses(OnceLock::new())
+        MissBuckets(OnceLock::new())
     }
 }
 
-impl<S: Default> Misses<S> {
+impl<S: Default> MissBuckets<S> {
     /// The bucket of the absent keys with this hash.
     #[inline]
     pub fn bucket(&self, hash: u64) -> &MissBucket<S> {
@@ -71,7 +71,7 @@ pub(crate) struct GapChange<'g, S> {
 
 impl<'g, S> GapChange<'g, S> {
     /// Replaces the observation of the gap just before the insertion by the gaps that it became.
-    pub fn carry_over(self, seen: &mut bumpalo::collections::Vec<'_, Gap<'g, S>>) {
+    pub fn update_observations(self, seen: &mut bumpalo::collections::Vec<'_, Gap<'g, S>>) {
         let mut found = false;
         for gap in seen.iter_mut() {
             match (gap, &self.after[0]) {
@@ -106,9 +106,9 @@ pub(super) fn leaf_change<S>(insertion: Insertion<'_, S>) -> GapChange<'_, S> {
 }
 
 /// Passes leaf splits and merges to the logging protocol, as `(target stamp, source stamp)`.
-pub(crate) struct Inherit<F>(pub F);
+pub(crate) struct StampHooks<F>(pub F);
 
-impl<S, F: Fn(&S, &S)> GapHooks<S> for Inherit<F> {
+impl<S, F: Fn(&S, &S)> GapHooks<S> for StampHooks<F> {
     fn split(&self, from: &S, to: &S) {
         (self.0)(to, from);
     }

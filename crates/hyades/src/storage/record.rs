@@ -88,7 +88,7 @@ impl<S: Default> Record<S> {
             if base.is_null() {
                 handle_alloc_error(allocation);
             }
-            prefetch_coming(base, allocation.size());
+            prefetch_next_allocation(base, allocation.size());
             let block = base.add(block_at).cast::<AtomicU64>();
             block.write(AtomicU64::new((inline_words as u64) << 32));
             std::ptr::write_bytes(block.add(1).cast::<u8>(), 0, inline_words * 8);
@@ -136,7 +136,7 @@ impl<S: Default> Record<S> {
 /// mostly proceed to the next address, and rows are often inserted in sequence. Otherwise the first
 /// atomic read-modify-write after writing a record (on the leaf) waits for all lines of the record.
 #[inline]
-fn prefetch_coming(base: *const u8, size: usize) {
+fn prefetch_next_allocation(base: *const u8, size: usize) {
     // For the next record it would be too late, so this is the one after it.
     prefetch_bytes(base, 2 * size, size.min(MOST_LINES * 64));
 }

@@ -24,7 +24,7 @@ pub(crate) struct IndexEntry<S> {
 }
 
 /// Most entries, with their keys, are not longer than this, in bytes.
-const MOSTLY: usize = 64;
+const TYPICAL_ENTRY_BYTES: usize = 64;
 
 /// The entry is being unlinked.
 const GONE: u32 = u32::MAX;
@@ -80,12 +80,12 @@ impl<S> IndexEntry<S> {
         unsafe { dealloc(entry.cast(), Self::allocation((*entry).key_len as usize)) }
     }
 
-    /// Prefetches the entry and its key, as far as they are within [`MOSTLY`] bytes.
+    /// Prefetches the entry and its key, as far as they are within [`TYPICAL_ENTRY_BYTES`] bytes.
     #[inline]
     pub fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
         prefetch(start);
-        prefetch(start.wrapping_add(MOSTLY - 1));
+        prefetch(start.wrapping_add(TYPICAL_ENTRY_BYTES - 1));
     }
 
     /// The row.
@@ -193,7 +193,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
 
     /// Visits the entries of an index that match their row, in key order, with that row's bytes;
     /// skips stale ones, as transactions do. Only while no thread changes rows.
-    pub fn for_each_true_entry<'g>(
+    pub fn for_each_matching_entry<'g>(
         &'g self,
         index: usize,
         guard: &'g Guard,

@@ -1,6 +1,6 @@
 //! A table: row layout, primary index, secondary indexes, and the gaps in both.
 
-use super::gap::{Gap, GapChange, Misses, leaf_change};
+use super::gap::{Gap, GapChange, MissBuckets, leaf_change};
 use super::hash_index::{HashIndex, HashPosition, hash_key};
 use super::key::{self, KeyBytes};
 use super::layout::Layout;
@@ -37,7 +37,7 @@ impl<S> Keyed for Record<S> {
 }
 
 enum Primary<S: Default + Send + Sync + 'static> {
-    Hash { index: HashIndex<Record<S>>, misses: Misses<S> },
+    Hash { index: HashIndex<Record<S>>, misses: MissBuckets<S> },
     Ordered(OrderedIndex<Record<S>, S>),
 }
 
@@ -73,7 +73,7 @@ pub(crate) type VisitGap<'v, 'g, S> =
 
 /// The resume position of [`TableData::walk`].
 #[derive(Default)]
-pub(crate) enum Walk {
+pub(crate) enum WalkPosition {
     #[default]
     Start,
     /// The position in a hash index.
@@ -84,7 +84,7 @@ pub(crate) enum Walk {
 }
 
 /// Number of records after which one call of [`TableData::walk`] stops.
-const STRETCH: usize = 1024;
+const WALK_BATCH: usize = 1024;
 
 impl<S: Default + Send + Sync + 'static> TableData<S> {
     pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
@@ -116,7 +116,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
             .collect();
         let primary = match schema.primary {
             PrimaryKind::Hash => {
-                Primary::Hash { index: HashIndex::new(1 << 10), misses: Misses::default() }
+                Primary::Hash { index: HashIndex::new(1 << 10), misses: MissBuckets::default() }
             }
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
@@ -389,12 +389,12 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
     }
 
     /// Visits the next records of a walk over all of them, absent ones included. Stops when `visit`
-    /// breaks off or [`STRETCH`] records were visited (in a hash index at the end of that bucket).
+    /// breaks off or [`WALK_BATCH`] records were visited (in a hash index at the end of that bucket).
     /// A record that is linked throughout the walk is visited. The caller need not stay pinned
     /// between two calls.
     pub fn walk<'g>(
         &'g self,
-        at: &mut Walk,
+        at: &mut WalkPosition,
         guard: &'g Guard,
         mut visit: impl FnMut(&'g Record<S>) -> ControlFlow<()>,
     ) {
@@ -402,24 +402,27 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         let mut visit = |record| {
             visited += 1;
             let flow = visit(record);
-            if visited >= STRETCH { ControlFlow::Break(()) } else { flow }
+            if visited >= WALK_BATCH { ControlFlow::Break(()) } else { flow }
         };
         match &self.primary {
             Primary::Hash { index, .. } => {
-                let from = if let Walk::Hash(from) = at { *from } else { HashPosition::default() };
-                *at = index.for_each_from(from, guard, visit).map_or(Walk::End, Walk::Hash);
+                let from =
+                    if let WalkPosition::Hash(from) = at { *from } else { HashPosition::default() };
+                *at = index
+                    .for_each_from(from, guard, visit)
+                    .map_or(WalkPosition::End, WalkPosition::Hash);
             }
             Primary::Ordered(tree) => {
-                let last = std::mem::replace(at, Walk::End);
+                let last = std::mem::replace(at, WalkPosition::End);
                 let lower = match &last {
-                    Walk::Key(key) => Bound::Excluded(&key[..]),
+                    WalkPosition::Key(key) => Bound::Excluded(&key[..]),
                     _ => Bound::Unbounded,
                 };
                 tree.scan(lower, Bound::Unbounded, false, guard, &mut |_, entries| {
                     let mut entries = entries.iter();
                     match entries.find(|record| visit(record).is_break()) {
                         Some(record) => {
-                            *at = Walk::Key(KeyBytes::from_slice(record.key()));
+                            *at = WalkPosition::Key(KeyBytes::from_slice(record.key()));
                             ControlFlow::Break(())
                         }
                         None => ControlFlow::Continue(()),

@@ -8,7 +8,7 @@ use super::window::{CopyWindow, window};
 use crossbeam_epoch::Guard;
 
 /// An announced row, whose hash bucket is being prefetched.
-pub(crate) struct Wanted {
+pub(crate) struct PrefetchedRow {
     table: u32,
     key_len: u32,
     hash: u64,
@@ -19,19 +19,19 @@ pub(crate) struct Wanted {
 }
 
 /// Number of bytes of a row's variable-length values that are prefetched.
-const MOST_TAIL: usize = 128;
+const MAX_TAIL_BYTES: usize = 128;
 
 /// Assumed key length in bytes, where keys have no fixed length.
-const USUAL_KEY: usize = 16;
+const ASSUMED_KEY_BYTES: usize = 16;
 
 /// The bytes of a row (offset and length) that a read of these columns touches, as a guess.
-fn likely<S: Default + Send + Sync + 'static>(
+fn guess_window<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     columns: Columns,
 ) -> (usize, usize) {
     match window(table, columns) {
         CopyWindow::Fixed(offset, len) => (offset, len),
-        CopyWindow::Prefix(_) | CopyWindow::Whole => (0, table.layout.fixed_bytes + MOST_TAIL),
+        CopyWindow::Prefix(_) | CopyWindow::Whole => (0, table.layout.fixed_bytes + MAX_TAIL_BYTES),
     }
 }
 
@@ -43,33 +43,33 @@ pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
     &there[..there.len().min(limit).min(AHEAD)]
 }
 
-/// Prefetches rows that a scan will read; see [`Wanted::fetch_all`].
+/// Prefetches rows that a scan will read; see [`PrefetchedRow::prefetch_records`].
 pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     columns: Columns,
     rows: impl Iterator<Item = &'r Record<S>> + Clone,
 ) {
-    let window = likely(table, columns);
+    let window = guess_window(table, columns);
     rows.clone().for_each(|record| prefetch(record));
     for record in rows {
         // Another key length makes a difference of about a cache line.
-        Record::prefetch_row(record, table.key_bytes.unwrap_or(USUAL_KEY), window);
+        Record::prefetch_row(record, table.key_bytes.unwrap_or(ASSUMED_KEY_BYTES), window);
     }
 }
 
-impl Wanted {
+impl PrefetchedRow {
     /// Prefetches the bucket that a lookup of the key reads first; `None` without a hash index.
     #[inline]
-    pub fn announce<S: Default + Send + Sync + 'static>(
+    pub fn prefetch<S: Default + Send + Sync + 'static>(
         table: &TableData<S>,
         key: &[u8],
         columns: Columns,
         guard: &Guard,
-    ) -> Option<Wanted> {
+    ) -> Option<PrefetchedRow> {
         let hash = table.prefetch_bucket(key, guard)?;
-        let window = likely(table, columns);
+        let window = guess_window(table, columns);
         let (table, key_len) = (table.layout.table, key.len() as u32);
-        Some(Wanted { table, key_len, hash, window, record: std::ptr::null() })
+        Some(PrefetchedRow { table, key_len, hash, window, record: std::ptr::null() })
     }
 
     /// Prefetches the records themselves, after their buckets have arrived in the cache.
@@ -77,8 +77,8 @@ impl Wanted {
     /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire
     /// before its page walk is over. So prefetches are issued one after the other: page walks
     /// overlap.
-    pub fn fetch_all<S: Default + Send + Sync + 'static>(
-        wanted: &mut [Wanted],
+    pub fn prefetch_records<S: Default + Send + Sync + 'static>(
+        wanted: &mut [PrefetchedRow],
         tables: &[TableData<S>],
         guard: &Guard,
     ) {

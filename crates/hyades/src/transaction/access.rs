@@ -93,7 +93,7 @@ pub struct Transaction<'t>(pub(crate) &'t dyn Access);
 
 impl<'t> Transaction<'t> {
     /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database.
-    pub fn over(access: &'t dyn Access) -> Self {
+    pub fn new(access: &'t dyn Access) -> Self {
         Transaction(access)
     }
 

@@ -8,7 +8,7 @@ use crate::concurrency::state::{Link, Stale, TxnState};
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::storage::descents::IndexPositions;
-use crate::storage::gap::{Gap, GapChange, Inherit};
+use crate::storage::gap::{Gap, GapChange, StampHooks};
 use crate::storage::key::successor_of_prefix;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
@@ -24,8 +24,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
         &'h self,
         stamp: &'h RefCell<&'h mut P::TxnStamp>,
-    ) -> Inherit<impl Fn(&P::RowStamp, &P::RowStamp) + 'h> {
-        Inherit(move |to: &P::RowStamp, from: &P::RowStamp| {
+    ) -> StampHooks<impl Fn(&P::RowStamp, &P::RowStamp) + 'h> {
+        StampHooks(move |to: &P::RowStamp, from: &P::RowStamp| {
             self.engine.protocol.inherit(to, from, *stamp.borrow_mut())
         })
     }
@@ -43,7 +43,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             protocol.inherit(&record.stamp, change.holder.stamp(), state.stamp);
         }
         protocol.observe_write(change.holder.stamp(), state.stamp);
-        change.carry_over(&mut state.gaps);
+        change.update_observations(&mut state.gaps);
     }
 
     /// Links the row `new`, to be written to `record`, into the secondary indexes with columns in

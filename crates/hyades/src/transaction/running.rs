@@ -15,7 +15,7 @@ use crate::storage::row::{Row, apply_delta, encode_delta};
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
-use crate::storage::wanted::Wanted;
+use crate::storage::wanted::PrefetchedRow;
 use crate::storage::window::{CopyWindow, window};
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -27,19 +27,19 @@ pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     pub(super) engine: &'s Engine<P>,
     state: RefCell<TxnState<'s, P>>,
     /// Its rows were prefetched before it began.
-    announced: bool,
+    prefetched: bool,
     concurrency: PhantomData<C>,
 }
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub fn new(engine: &'s Engine<P>, state: TxnState<'s, P>) -> Self {
-        Running { engine, state: RefCell::new(state), announced: false, concurrency: PhantomData }
+        Running { engine, state: RefCell::new(state), prefetched: false, concurrency: PhantomData }
     }
 
     /// Sets whether the transaction's rows have been prefetched before it began.
-    pub fn set_announced(&mut self, announced: bool) {
-        self.announced = announced;
+    pub fn set_prefetched(&mut self, prefetched: bool) {
+        self.prefetched = prefetched;
     }
 
     pub fn state(&mut self) -> &mut TxnState<'s, P> {
@@ -122,15 +122,15 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     #[inline]
     pub(super) fn seek_places(&self, state: &mut TxnState<'s, P>) {
         if let Some(places) = &mut state.places
-            && places.are_sought()
+            && places.any_under_way()
         {
-            places.seek(&self.engine.tables);
+            places.advance_all(&self.engine.tables);
         }
     }
 
     /// Starts loading the announced records, whose hash buckets are in the cache by now.
     fn fetch_wanted(&self, state: &mut TxnState<'s, P>) {
-        Wanted::fetch_all(&mut state.wanted, &self.engine.tables, state.guard);
+        PrefetchedRow::prefetch_records(&mut state.wanted, &self.engine.tables, state.guard);
         state.wanted.clear();
     }
 
@@ -208,17 +208,17 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                 let stamp = RefCell::new(&mut *state.stamp);
                 let hooks = self.hooks(&stamp);
                 let places = IndexPositions::of(&mut state.places, state.arena);
-                while places.are_sought() {
-                    places.seek(&self.engine.tables);
+                while places.any_under_way() {
+                    places.advance_all(&self.engine.tables);
                 }
                 let finger = places.finger(data.primary_id(), state.guard);
-                data.place(key, row_bytes, C::PLACED_WORD, C::PLACED_LOCK, &hooks, finger)
+                data.place(key, row_bytes, C::INSERTED_WORD, C::INSERTED_LOCK, &hooks, finger)
             }
         }
     }
 
     /// Registers a record that the transaction has inserted under a new key.
-    fn placed(
+    fn inserted(
         &self,
         state: &mut TxnState<'s, P>,
         table: Table,
@@ -226,8 +226,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         change: GapChange<'s, P::RowStamp>,
     ) -> &'s Rec<P> {
         self.entered_gap(state, change, Some(record));
-        state.placed.push((table.0, record));
-        C::placed(state, table.0, record);
+        state.inserted.push((table.0, record));
+        C::inserted(state, table.0, record);
         record
     }
 
@@ -242,7 +242,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         room: (usize, bool),
     ) -> Result<(&'s Rec<P>, bool), Abort> {
         match self.record_for(state, data, key, room) {
-            Placed::New(record, change) => Ok((self.placed(state, table, record, change), false)),
+            Placed::New(record, change) => Ok((self.inserted(state, table, record, change), false)),
             Placed::Exists(record) => {
                 if let Some(at) = state.own_write(record) {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
@@ -371,7 +371,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
     }
 
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
-        if self.announced {
+        if self.prefetched {
             return;
         }
         let state = &mut *self.state.borrow_mut();
@@ -379,7 +379,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
         let Ok(data) = self.table(table) else { return };
         let mut wanted = KeyBytes::new();
         if data.encode_key(key, &mut wanted).is_ok() {
-            state.wanted.extend(Wanted::announce(data, &wanted, columns, state.guard));
+            state.wanted.extend(PrefetchedRow::prefetch(data, &wanted, columns, state.guard));
         }
     }
 
@@ -442,7 +442,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
-                Placed::New(record, change) => self.placed(state, table, record, change),
+                Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
                         C::intend_blindly(self.engine, state, table.0, record)?;

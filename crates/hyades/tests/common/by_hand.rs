@@ -39,12 +39,12 @@ pub fn builder(protocol: Protocol, concurrency: Concurrency, streams: usize) -> 
     builder
 }
 
-/// A transaction of a [`World`].
+/// A transaction of a [`SteppedDb`].
 #[derive(Clone, Copy)]
 pub struct Txn(usize);
 
 /// A database whose streams are flushed by hand, with a session on each.
-pub struct World {
+pub struct SteppedDb {
     dir: tempfile::TempDir,
     device: PowerCutDevice,
     form: (Protocol, Concurrency),
@@ -62,8 +62,8 @@ pub fn read(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
     Ok(tx.get(ROWS, id)?.map_or(0, |row| row.get(N)))
 }
 
-impl World {
-    pub fn new(protocol: Protocol, concurrency: Concurrency, streams: usize) -> World {
+impl SteppedDb {
+    pub fn new(protocol: Protocol, concurrency: Concurrency, streams: usize) -> SteppedDb {
         let dir = directory();
         let options = PowerCutOptions { seed: 1, early_sectors: 0.0, lying_sync: false };
         let device = PowerCutDevice::new(options);
@@ -74,7 +74,7 @@ impl World {
             })
             .open(dir.path())
             .unwrap();
-        let mut world = World {
+        let mut world = SteppedDb {
             dir,
             device,
             form: (protocol, concurrency),
@@ -161,23 +161,23 @@ impl World {
     }
 
     /// Cuts the power.
-    pub fn crash(self) -> Crashed {
+    pub fn crash(self) -> CrashedDb {
         self.device.cut();
-        let World { dir, form, db, sessions, tickets, .. } = self;
+        let SteppedDb { dir, form, db, sessions, tickets, .. } = self;
         let streams = db.streams();
         drop((sessions, tickets));
         drop(db);
-        Crashed { dir, form, streams }
+        CrashedDb { dir, form, streams }
     }
 }
 
-pub struct Crashed {
+pub struct CrashedDb {
     pub dir: tempfile::TempDir,
     form: (Protocol, Concurrency),
     streams: usize,
 }
 
-impl Crashed {
+impl CrashedDb {
     /// Opens the database twice and requires the same result: row x, row y, number of dead records.
     pub fn recovered(&self) -> (i64, i64, u64) {
         let [first, second] = [(); 2].map(|()| {

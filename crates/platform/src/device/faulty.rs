@@ -68,7 +68,7 @@ struct FaultyFile {
 }
 
 /// Counts one operation down; returns true if it is the one that fails.
-fn strikes(counter: &AtomicU64, sticky: bool) -> bool {
+fn countdown_fires(counter: &AtomicU64, sticky: bool) -> bool {
     let step = |left: u64| match left {
         u64::MAX => None,
         0 if sticky => None,
@@ -82,10 +82,10 @@ fn strikes(counter: &AtomicU64, sticky: bool) -> bool {
 
 impl DeviceFile for FaultyFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        if strikes(&self.plan.writes, true) {
+        if countdown_fires(&self.plan.writes, true) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
-        if strikes(&self.plan.flips, false) {
+        if countdown_fires(&self.plan.flips, false) {
             let mut bytes: Vec<u8> =
                 slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             let middle = bytes.len() / 2;
@@ -96,12 +96,12 @@ impl DeviceFile for FaultyFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        assert!(!strikes(&self.plan.reads, false), "a fault that was armed");
+        assert!(!countdown_fires(&self.plan.reads, false), "a fault that was armed");
         self.inner.read_at(buffer, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if strikes(&self.plan.syncs, false) {
+        if countdown_fires(&self.plan.syncs, false) {
             return Err(rustix::io::Errno::IO.into());
         }
         self.inner.sync_data()

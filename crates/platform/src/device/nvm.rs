@@ -53,7 +53,7 @@ struct NvmFile {
 
 impl NvmFile {
     /// Spins for the extra time of the cache lines of `bytes` at `offset`.
-    fn linger(&self, offset: u64, bytes: u64) {
+    fn spin_extra(&self, offset: u64, bytes: u64) {
         if bytes > 0 {
             let lines = (offset + bytes).div_ceil(LINE) - offset / LINE;
             let extra = (lines as f64 * self.extra_ns).round() as u64;
@@ -65,13 +65,13 @@ impl NvmFile {
 impl DeviceFile for NvmFile {
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         self.inner.write_at(slices, offset)?;
-        self.linger(offset, slices.iter().map(|slice| slice.len() as u64).sum());
+        self.spin_extra(offset, slices.iter().map(|slice| slice.len() as u64).sum());
         Ok(())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let n = self.inner.read_at(buffer, offset)?;
-        self.linger(offset, n as u64);
+        self.spin_extra(offset, n as u64);
         Ok(n)
     }
 

@@ -216,7 +216,7 @@ impl Graph<'_> {
         all
     }
 
-    fn lasting(&self, at: usize) -> bool {
+    fn took_effect(&self, at: usize) -> bool {
         self.happened[at] && !matches!(self.history[at].end, End::Aborted(_))
     }
 
@@ -262,7 +262,7 @@ impl Graph<'_> {
     /// Orders registers by what each write replaced. No value may be replaced twice.
     fn order_registers(&mut self) -> Checked<()> {
         let mut after: HashMap<(Place, Option<u64>), usize> = HashMap::new();
-        for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
+        for at in (0..self.history.len()).filter(|&at| self.took_effect(at)) {
             for (place, of) in &self.touched[at] {
                 let Some(over) = of.over else { continue };
                 if let Some(other) = after.insert((*place, over), at) {
@@ -295,7 +295,7 @@ impl Graph<'_> {
     fn link(&mut self) {
         // The writers of the value that follows each value; several where the order is not known.
         let mut next: HashMap<(Place, Option<u64>), Vec<usize>> = HashMap::new();
-        for at in (0..self.history.len()).filter(|&at| self.lasting(at)) {
+        for at in (0..self.history.len()).filter(|&at| self.took_effect(at)) {
             for (place, of) in &self.touched[at] {
                 let Some(first) = of.wrote.first() else { continue };
                 let order = self.orders.get(place);

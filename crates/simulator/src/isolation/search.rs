@@ -39,7 +39,7 @@ impl SearchState {
     }
 }
 
-fn told_at(observed: &Observed) -> Option<u64> {
+fn answered_at(observed: &Observed) -> Option<u64> {
     match observed.end {
         End::Acknowledged(at) | End::Aborted(at) => Some(at),
         End::Unknown => None,
@@ -57,7 +57,7 @@ pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
         for n in 0..left.len() {
             let at = left[n];
             let is_late = |other: &usize| {
-                told_at(&history[*other]).is_some_and(|told| told < history[at].invoked)
+                answered_at(&history[*other]).is_some_and(|told| told < history[at].invoked)
             };
             if strict && left.iter().any(is_late) {
                 continue;

@@ -3,7 +3,7 @@
 
 use super::random::{Constants, non_uniform};
 use super::schema::DISTRICTS;
-use super::{Delivery, Line, NewOrder, OrderStatus, Payment, Scale, StockLevel, Who};
+use super::{CustomerSelector, Delivery, Line, NewOrder, OrderStatus, Payment, Scale, StockLevel};
 use fastrand::Rng;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -204,12 +204,14 @@ impl TpccInputs {
     }
 
     /// Draws a customer: 60 % by last name, 40 % by number.
-    fn who(&self, rng: &mut Rng) -> Who {
+    fn who(&self, rng: &mut Rng) -> CustomerSelector {
         if rng.u32(..100) < 60 {
             let names = self.scale.last_names();
-            Who::LastName(non_uniform(rng, 255, self.constants.last_run, 0, names - 1) as u16)
+            CustomerSelector::LastName(
+                non_uniform(rng, 255, self.constants.last_run, 0, names - 1) as u16
+            )
         } else {
-            Who::Id(self.customer(rng))
+            CustomerSelector::Id(self.customer(rng))
         }
     }
 
@@ -298,9 +300,9 @@ mod tests {
             share(&drawn, |input| matches!(input, TpccInput::Payment(payment) if is(payment)))
         };
         assert!((of(|p| p.c_w != p.w) - 0.15).abs() < 0.005);
-        assert!((of(|p| matches!(p.who, Who::LastName(_))) - 0.6).abs() < 0.005);
+        assert!((of(|p| matches!(p.who, CustomerSelector::LastName(_))) - 0.6).abs() < 0.005);
         assert!(of(|p| (100..=500_000).contains(&p.amount) && (1..=4).contains(&p.c_w)) == 1.0);
-        assert!(of(|p| matches!(p.who, Who::LastName(n) if n > 999)) == 0.0);
+        assert!(of(|p| matches!(p.who, CustomerSelector::LastName(n) if n > 999)) == 0.0);
     }
 
     #[test]

@@ -76,20 +76,20 @@ fn done(was_there: bool) -> Result<(), Abort> {
 
 /// How an input identifies a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Who {
+pub enum CustomerSelector {
     /// By number.
     Id(i32),
     /// By last name, given as its number.
     LastName(u16),
 }
 
-impl Who {
+impl CustomerSelector {
     /// Returns the customer's number. Of several customers with the last name it is the middle one
     /// by first name, rounded up (clauses 2.5.2.2 and 2.6.2.2).
     fn find(self, tx: &Transaction<'_>, tables: &TpccTables, w: i32, d: i32) -> Result<i32, Abort> {
         let number = match self {
-            Who::Id(id) => return Ok(id),
-            Who::LastName(number) => number,
+            CustomerSelector::Id(id) => return Ok(id),
+            CustomerSelector::LastName(number) => number,
         };
         let name = last_name(number);
         let key: [Value<'_>; 3] = [w.into(), d.into(), name.as_str().into()];
@@ -104,7 +104,7 @@ impl Who {
 }
 
 /// The columns of a customer that Payment and Order-Status show or need, without the long text.
-const CUSTOMER_FACE: Columns = customer::FIRST
+const CUSTOMER_SUMMARY: Columns = customer::FIRST
     .only()
     .and(customer::MIDDLE.only())
     .and(customer::LAST.only())

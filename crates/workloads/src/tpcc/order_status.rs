@@ -1,7 +1,7 @@
 //! The Order-Status transaction (clause 2.6).
 
 use super::schema::{ORDERS_BY_CUSTOMER, TpccTables, customer, order_line, orders};
-use super::{CUSTOMER_FACE, Who, found};
+use super::{CUSTOMER_SUMMARY, CustomerSelector, found};
 use hyades::{Abort, Columns, Transaction, Value};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct OrderStatus {
     /// The district.
     pub d: i32,
     /// The customer.
-    pub who: Who,
+    pub who: CustomerSelector,
 }
 
 /// The figures of the terminal's output.
@@ -49,7 +49,7 @@ pub fn order_status(
 ) -> Result<OrderStatusResult, Abort> {
     let &OrderStatus { w, d, who } = call;
     let c = who.find(tx, tables, w, d)?;
-    let row = found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER_FACE)?)?;
+    let row = found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER_SUMMARY)?)?;
     let key: [Value<'_>; 3] = [w.into(), d.into(), c.into()];
     let last = tx
         .scan_index(tables.orders, ORDERS_BY_CUSTOMER)

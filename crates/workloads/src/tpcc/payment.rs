@@ -1,7 +1,7 @@
 //! The Payment transaction (clause 2.5).
 
 use super::schema::{TpccTables, customer, district, warehouse};
-use super::{CUSTOMER_FACE, Who, done, found};
+use super::{CUSTOMER_SUMMARY, CustomerSelector, done, found};
 use crate::bytes::Text;
 use hyades::{Abort, Columns, Transaction};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Payment {
     /// The customer's district.
     pub c_d: i32,
     /// The customer.
-    pub who: Who,
+    pub who: CustomerSelector,
     /// In cents.
     pub amount: i64,
     /// When, microseconds since 1970.
@@ -26,7 +26,7 @@ pub struct Payment {
 }
 
 /// All columns but the customer's long text.
-const CUSTOMER: Columns = CUSTOMER_FACE
+const CUSTOMER: Columns = CUSTOMER_SUMMARY
     .and(customer::YTD_PAYMENT.only())
     .and(customer::PAYMENT_CNT.only())
     .and(customer::STREET_1.only())
@@ -45,7 +45,7 @@ pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Res
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
     tx.prefetch(tables.district, (w, d), Columns::ALL);
     tx.prefetch(tables.warehouse, w, Columns::ALL);
-    if let Who::Id(c) = call.who {
+    if let CustomerSelector::Id(c) = call.who {
         tx.prefetch(tables.customer, (c_w, c_d, c), CUSTOMER);
     }
     let c = call.who.find(tx, tables, c_w, c_d)?;

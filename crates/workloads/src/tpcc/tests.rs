@@ -242,11 +242,11 @@ fn a_payment_by_name_takes_the_middle_customer() {
                 assert!(tx.update(tables.customer, (1, 1, c), &sets)?);
             }
             // The second of four, counted by first name.
-            let found = Who::LastName(999).find(tx, &tables, 1, 1)?;
+            let found = CustomerSelector::LastName(999).find(tx, &tables, 1, 1)?;
             assert_eq!(found, 12);
             assert!(tx.delete(tables.customer, (1, 1, 4))?);
             // The second of three.
-            let found = Who::LastName(999).find(tx, &tables, 1, 1)?;
+            let found = CustomerSelector::LastName(999).find(tx, &tables, 1, 1)?;
             assert_eq!(found, 9);
             Err::<(), _>(Abort::User(0))
         })
@@ -256,7 +256,15 @@ fn a_payment_by_name_takes_the_middle_customer() {
 #[test]
 fn a_payment_of_bad_credit_is_written_before_what_stood_there() {
     let (oracle, tables) = populated();
-    let call = Payment { w: 2, d: 4, c_w: 1, c_d: 3, who: Who::Id(6), amount: 12_345, date_us: 5 };
+    let call = Payment {
+        w: 2,
+        d: 4,
+        c_w: 1,
+        c_d: 3,
+        who: CustomerSelector::Id(6),
+        amount: 12_345,
+        date_us: 5,
+    };
     oracle
         .transact(|tx| {
             let sets = [customer::CREDIT.set(b"BC"), customer::DATA.set("what stood there")];
@@ -309,7 +317,7 @@ fn questions_give_the_last_order_and_the_short_items() {
             let first = new_order(tx, &tables, &order)?.order;
             let placed = new_order(tx, &tables, &order)?;
             assert_eq!(placed.order, first + 1);
-            let call = OrderStatus { w: 2, d: 9, who: Who::Id(11) };
+            let call = OrderStatus { w: 2, d: 9, who: CustomerSelector::Id(11) };
             let status = order_status(tx, &tables, &call)?;
             assert_eq!((status.order, status.carrier), (placed.order, None));
             assert_eq!(status.lines as usize, order.lines.len());

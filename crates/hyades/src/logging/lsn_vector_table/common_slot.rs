@@ -42,7 +42,7 @@ impl LsnVectorTable {
         self.load_cold(&mut cold);
         raise_lanes(slot.first(), &cold);
         raise_lanes(slot.second(), &cold);
-        if !mutation::is(Mutation::ForgetCommon) {
+        if !mutation::is(Mutation::DropCommonSlotVectors) {
             raise_lanes(slot.first(), write);
             raise_lanes(slot.second(), read);
         }
@@ -70,14 +70,14 @@ impl LsnVectorTable {
     /// Whether slots are running short, so that the eviction vector has to be raised to all that is
     /// durable.
     #[inline]
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_short_of_slots(&self) -> bool {
         // Relaxed: a hint.
-        self.pressed.load(Ordering::Relaxed)
+        self.short_of_slots.load(Ordering::Relaxed)
     }
 
     /// Called before the eviction vector is raised. A session that still needs a new slot
     /// afterwards sets the flag again.
-    pub fn relieve(&self) {
-        self.pressed.store(false, Ordering::Relaxed);
+    pub fn clear_shortage(&self) {
+        self.short_of_slots.store(false, Ordering::Relaxed);
     }
 }

@@ -19,7 +19,7 @@ fn table() -> LsnVectorTable {
 /// The row's write vector, and the join of both of its vectors.
 fn fold(table: &LsnVectorTable, row: &Reference) -> (u64, u64) {
     let (mut write, mut both) = ([0], [0]);
-    if table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring()).cold {
+    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -115,7 +115,10 @@ fn who_looks_meanwhile_finds_no_less() {
         let (hot, ring) = hot();
         let owner = give_out(&hot, ring);
         let (mut write, mut both) = ([0], [0]);
-        if !hot.table.fold(&hot.row, Into::Apart(&mut write, &mut both), &mut hot.table.ring()).cold
+        if !hot
+            .table
+            .fold(&hot.row, FoldTarget::Apart(&mut write, &mut both), &mut hot.table.ring())
+            .cold
         {
             assert_eq!((write, both), ([0], [2]), "another row's vectors");
         } else {
@@ -208,7 +211,7 @@ fn who_looks_at_a_shared_slot_meanwhile_finds_no_less() {
         };
         let (table, row, other) = &*shared;
         let (mut write, mut both) = ([0], [0]);
-        let found = table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring());
+        let found = table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring());
         assert!(!found.warm || write == [2], "another row's vector");
         assert_eq!(fold(table, row).0, 2, "less than the row had");
         owner.join().unwrap();
@@ -318,7 +321,7 @@ fn a_position_is_found_as_long_as_it_is_not_cold() {
         };
         table.raise_cold(&[2], |reserved| reserved.fill(log.load(Ordering::SeqCst)));
         let mut write = [0];
-        if table.fold(&row, Into::Write(&mut write), &mut table.ring()).warm {
+        if table.fold(&row, FoldTarget::Write(&mut write), &mut table.ring()).warm {
             assert_eq!(write, [3]);
         }
         writer.join().unwrap();

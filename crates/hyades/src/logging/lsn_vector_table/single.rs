@@ -9,7 +9,7 @@
 
 use super::reference::{self, LOW, PackedReference, Single};
 use super::slot::raise_lanes;
-use super::{Into, LsnVectorTable, Raise, Ring, RowObservation};
+use super::{FoldTarget, LsnVectorTable, Raise, Ring, RowObservation};
 use crate::logging::lanes::zip_lanes;
 use hyades_platform::sync::Ordering;
 
@@ -66,17 +66,17 @@ impl LsnVectorTable {
     pub(super) fn fold_single(
         &self,
         single: Single,
-        into: Into<'_>,
+        into: FoldTarget<'_>,
         ring: &mut Ring,
     ) -> RowObservation {
-        if single.read && matches!(into, Into::Write(_)) {
+        if single.read && matches!(into, FoldTarget::Write(_)) {
             return RowObservation::COLD;
         }
         let lsn = self.position(single, ring);
         let raise = |vector: &mut [u64]| vector[single.lane] = vector[single.lane].max(lsn);
         match into {
-            Into::Write(vector) | Into::Both(vector) => raise(vector),
-            Into::Apart(write, both) => {
+            FoldTarget::Write(vector) | FoldTarget::Both(vector) => raise(vector),
+            FoldTarget::Apart(write, both) => {
                 if !single.read {
                     raise(write);
                 }
@@ -88,7 +88,7 @@ impl LsnVectorTable {
 
     /// Returns the raised reference of a row that has a single position; `None` if that one already
     /// covers the raise.
-    pub(super) fn succeed(
+    pub(super) fn raise_single(
         &self,
         single: Single,
         to: &Raise<'_>,

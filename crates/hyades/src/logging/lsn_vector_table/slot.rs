@@ -5,7 +5,7 @@
 //! unmarked ([`Slot::is_of`], [`Slot::is_still`]) is of that generation.
 
 use super::reference::Kind;
-use super::{Into, RowObservation};
+use super::{FoldTarget, RowObservation};
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_platform::sync::{spin_hint, yield_now};
@@ -78,7 +78,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Joins the slot's vectors.
-    pub fn fold(self, generation: u64, into: Into<'_>) -> RowObservation {
+    pub fn fold(self, generation: u64, into: FoldTarget<'_>) -> RowObservation {
         // Common numbers of streams, with loops that the compiler can unroll.
         match self.lanes {
             1 => self.fold_fixed::<1>(generation, into),
@@ -91,12 +91,12 @@ impl<'a> Slot<'a> {
 
     /// As [`Slot::fold`], for `N` components.
     #[inline]
-    fn fold_fixed<const N: usize>(self, generation: u64, into: Into<'_>) -> RowObservation {
+    fn fold_fixed<const N: usize>(self, generation: u64, into: FoldTarget<'_>) -> RowObservation {
         let lanes = |lanes: &[AtomicU64], ordering| -> [u64; N] {
             let lanes: &[AtomicU64; N] = lanes.try_into().expect("as many lanes as vectors have");
             std::array::from_fn(|at| lanes[at].load(ordering))
         };
-        let all = !matches!(into, Into::Write(_));
+        let all = !matches!(into, FoldTarget::Write(_));
         if self.kind == Kind::Read && !all {
             return RowObservation::COLD;
         }
@@ -118,14 +118,14 @@ impl<'a> Slot<'a> {
                 zip_lanes_mut(vector, to, |lane, lsn| *lane = (*lane).max(*lsn));
             };
             match into {
-                Into::Write(write) => raise(write, &first),
-                Into::Both(both) => {
+                FoldTarget::Write(write) => raise(write, &first),
+                FoldTarget::Both(both) => {
                     raise(both, &first);
                     if own {
                         raise(both, &second);
                     }
                 }
-                Into::Apart(write, both) => {
+                FoldTarget::Apart(write, both) => {
                     if self.kind != Kind::Read {
                         raise(write, &first);
                     }
@@ -141,11 +141,11 @@ impl<'a> Slot<'a> {
     }
 
     /// As [`Slot::fold`], for any number of components.
-    fn fold_any(self, generation: u64, into: Into<'_>) -> RowObservation {
+    fn fold_any(self, generation: u64, into: FoldTarget<'_>) -> RowObservation {
         let (mut write, mut both) = match into {
-            Into::Write(write) => (Some(write), None),
-            Into::Both(both) => (None, Some(both)),
-            Into::Apart(write, both) => (Some(write), Some(both)),
+            FoldTarget::Write(write) => (Some(write), None),
+            FoldTarget::Both(both) => (None, Some(both)),
+            FoldTarget::Apart(write, both) => (Some(write), Some(both)),
         };
         if self.kind == Kind::Read {
             write = None;

@@ -36,9 +36,9 @@ pub(super) struct Slots {
     surplus: Mutex<Vec<u32>>,
 }
 
-/// Slots count as running short once 1 / `MANY` of them exist: the eviction vector is then raised
+/// Slots count as running short once 1 / `SHORT_DIVISOR` of them exist: the eviction vector is then raised
 /// as far as possible.
-const MANY: u32 = 4;
+const SHORT_DIVISOR: u32 = 4;
 
 /// A session with more free slots than this shares half of them, once there can be no new ones.
 const SURPLUS: usize = 1024;
@@ -74,8 +74,8 @@ impl Slots {
     }
 
     /// Whether slots are running short, so that reuse is better than a new one.
-    pub fn are_many(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.most / MANY
+    pub fn is_running_short(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.most / SHORT_DIVISOR
     }
 
     /// The number of a new slot; `None` if the limit is reached.
@@ -167,8 +167,8 @@ impl Ring {
     }
 
     /// Frees the shared slots of evicted ticks.
-    pub(super) fn take_back(&mut self, has_cooled: impl Fn(u64) -> bool) {
-        while let Some(mut batch) = self.shared.pop_front_if(|batch| has_cooled(batch.tick)) {
+    pub(super) fn take_back(&mut self, is_tick_evicted: impl Fn(u64) -> bool) {
+        while let Some(mut batch) = self.shared.pop_front_if(|batch| is_tick_evicted(batch.tick)) {
             self.free.append(&mut batch.numbers);
             self.empty.push(batch.numbers);
         }

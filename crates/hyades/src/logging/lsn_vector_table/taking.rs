@@ -4,7 +4,7 @@
 use super::reference::{self, GENERATIONS, Kind, PackedReference};
 use super::slot::{MARKED, Slot, store};
 use super::slots::Slots;
-use super::{LsnVectorTable, PATIENCE, Ring};
+use super::{LsnVectorTable, Ring, STALLED_TICKS};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{Ordering, checker_fence, fence};
@@ -45,14 +45,14 @@ impl LsnVectorTable {
     /// Returns a slot that is evicted, or a new one; `None` if the limit is reached.
     #[cold]
     fn free_shared(&self, ring: &mut Ring) -> Option<u32> {
-        ring.take_back(|tick| self.ticks.has_cooled(tick));
+        ring.take_back(|tick| self.ticks.is_tick_evicted(tick));
         if let Some(number) = ring.free.pop() {
             self.shared.pass_on(&mut ring.free);
             return Some(number);
         }
         // No tick is evicted while a stream is stalled, but slots that do not depend on that stream
         // can be.
-        let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > PATIENCE;
+        let is_old = |tick| self.ticks.now().wrapping_sub(tick) as u32 > STALLED_TICKS;
         for _ in 0..2 {
             let oldest = ring.oldest_if(is_old);
             for number in [oldest, ring.late.pop_front()].into_iter().flatten() {
@@ -73,8 +73,8 @@ impl LsnVectorTable {
     /// Returns a new slot, if the limit allows. Requests eviction when slots are running short.
     #[cold]
     fn add(&self, slots: &Slots) -> Option<u32> {
-        if slots.are_many() {
-            self.pressed.store(true, Ordering::Relaxed);
+        if slots.is_running_short() {
+            self.short_of_slots.store(true, Ordering::Relaxed);
         }
         slots.add()
     }
@@ -96,7 +96,7 @@ impl LsnVectorTable {
             // SeqCst: the mark precedes the checks of the vectors, see `raise_in_place`.
             slot.head().store(generation << 1 | MARKED, Ordering::SeqCst);
             checker_fence();
-            let warm = mutation::is(Mutation::EvictWarm);
+            let warm = mutation::is(Mutation::EvictBeforeDurable);
             if self.is_cold(slot.first()) && (warm || self.is_cold(slot.second())) {
                 taken = Some((number, slot, (generation + 1) & GENERATIONS));
                 break;

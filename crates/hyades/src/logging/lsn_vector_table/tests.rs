@@ -9,7 +9,7 @@ fn table_of(lanes: usize) -> LsnVectorTable {
 
 fn fold(table: &LsnVectorTable, row: &Reference) -> (Vec<u64>, Vec<u64>) {
     let (mut write, mut both) = (vec![0; table.lanes], vec![0; table.lanes]);
-    if table.fold(row, Into::Apart(&mut write, &mut both), &mut table.ring()).cold {
+    if table.fold(row, FoldTarget::Apart(&mut write, &mut both), &mut table.ring()).cold {
         table.join_cold(&mut write);
         table.join_cold(&mut both);
     }
@@ -53,7 +53,8 @@ fn a_reference_of_a_tick_that_comes_round_again_is_cold() {
     let mut ring = table.ring();
     let row = Reference::new(0);
     table.set_write(&row, &[5], 1, &mut ring);
-    let hot = |row: &Reference| table.fold(row, Into::Write(&mut [0]), &mut table.ring()).warm;
+    let hot =
+        |row: &Reference| table.fold(row, FoldTarget::Write(&mut [0]), &mut table.ring()).warm;
     // No tick is evicted while the log is stalled, for however long.
     for _ in 0..TICKS {
         table.raise_cold(&[4], |reserved| reserved.fill(5));
@@ -202,7 +203,7 @@ fn a_row_with_a_single_position_never_stands_for_less_nor_for_what_is_not_reserv
             let ring = &mut rings[session];
             table.begin(ring);
             let (mut write, mut both) = (vec![0; 3], vec![0; 3]);
-            if table.fold(&rows[at], Into::Apart(&mut write, &mut both), ring).cold {
+            if table.fold(&rows[at], FoldTarget::Apart(&mut write, &mut both), ring).cold {
                 table.join_cold(&mut write);
                 table.join_cold(&mut both);
             }
@@ -247,7 +248,7 @@ fn an_old_single_position_whose_tick_comes_round_is_not_above_what_is_reserved()
         for _ in 0..=TICKS {
             table.raise_cold(&streams.all(), |reserved| reserved.copy_from_slice(&streams.all()));
             let mut write = vec![0; 3];
-            table.fold(&row, Into::Write(&mut write), &mut other);
+            table.fold(&row, FoldTarget::Write(&mut write), &mut other);
             assert!(write[1] <= streams.at(1), "{bytes}: {write:?}");
         }
     }
@@ -301,12 +302,12 @@ fn rows_for_which_there_is_no_slot_stand_for_no_less() {
                 assert!(most <= step, "step {step}: nothing is followed that is not reserved");
             }
         }
-        assert!(table.is_pressed());
+        assert!(table.is_short_of_slots());
         assert!(table.slots() as u64 <= 2 + bytes / 64, "{bytes}: {}", table.slots());
         for _ in 0..2 {
             table.raise_cold(&[20_000; 3], |reserved| reserved.fill(20_000));
         }
-        let warm = |row| table.fold(row, Into::Write(&mut [0; 3]), &mut rings[0]).warm;
+        let warm = |row| table.fold(row, FoldTarget::Write(&mut [0; 3]), &mut rings[0]).warm;
         assert_eq!(rows.iter().map(warm).filter(|warm| *warm).count(), 0, "{bytes}");
     }
 }

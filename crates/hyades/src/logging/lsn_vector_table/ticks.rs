@@ -47,7 +47,7 @@ impl Ticks {
     }
 
     /// Whether a tick that [`Ticks::now`] returned is evicted by now.
-    pub fn has_cooled(&self, tick: u64) -> bool {
+    pub fn is_tick_evicted(&self, tick: u64) -> bool {
         // Acquire: a reader that finds the slot's next generation, published after this, finds the
         // eviction vector raised.
         let both = self.both.load(Ordering::Acquire);
@@ -60,7 +60,7 @@ impl Ticks {
     pub fn end(&self, cold: &[u64], reserved: impl FnOnce(&mut [u64])) {
         let mut ended = self.ended.lock().expect("no holder panics");
         let both = self.both.load(Ordering::Relaxed);
-        let early = mutation::is(Mutation::EvictWarm);
+        let early = mutation::is(Mutation::EvictBeforeDurable);
         while ended.front().is_some_and(|reserved| early || covers(cold, reserved)) {
             ended.pop_front();
         }

@@ -15,7 +15,7 @@ struct Shared {
 /// A command that reads the row: returns its position if it committed without stamping the row.
 fn read(shared: &Shared) -> Option<u64> {
     let place = shared.reserved.fetch_add(10, Ordering::SeqCst) + 10;
-    if shared.tables.has_to_remember(0, 0) {
+    if shared.tables.needs_read_stamp(0, 0) {
         return None;
     }
     checker_fence();
@@ -29,7 +29,7 @@ fn write(shared: &Shared) -> Option<u64> {
     let mut order = [0];
     let follows =
         shared.tables.overwrite(0, &mut order, |_| shared.reserved.load(Ordering::SeqCst));
-    assert_eq!(follows, Follows::Vector);
+    assert_eq!(follows, WriterFollows::Vector);
     Some(order[0])
 }
 

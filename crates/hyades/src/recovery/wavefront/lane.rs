@@ -19,7 +19,7 @@ pub(super) struct ReplayStream {
     epoch: AtomicU64,
     /// How many bytes of all streams its last decoded record follows: a clock shared by all
     /// streams, finer than the epoch.
-    builds_on: AtomicU64,
+    prefix_bytes: AtomicU64,
     /// Whether a thread runs it: a hint, so that others do not touch the runner's cache lines.
     busy: AtomicBool,
 }
@@ -30,7 +30,7 @@ impl ReplayStream {
             stream: reader.stream,
             stopped: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
-            builds_on: AtomicU64::new(0),
+            prefix_bytes: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             cursor: Mutex::new(StreamCursor::new(reader, shape)),
         }
@@ -38,13 +38,13 @@ impl ReplayStream {
 
     /// How far the stream is, in the order in which the log was written; it serves to run streams
     /// evenly. A hint, Relaxed.
-    pub fn come_to(&self) -> (u64, u64) {
-        (self.epoch.load(Ordering::Relaxed), self.builds_on.load(Ordering::Relaxed))
+    pub fn progress(&self) -> (u64, u64) {
+        (self.epoch.load(Ordering::Relaxed), self.prefix_bytes.load(Ordering::Relaxed))
     }
 
-    pub fn set_come_to(&self, (epoch, builds_on): (u64, u64)) {
+    pub fn set_progress(&self, (epoch, prefix_bytes): (u64, u64)) {
         self.epoch.store(epoch, Ordering::Relaxed);
-        self.builds_on.store(builds_on, Ordering::Relaxed);
+        self.prefix_bytes.store(prefix_bytes, Ordering::Relaxed);
     }
 
     /// Whether a thread runs it, as far as is known.

@@ -1,7 +1,7 @@
 //! The watermarks of all streams (`lane` in the code), and the parked records. Nothing is replayed
 //! here, so that loom can explore all of it.
 
-use super::window::{Lack, WINDOW, Window, WindowSlot};
+use super::window::{MissingPosition, WINDOW, Window, WindowSlot};
 use crate::logging::admits;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
@@ -14,7 +14,7 @@ enum RecordState {
     Runnable,
     /// It needs a position that a stream does not have.
     Dead,
-    Lacks(Lack),
+    Lacks(MissingPosition),
 }
 
 /// A parked record that a thread has taken. The thread runs it unless it is dead, and then calls
@@ -44,10 +44,10 @@ struct Watermark<T> {
     /// left, the end.
     events: AtomicU64,
     window: Mutex<Window<T>>,
-    /// For each slot of the window what its record was last found lacking, [`Lack::pack`]ed, or
-    /// [`Lack::NONE`] if it need not be checked. Changed under the window's lock; a hint without
+    /// For each slot of the window what its record was last found lacking, [`MissingPosition::pack`]ed, or
+    /// [`MissingPosition::NONE`] if it need not be checked. Changed under the window's lock; a hint without
     /// it.
-    lacking: Padded<[AtomicU64; WINDOW]>,
+    first_missing: Padded<[AtomicU64; WINDOW]>,
     /// Number of parked records that no thread has taken: a hint.
     waiting: Padded<AtomicUsize>,
     /// Whether the stream was read to its end, which is `end`.
@@ -67,32 +67,39 @@ impl Seen {
 
     /// Whether the watermark of a stream has reached `lsn`.
     #[inline]
-    fn has<T>(&mut self, marks: &Watermarks<T>, at: usize, lsn: Lsn) -> bool {
+    fn has<T>(&mut self, watermarks: &Watermarks<T>, at: usize, lsn: Lsn) -> bool {
         if lsn > self.resolved[at] {
-            self.resolved[at] = marks.resolved(at);
+            self.resolved[at] = watermarks.resolved(at);
         }
         lsn <= self.resolved[at]
     }
 
     /// Whether everything that must come first is resolved. A position beyond the end of a stream
     /// counts as reached at the end.
-    fn is_ordered<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn]) -> bool {
+    fn is_ordered<T>(&mut self, watermarks: &Watermarks<T>, order: &[Lsn]) -> bool {
         let mut lanes = order.iter().enumerate();
-        lanes.all(|(at, lsn)| self.has(marks, at, *lsn) || self.resolved[at] == marks.end(at))
+        lanes.all(|(at, lsn)| {
+            self.has(watermarks, at, *lsn) || self.resolved[at] == watermarks.end(at)
+        })
     }
 
-    fn is_covered<T>(&mut self, marks: &Watermarks<T>, validity: &[Lsn]) -> bool {
+    fn is_covered<T>(&mut self, watermarks: &Watermarks<T>, validity: &[Lsn]) -> bool {
         // Refreshes what is not yet known to be covered, then applies the one rule.
         for (at, lsn) in validity.iter().enumerate() {
-            self.has(marks, at, *lsn);
+            self.has(watermarks, at, *lsn);
         }
         admits(|at| self.resolved[at], validity.iter().copied().enumerate())
     }
 
     /// Whether a record may be run: it is live, and all that it must follow is resolved.
     #[inline]
-    pub fn may_run<T>(&mut self, marks: &Watermarks<T>, order: &[Lsn], validity: &[Lsn]) -> bool {
-        self.is_ordered(marks, order) && self.is_covered(marks, validity)
+    pub fn may_run<T>(
+        &mut self,
+        watermarks: &Watermarks<T>,
+        order: &[Lsn],
+        validity: &[Lsn],
+    ) -> bool {
+        self.is_ordered(watermarks, order) && self.is_covered(watermarks, validity)
     }
 }
 
@@ -148,11 +155,11 @@ impl<T> Watermarks<T> {
     }
 
     /// A number that rises whenever something has happened that may let a record run.
-    pub fn moved(&self) -> u64 {
-        let moved = |lane: &Padded<Watermark<T>>| {
+    pub fn event_count(&self) -> u64 {
+        let event_count = |lane: &Padded<Watermark<T>>| {
             lane.resolved.load(Ordering::Acquire).wrapping_add(lane.events.load(Ordering::Acquire))
         };
-        self.lanes.iter().map(moved).fold(0, u64::wrapping_add)
+        self.lanes.iter().map(event_count).fold(0, u64::wrapping_add)
     }
 
     /// The stream's runner has left it, perhaps with more records that can run.
@@ -167,28 +174,34 @@ impl<T> Watermarks<T> {
 
     /// Whether something is still lacking. If so, registers the position: the waiter is then
     /// notified at once.
-    fn is_lacking(&self, seen: &mut Seen, lack: Lack) -> bool {
-        let Lack { lane: at, lsn } = lack;
+    fn is_lacking(&self, seen: &mut Seen, lack: MissingPosition) -> bool {
+        let MissingPosition { lane: at, lsn } = lack;
         // Beyond the end of a stream there is nothing to wait for.
-        let lacking = !seen.has(self, at, lsn) && lsn <= self.end(at);
+        let first_missing = !seen.has(self, at, lsn) && lsn <= self.end(at);
         let wanted = &self.lanes[at].wanted;
-        if lacking && wanted.load(Ordering::Relaxed) > lsn {
+        if first_missing && wanted.load(Ordering::Relaxed) > lsn {
             wanted.fetch_min(lsn, Ordering::Relaxed);
         }
-        lacking
+        first_missing
     }
 
     /// One thing that the record lacks, or the default if there is none.
-    fn lack(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> Lack {
+    fn lack(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> MissingPosition {
         let needs = order.iter().zip(validity).map(|(order, validity)| *order.max(validity));
-        let mut lacks =
-            needs.enumerate().map(|(lane, lsn)| Lack { lane, lsn: lsn.min(self.end(lane)) });
-        lacks.find(|lack| self.is_lacking(seen, *lack)).unwrap_or_default()
+        let mut missing = needs
+            .enumerate()
+            .map(|(lane, lsn)| MissingPosition { lane, lsn: lsn.min(self.end(lane)) });
+        missing.find(|lack| self.is_lacking(seen, *lack)).unwrap_or_default()
     }
 
-    fn standing(&self, seen: &mut Seen, lacks: Lack, record: &WindowSlot<T>) -> RecordState {
-        if self.is_lacking(seen, lacks) {
-            return RecordState::Lacks(lacks);
+    fn standing(
+        &self,
+        seen: &mut Seen,
+        missing: MissingPosition,
+        record: &WindowSlot<T>,
+    ) -> RecordState {
+        if self.is_lacking(seen, missing) {
+            return RecordState::Lacks(missing);
         }
         if seen.may_run(self, &record.order, &record.validity) {
             return RecordState::Runnable;
@@ -206,13 +219,13 @@ impl<T> Watermarks<T> {
     }
 
     /// Publishes that the stream's runner has reached `end`.
-    pub fn passed(&self, at: usize, end: Lsn) {
+    pub fn advance_to(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
         // SeqCst on both sides: either this thread sees that nothing is parked, or the thread that
         // removes the last record sees how far the runner is.
         lane.scanned.store(end, Ordering::SeqCst);
         checker_fence();
-        let passes = mutation::is(Mutation::PassParked);
+        let passes = mutation::is(Mutation::SkipParkedRecord);
         if lane.parked.load(Ordering::SeqCst) == 0 || passes {
             self.raise(at, end);
         }
@@ -238,7 +251,7 @@ impl<T> Watermarks<T> {
         lane.end.store(end, Ordering::SeqCst);
         lane.finished.store(true, Ordering::Release);
         lane.events.fetch_add(1, Ordering::Release);
-        self.passed(at, end);
+        self.advance_to(at, end);
     }
 }
 
@@ -253,7 +266,9 @@ impl<T: Default> Watermarks<T> {
                 parked: AtomicUsize::new(0),
                 events: AtomicU64::new(0),
                 window: Mutex::new(Window::new()),
-                lacking: Padded(std::array::from_fn(|_| AtomicU64::new(Lack::NONE))),
+                first_missing: Padded(std::array::from_fn(|_| {
+                    AtomicU64::new(MissingPosition::NONE)
+                })),
                 waiting: Padded(AtomicUsize::new(0)),
                 finished: AtomicBool::new(false),
                 end: AtomicU64::new(u64::MAX),
@@ -282,7 +297,8 @@ impl<T: Default> Watermarks<T> {
         record.validity.extend_from_slice(validity);
         keep(&mut record.what);
         // The first thread that checks it determines what it lacks.
-        lane.lacking[Window::<T>::slot(number)].store(Lack::default().pack(), Ordering::Relaxed);
+        lane.first_missing[Window::<T>::slot(number)]
+            .store(MissingPosition::default().pack(), Ordering::Relaxed);
         lane.parked.fetch_add(1, Ordering::SeqCst);
         lane.waiting.fetch_add(1, Ordering::Relaxed);
         lane.events.fetch_add(1, Ordering::Release);
@@ -293,9 +309,10 @@ impl<T: Default> Watermarks<T> {
     pub fn may_take(&self, at: usize, seen: &mut Seen) -> bool {
         let lane = &self.lanes[at];
         lane.waiting.load(Ordering::Relaxed) > 0
-            && lane.lacking.iter().any(|lack| {
+            && lane.first_missing.iter().any(|lack| {
                 let lack = lack.load(Ordering::Relaxed);
-                lack != Lack::NONE && !self.is_lacking(seen, Lack::unpack(lack))
+                lack != MissingPosition::NONE
+                    && !self.is_lacking(seen, MissingPosition::unpack(lack))
             })
     }
 
@@ -315,22 +332,22 @@ impl<T: Default> Watermarks<T> {
     ) -> Option<TakenRecord> {
         let lane = &self.lanes[at];
         for number in window.first..window.next {
-            let lacking = &lane.lacking[Window::<T>::slot(number)];
-            let lacks = match lacking.load(Ordering::Relaxed) {
-                Lack::NONE => continue,
-                lacks => Lack::unpack(lacks),
+            let first_missing = &lane.first_missing[Window::<T>::slot(number)];
+            let missing = match first_missing.load(Ordering::Relaxed) {
+                MissingPosition::NONE => continue,
+                missing => MissingPosition::unpack(missing),
             };
             let record = window.record(number);
-            let dead = match self.standing(seen, lacks, record) {
+            let dead = match self.standing(seen, missing, record) {
                 RecordState::Runnable => false,
                 RecordState::Dead => true,
-                RecordState::Lacks(lacks) => {
-                    lacking.store(lacks.pack(), Ordering::Relaxed);
+                RecordState::Lacks(missing) => {
+                    first_missing.store(missing.pack(), Ordering::Relaxed);
                     continue;
                 }
             };
             std::mem::swap(&mut record.what, what);
-            lacking.store(Lack::NONE, Ordering::Relaxed);
+            first_missing.store(MissingPosition::NONE, Ordering::Relaxed);
             lane.waiting.fetch_sub(1, Ordering::Relaxed);
             lane.events.fetch_add(1, Ordering::Release);
             return Some(TakenRecord { lane: at, start: record.start, dead, number });

@@ -8,12 +8,12 @@ pub(super) const WINDOW: usize = 32;
 
 /// One thing that a record lacks: a stream's watermark at a position.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lack {
+pub(super) struct MissingPosition {
     pub lane: usize,
     pub lsn: Lsn,
 }
 
-impl Lack {
+impl MissingPosition {
     /// The packed lack of a slot that need not be checked.
     pub const NONE: u64 = u64::MAX;
 
@@ -24,8 +24,8 @@ impl Lack {
         if self.lsn >> 57 == 0 { self.lsn << 6 | self.lane as u64 } else { 0 }
     }
 
-    pub fn unpack(packed: u64) -> Lack {
-        Lack { lane: (packed & 63) as usize, lsn: packed >> 6 }
+    pub fn unpack(packed: u64) -> MissingPosition {
+        MissingPosition { lane: (packed & 63) as usize, lsn: packed >> 6 }
     }
 }
 

@@ -126,7 +126,7 @@ where
         let mut range = range;
         let mut entries: SmallVec<[&'g E; 32]> = SmallVec::new();
         'descend: loop {
-            let Some(mut place) = self.try_place(range.start(), range.descending, guard) else {
+            let Some(mut place) = self.descend_to(range.start(), range.descending, guard) else {
                 continue;
             };
             loop {
@@ -154,7 +154,7 @@ where
     }
 
     /// One attempt to descend to `cursor`, noting the fences on the far side.
-    fn try_place<'g>(
+    fn descend_to<'g>(
         &self,
         cursor: LeafCursor<'_, W>,
         descending: bool,

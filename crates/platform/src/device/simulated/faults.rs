@@ -104,7 +104,7 @@ impl FaultPlan {
 }
 
 /// Counts an operation down; returns true if it is the one that has to fail.
-pub(super) fn strikes(counter: &mut Option<u64>) -> bool {
+pub(super) fn countdown_fires(counter: &mut Option<u64>) -> bool {
     match counter {
         Some(0) => {
             *counter = None;

@@ -13,7 +13,7 @@ mod medium;
 use super::{Device, DeviceFile, DirectoryLock, whole};
 use crate::random::Random;
 pub use faults::SimulatedFault;
-use faults::{FaultPlan, strikes};
+use faults::{FaultPlan, countdown_fires};
 use medium::{Medium, split};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,7 @@ impl ProcessState {
 
     /// Counts a change; false if the process dies at it. The caller may do a part of it first.
     fn survives(&self) -> bool {
-        !strikes(&mut locked(&self.plan).stop)
+        !countdown_fires(&mut locked(&self.plan).stop)
     }
 
     fn die(&self) -> io::Error {
@@ -300,7 +300,7 @@ impl DeviceFile for SimulatedFile {
             self.write_part(slices, offset);
             return Err(self.state.die());
         }
-        let fails = strikes(&mut locked(&self.state.plan).write);
+        let fails = countdown_fires(&mut locked(&self.state.plan).write);
         if fails {
             self.write_part(slices, offset);
             return Err(rustix::io::Errno::IO.into());
@@ -312,7 +312,7 @@ impl DeviceFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let (fails, short) = {
             let mut plan = locked(&self.state.plan);
-            (strikes(&mut plan.read), plan.short)
+            (countdown_fires(&mut plan.read), plan.short)
         };
         if fails {
             return Err(rustix::io::Errno::IO.into());

@@ -6,13 +6,13 @@ use loom::thread;
 
 /// Runs every parked record that can run, and asserts that what it follows is installed. Returns
 /// how many were run, and how many were dead.
-fn serve(marks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
+fn serve(watermarks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
     let (mut run, mut dead) = (0, 0);
-    let mut seen = Seen::new(marks.lanes.len());
+    let mut seen = Seen::new(watermarks.lanes.len());
     let mut what = 0;
-    for at in 0..marks.lanes.len() {
-        while marks.waiting(at) > 0
-            && let Some(taken) = marks.take(at, &mut seen, &mut what)
+    for at in 0..watermarks.lanes.len() {
+        while watermarks.waiting(at) > 0
+            && let Some(taken) = watermarks.take(at, &mut seen, &mut what)
         {
             if taken.dead {
                 dead += 1;
@@ -24,21 +24,21 @@ fn serve(marks: &Watermarks<u64>, installed: &[AtomicU64]) -> (u64, u64) {
                 }
                 run += 1;
             }
-            marks.finish(taken);
+            watermarks.finish(taken);
         }
     }
     (run, dead)
 }
 
 fn park(
-    marks: &Watermarks<u64>,
+    watermarks: &Watermarks<u64>,
     (at, start): (usize, Lsn),
     order: &[Lsn],
     validity: &[Lsn],
     what: u64,
 ) {
-    marks.passed(at, start);
-    assert!(marks.park(at, start, (order, validity), |kept| *kept = what));
+    watermarks.advance_to(at, start);
+    assert!(watermarks.park(at, start, (order, validity), |kept| *kept = what));
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
@@ -47,7 +47,7 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
     model.check(check);
 }
 
-fn marks(lanes: usize) -> Arc<Watermarks<u64>> {
+fn watermarks(lanes: usize) -> Arc<Watermarks<u64>> {
     Arc::new(Watermarks::new((0..lanes).map(|_| 0), Box::new(|| ())))
 }
 
@@ -56,24 +56,24 @@ fn marks(lanes: usize) -> Arc<Watermarks<u64>> {
 #[test]
 fn a_parked_record_is_run_once_and_after_what_it_needs() {
     model(|| {
-        let marks = marks(3);
+        let watermarks = watermarks(3);
         let installed = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let runner = |at: usize| {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
             thread::spawn(move || {
                 installed[at].store(1, Ordering::Relaxed);
-                marks.passed(at, 10);
+                watermarks.advance_to(at, 10);
             })
         };
         let runners = [runner(0), runner(1)];
-        park(&marks, (2, 0), &[0; 3], &[10, 10, 0], 0b11);
-        marks.passed(2, 10);
-        let mut run = serve(&marks, &*installed).0;
+        park(&watermarks, (2, 0), &[0; 3], &[10, 10, 0], 0b11);
+        watermarks.advance_to(2, 10);
+        let mut run = serve(&watermarks, &*installed).0;
         runners.into_iter().for_each(|runner| runner.join().unwrap());
-        run += serve(&marks, &*installed).0;
+        run += serve(&watermarks, &*installed).0;
         assert_eq!(run, 1);
-        assert!(marks.has_none_parked(2));
-        assert_eq!(marks.resolved(2), 10);
+        assert!(watermarks.has_none_parked(2));
+        assert_eq!(watermarks.resolved(2), 10);
     });
 }
 
@@ -81,18 +81,18 @@ fn a_parked_record_is_run_once_and_after_what_it_needs() {
 #[test]
 fn a_record_is_taken_by_one_thread() {
     model(|| {
-        let marks = marks(1);
+        let watermarks = watermarks(1);
         let installed = Arc::new([]);
-        park(&marks, (0, 0), &[0], &[0], 0);
-        park(&marks, (0, 5), &[0], &[0], 0);
-        marks.passed(0, 10);
+        park(&watermarks, (0, 0), &[0], &[0], 0);
+        park(&watermarks, (0, 5), &[0], &[0], 0);
+        watermarks.advance_to(0, 10);
         let other = {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
-            thread::spawn(move || serve(&marks, &*installed).0)
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
+            thread::spawn(move || serve(&watermarks, &*installed).0)
         };
-        let mine = serve(&marks, &*installed).0;
+        let mine = serve(&watermarks, &*installed).0;
         assert_eq!(mine + other.join().unwrap(), 2);
-        assert_eq!(marks.resolved(0), 10);
+        assert_eq!(watermarks.resolved(0), 10);
     });
 }
 
@@ -101,36 +101,36 @@ fn a_record_is_taken_by_one_thread() {
 #[test]
 fn a_watermark_stays_before_what_is_left_in_the_window() {
     model(|| {
-        let marks = marks(2);
+        let watermarks = watermarks(2);
         let installed = Arc::new(AtomicU64::new(0));
-        park(&marks, (0, 0), &[0; 2], &[0, 10], 0);
-        park(&marks, (0, 5), &[0; 2], &[0; 2], 0);
-        marks.passed(0, 10);
+        park(&watermarks, (0, 0), &[0; 2], &[0, 10], 0);
+        park(&watermarks, (0, 5), &[0; 2], &[0; 2], 0);
+        watermarks.advance_to(0, 10);
         let worker = {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
             move || {
                 let (mut seen, mut what) = (Seen::new(2), 0);
-                while let Some(taken) = marks.take(0, &mut seen, &mut what) {
+                while let Some(taken) = watermarks.take(0, &mut seen, &mut what) {
                     if taken.start == 0 {
                         installed.store(1, Ordering::Relaxed);
                     }
-                    marks.finish(taken);
+                    watermarks.finish(taken);
                 }
             }
         };
         let other = thread::spawn(worker.clone());
         let is_right = || {
             // Relaxed: the watermark alone must make it visible.
-            let resolved = marks.resolved(0);
+            let resolved = watermarks.resolved(0);
             let run = installed.load(Ordering::Relaxed) == 1;
             assert!(resolved == 0 || run, "it stands at {resolved}, past what is left");
         };
         is_right();
-        marks.passed(1, 10);
+        watermarks.advance_to(1, 10);
         worker();
         is_right();
         other.join().unwrap();
-        assert_eq!(marks.resolved(0), 10);
+        assert_eq!(watermarks.resolved(0), 10);
     });
 }
 
@@ -139,28 +139,28 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
 #[test]
 fn a_runner_goes_on_only_after_what_its_record_needs() {
     model(|| {
-        let marks = marks(1);
+        let watermarks = watermarks(1);
         let installed = Arc::new(AtomicU64::new(0));
-        park(&marks, (0, 0), &[0], &[0], 0);
+        park(&watermarks, (0, 0), &[0], &[0], 0);
         let other = {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
             thread::spawn(move || {
                 let (mut seen, mut what) = (Seen::new(1), 0);
-                let taken = marks.take(0, &mut seen, &mut what).unwrap();
+                let taken = watermarks.take(0, &mut seen, &mut what).unwrap();
                 installed.store(1, Ordering::Relaxed);
-                marks.finish(taken);
+                watermarks.finish(taken);
             })
         };
-        marks.passed(0, 5);
+        watermarks.advance_to(0, 5);
         let mut seen = Seen::new(1);
-        assert!(seen.may_run(&marks, &[0], &[0]), "it needs nothing");
-        if seen.may_run(&marks, &[5], &[0]) {
+        assert!(seen.may_run(&watermarks, &[0], &[0]), "it needs nothing");
+        if seen.may_run(&watermarks, &[5], &[0]) {
             // Relaxed: the watermark alone must make it visible.
             assert_eq!(installed.load(Ordering::Relaxed), 1, "it runs too early");
         }
-        marks.passed(0, 10);
+        watermarks.advance_to(0, 10);
         other.join().unwrap();
-        assert_eq!(marks.resolved(0), 10);
+        assert_eq!(watermarks.resolved(0), 10);
     });
 }
 
@@ -169,18 +169,18 @@ fn a_runner_goes_on_only_after_what_its_record_needs() {
 #[test]
 fn a_watermark_follows_its_runner_past_what_was_parked() {
     model(|| {
-        let marks = marks(2);
+        let watermarks = watermarks(2);
         let installed = Arc::new([AtomicU64::new(1)]);
-        park(&marks, (1, 0), &[0; 2], &[10, 0], 1);
-        marks.passed(0, 10);
+        park(&watermarks, (1, 0), &[0; 2], &[10, 0], 1);
+        watermarks.advance_to(0, 10);
         let other = {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
-            thread::spawn(move || serve(&marks, &*installed).0)
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
+            thread::spawn(move || serve(&watermarks, &*installed).0)
         };
-        marks.passed(1, 10);
-        marks.end_lane(1, 20);
+        watermarks.advance_to(1, 10);
+        watermarks.end_lane(1, 20);
         assert_eq!(other.join().unwrap(), 1);
-        assert!(marks.is_complete(1), "it stands at {}", marks.resolved(1));
+        assert!(watermarks.is_complete(1), "it stands at {}", watermarks.resolved(1));
     });
 }
 
@@ -189,22 +189,22 @@ fn a_watermark_follows_its_runner_past_what_was_parked() {
 #[test]
 fn who_waits_for_more_than_there_is_is_dead_and_who_only_follows_is_not() {
     model(|| {
-        let marks = marks(2);
+        let watermarks = watermarks(2);
         let installed = Arc::new([AtomicU64::new(0)]);
         let runner = {
-            let (marks, installed) = (Arc::clone(&marks), Arc::clone(&installed));
+            let (watermarks, installed) = (Arc::clone(&watermarks), Arc::clone(&installed));
             thread::spawn(move || {
                 installed[0].store(1, Ordering::Relaxed);
-                marks.end_lane(0, 10);
+                watermarks.end_lane(0, 10);
             })
         };
-        park(&marks, (1, 0), &[0; 2], &[20, 0], 1);
-        park(&marks, (1, 5), &[20, 0], &[0; 2], 1);
-        marks.end_lane(1, 10);
-        let first = serve(&marks, &*installed);
+        park(&watermarks, (1, 0), &[0; 2], &[20, 0], 1);
+        park(&watermarks, (1, 5), &[20, 0], &[0; 2], 1);
+        watermarks.end_lane(1, 10);
+        let first = serve(&watermarks, &*installed);
         runner.join().unwrap();
-        let rest = serve(&marks, &*installed);
+        let rest = serve(&watermarks, &*installed);
         assert_eq!((first.0 + rest.0, first.1 + rest.1), (1, 1));
-        assert!(marks.is_complete(0) && marks.is_complete(1));
+        assert!(watermarks.is_complete(0) && watermarks.is_complete(1));
     });
 }

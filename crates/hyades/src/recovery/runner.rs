@@ -1,9 +1,9 @@
 //! The tools of one thread of an ordered replay.
 
-use super::announcing::Announcer;
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
 use super::decode::Decoder;
+use super::prefetching::Prefetcher;
 use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
@@ -13,10 +13,10 @@ use hyades_wal::{Chunk, Lsn};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs records, and counts them in batches.
-pub(crate) struct Hands {
+pub(crate) struct RecordRunner {
     pub applier: Applier,
     runner: CommandRunner,
-    announcer: Announcer,
+    prefetcher: Prefetcher,
     /// Which row versions the current record sees, where rows have several.
     pub view: View,
     records: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Hands {
     pub bytes: u64,
 }
 
-impl Hands {
+impl RecordRunner {
     pub fn new() -> Self {
-        Hands {
+        RecordRunner {
             applier: Applier::default(),
             runner: CommandRunner::new(),
-            announcer: Announcer::default(),
+            prefetcher: Prefetcher::default(),
             view: View::default(),
             records: 0,
             dead: 0,
@@ -53,7 +53,7 @@ impl Hands {
             self.applier.writer = self.view.own;
             self.applier.apply(replay, head, body, &guard)?;
         }
-        self.runner.announced = false;
+        self.runner.prefetched = false;
         self.records += 1;
         if self.records == 256 {
             self.report(replay);
@@ -62,7 +62,7 @@ impl Hands {
     }
 
     /// Announces the record that begins at `at` of the stream, which is run next, and those behind
-    /// it; see [`Announcer`].
+    /// it; see [`Prefetcher`].
     #[inline]
     pub fn look_ahead<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -72,12 +72,12 @@ impl Hands {
         at: Lsn,
         guard: &Guard,
     ) {
-        self.runner.announced = self.announcer.keep_ahead(replay, from, chunk, at, guard);
+        self.runner.prefetched = self.prefetcher.ensure_prefetched(replay, from, chunk, at, guard);
     }
 
     /// Called when the thread found no work and had to wait.
     pub fn waited(&mut self) {
-        self.announcer.waited();
+        self.prefetcher.waited();
     }
 
     /// Adds the thread's counts to the shared counters.

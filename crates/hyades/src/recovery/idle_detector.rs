@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One counter per thread: odd while the thread rests, and never the same again. Each is written by
 /// its thread and read by the others. SeqCst: a thread that sees another rest sees all that it did,
 /// and if it sees the same odd number twice, the other did nothing in between.
-pub(crate) struct Seats(Box<[Padded<AtomicU64>]>);
+pub(crate) struct IdleDetector(Box<[Padded<AtomicU64>]>);
 
 /// All counters at a moment at which all other threads rested.
-pub(crate) type Stillness = SmallVec<[u64; 16]>;
+pub(crate) type IdleSnapshot = SmallVec<[u64; 16]>;
 
-impl Seats {
-    pub fn new(threads: usize) -> Seats {
-        Seats((0..threads).map(|_| Padded(AtomicU64::new(0))).collect())
+impl IdleDetector {
+    pub fn new(threads: usize) -> IdleDetector {
+        IdleDetector((0..threads).map(|_| Padded(AtomicU64::new(0))).collect())
     }
 
     /// Calls `rest`; the thread counts as resting meanwhile.
@@ -39,24 +39,24 @@ impl Seats {
 
     /// The counters, if all other threads rest now. The caller looks for work after this, not
     /// before.
-    pub fn all_others_rest(&self, seat: usize) -> Option<Stillness> {
+    pub fn all_others_rest(&self, seat: usize) -> Option<IdleSnapshot> {
         let now = self.now();
         let rest = now.iter().enumerate().all(|(other, n)| other == seat || n % 2 == 1);
         rest.then_some(now)
     }
 
     /// Whether no thread has left its rest since `then`.
-    pub fn still(&self, then: &Stillness) -> bool {
+    pub fn unchanged_since(&self, then: &IdleSnapshot) -> bool {
         self.now() == *then
     }
 
-    fn now(&self) -> Stillness {
+    fn now(&self) -> IdleSnapshot {
         self.0.iter().map(|seat| seat.load(Ordering::SeqCst)).collect()
     }
 }
 
 /// The error of a replay in which no record can be run.
-pub(crate) fn in_a_circle(stream: u32, lsn: Lsn) -> Error {
+pub(crate) fn deadlock_error(stream: u32, lsn: Lsn) -> Error {
     Error::Recovery(format!(
         "replay cannot go on: a record at or behind Lsn {lsn} of log stream {stream} waits for \
          itself, or for records that wait for it, though the checksums are right: the log was \
@@ -70,16 +70,16 @@ mod tests {
 
     #[test]
     fn stillness_ends_when_somebody_gets_up() {
-        let seats = Seats::new(2);
-        assert!(seats.all_others_rest(0).is_none());
-        seats.rest(1, || {
-            let still = seats.all_others_rest(0).expect("the other rests");
-            assert!(seats.still(&still));
-            assert!(seats.all_others_rest(1).is_none());
+        let idle_detector = IdleDetector::new(2);
+        assert!(idle_detector.all_others_rest(0).is_none());
+        idle_detector.rest(1, || {
+            let unchanged_since = idle_detector.all_others_rest(0).expect("the other rests");
+            assert!(idle_detector.unchanged_since(&unchanged_since));
+            assert!(idle_detector.all_others_rest(1).is_none());
         });
-        seats.leave(1);
-        let still = seats.all_others_rest(0).expect("the other has left");
-        seats.rest(0, || {});
-        assert!(!seats.still(&still));
+        idle_detector.leave(1);
+        let unchanged_since = idle_detector.all_others_rest(0).expect("the other has left");
+        idle_detector.rest(0, || {});
+        assert!(!idle_detector.unchanged_since(&unchanged_since));
     }
 }

@@ -23,7 +23,7 @@ use crate::storage::range::Range;
 use crate::storage::row::{Assignments, Row, take_varint};
 use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
-use crate::storage::wanted::Wanted;
+use crate::storage::wanted::PrefetchedRow;
 use crate::transaction::access::{Access, Index, Savepoint, Table, Transaction};
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn};
@@ -44,11 +44,11 @@ const STRETCH: u32 = 128;
 const STRETCHES: usize = 8;
 
 /// Records for which the outcome of a trial is kept.
-const SETTLED: u32 = 1 << 15;
+const TRIAL_INTERVAL: u32 = 1 << 15;
 
 /// Records that a thread replays without announcing after it had to wait for others: another thread
 /// may be waiting for these records.
-const HOLD: u32 = 64;
+const PAUSE_RECORDS: u32 = 64;
 
 /// Maximum number of conflicts that a procedure may ignore when it is run ahead of time.
 const MOST_CONFLICTS: u32 = 1000;
@@ -56,9 +56,9 @@ const MOST_CONFLICTS: u32 = 1000;
 /// The prefetcher of one thread. While a group is replayed, the rows of the next one are loaded,
 /// and the buckets of the one after that.
 #[derive(Default)]
-pub(crate) struct Announcer {
+pub(crate) struct Prefetcher {
     /// Rows of the last announced group, whose buckets are being loaded.
-    wanted: Vec<Wanted>,
+    wanted: Vec<PrefetchedRow>,
     /// Buffer for the results of procedures, which are ignored.
     result: Vec<u8>,
     /// The announced range of one stream: the stream's number, `from`, `to`, and where the last two
@@ -79,7 +79,7 @@ struct Trial {
     announces: bool,
     /// Set when a procedure panicked on its conflict or kept retrying: announcing is off for good,
     /// because it would cost more panic messages and time than it saves.
-    gave_up: bool,
+    disabled: bool,
     /// Records left in the stretch, or until the next trial.
     left: u32,
     /// When the stretch began; `None` between trials.
@@ -101,14 +101,14 @@ impl Trial {
 
     /// Turns announcing off for good.
     fn give_up(&mut self) {
-        (self.announces, self.gave_up) = (false, true);
+        (self.announces, self.disabled) = (false, true);
     }
 
     /// Ends a stretch and begins the next one, begins a trial, or applies its outcome.
     #[cold]
     fn turn(&mut self, now: Instant) {
-        if self.gave_up {
-            self.left = SETTLED;
+        if self.disabled {
+            self.left = TRIAL_INTERVAL;
             return;
         }
         if let Some(began) = self.began.replace(now) {
@@ -123,21 +123,21 @@ impl Trial {
                 took[..STRETCHES / 2].iter().sum::<Duration>()
             });
             self.announces = with <= without;
-            (self.left, self.began) = (SETTLED, None);
+            (self.left, self.began) = (TRIAL_INTERVAL, None);
         }
     }
 }
 
-impl Announcer {
+impl Prefetcher {
     /// Called when the thread had to wait for others.
     pub fn waited(&mut self) {
-        self.hold = HOLD;
+        self.hold = PAUSE_RECORDS;
     }
 
     /// Called before this thread replays the record that begins at `at` in the chunk. Makes sure
     /// that it and those behind it were announced. Returns false if it is not announced.
     #[inline]
-    pub fn keep_ahead<S: Default + Send + Sync + 'static>(
+    pub fn ensure_prefetched<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         (stream, decoder): (u32, &Decoder),
@@ -159,24 +159,24 @@ impl Announcer {
         if !known {
             (self.stream, self.from, self.to) = (stream, at, at);
             self.wanted.clear();
-            self.announce(replay, decoder, chunk, guard);
+            self.prefetch(replay, decoder, chunk, guard);
             self.groups[1] = self.to;
-            self.announce(replay, decoder, chunk, guard);
+            self.prefetch(replay, decoder, chunk, guard);
         }
         self.groups = [self.groups[1], self.to];
-        self.announce(replay, decoder, chunk, guard);
+        self.prefetch(replay, decoder, chunk, guard);
         true
     }
 
     /// Starts loading the rows of the last announced group, and announces the next group.
-    fn announce<S: Default + Send + Sync + 'static>(
+    fn prefetch<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         decoder: &Decoder,
         chunk: &Chunk,
         guard: &Guard,
     ) {
-        Wanted::fetch_all(&mut self.wanted, &replay.engine.tables, guard);
+        PrefetchedRow::prefetch_records(&mut self.wanted, &replay.engine.tables, guard);
         self.wanted.clear();
         for frame in chunk.frames_from(self.to).take(RECORDS) {
             self.to = frame.end;
@@ -207,25 +207,25 @@ impl Announcer {
                     }
                     Change::Put(_) | Change::Delete => Columns::ALL,
                 };
-                self.wanted.extend(Wanted::announce(table, &key, columns, guard));
+                self.wanted.extend(PrefetchedRow::prefetch(table, &key, columns, guard));
             }
             return;
         }
-        if self.trial.gave_up {
+        if self.trial.disabled {
             return;
         }
         // Errors in the record are reported when it is replayed.
         let Some(id) = take_varint(&mut body) else { return };
         let Ok(procedure) = replay.catalogue.procedure(id) else { return };
         self.result.clear();
-        let access = Announcing {
+        let access = PrefetchAccess {
             engine: &replay.engine,
             guard,
             wanted: RefCell::new(&mut self.wanted),
             determinism: RefCell::new(Determinism::recorded(head)),
             conflicts: Cell::new(0),
         };
-        let run = || (procedure.body)(&Transaction::over(&access), body, &mut self.result);
+        let run = || (procedure.body)(&Transaction::new(&access), body, &mut self.result);
         // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
         // when the record is replayed.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -239,15 +239,15 @@ fn columns_of(columns: impl Iterator<Item = u16>) -> Columns {
 }
 
 /// An [`Access`] that announces the requested rows and returns no data.
-struct Announcing<'r, S: Default + Send + Sync + 'static> {
+struct PrefetchAccess<'r, S: Default + Send + Sync + 'static> {
     engine: &'r Engine<Unstamped<S>>,
     guard: &'r Guard,
-    wanted: RefCell<&'r mut Vec<Wanted>>,
+    wanted: RefCell<&'r mut Vec<PrefetchedRow>>,
     determinism: RefCell<Determinism>,
     conflicts: Cell<u32>,
 }
 
-impl<S: Default + Send + Sync + 'static> Announcing<'_, S> {
+impl<S: Default + Send + Sync + 'static> PrefetchAccess<'_, S> {
     /// The result of every operation. A procedure that keeps retrying is ended by unwinding,
     /// without a panic message.
     fn conflict(&self) -> Abort {
@@ -259,12 +259,12 @@ impl<S: Default + Send + Sync + 'static> Announcing<'_, S> {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> Access for Announcing<'_, S> {
+impl<S: Default + Send + Sync + 'static> Access for PrefetchAccess<'_, S> {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         let Some(table) = self.engine.tables.get(table.0 as usize) else { return };
         let mut wanted = KeyBytes::new();
         if table.encode_key(key, &mut wanted).is_ok() {
-            let wanted = Wanted::announce(table, &wanted, columns, self.guard);
+            let wanted = PrefetchedRow::prefetch(table, &wanted, columns, self.guard);
             self.wanted.borrow_mut().extend(wanted);
         }
     }
@@ -335,7 +335,7 @@ mod tests {
         let mut now = Instant::now();
         for n in 0.. {
             trial.turn(now);
-            if trial.left == SETTLED {
+            if trial.left == TRIAL_INTERVAL {
                 assert_eq!(n, 2 * STRETCHES);
                 break;
             }
@@ -357,6 +357,6 @@ mod tests {
         let mut trial = Trial::default();
         assert!(trial.next());
         trial.give_up();
-        assert!((0..3 * SETTLED).all(|_| !trial.next()));
+        assert!((0..3 * TRIAL_INTERVAL).all(|_| !trial.next()));
     }
 }

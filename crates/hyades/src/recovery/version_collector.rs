@@ -31,7 +31,7 @@ struct Anchors {
     end: Option<Lsn>,
 }
 
-pub(crate) struct Syncing {
+pub(crate) struct VersionCollector {
     lanes: Vec<Mutex<Anchors>>,
     /// Held shared while a record is replayed, and exclusively while garbage is removed.
     replaying: RwLock<()>,
@@ -41,10 +41,10 @@ pub(crate) struct Syncing {
     worthwhile: AtomicUsize,
 }
 
-impl Syncing {
+impl VersionCollector {
     pub fn new(lanes: usize) -> Self {
         let anchors = || Anchors { ahead: VecDeque::new(), passed: vec![0; lanes], end: None };
-        Syncing {
+        VersionCollector {
             lanes: (0..lanes).map(|_| Mutex::new(anchors())).collect(),
             replaying: RwLock::new(()),
             forgetting: Mutex::new(()),
@@ -88,7 +88,7 @@ impl Syncing {
 
     /// Drops old versions and what they held up, if there are enough. The caller must not be
     /// replaying a record.
-    pub fn forget<S: Default + Send + Sync + 'static, T>(
+    pub fn collect<S: Default + Send + Sync + 'static, T>(
         &self,
         replay: &ReplayContext<S>,
         graph: &Graph<T>,
@@ -119,7 +119,7 @@ impl Syncing {
     }
 
     /// All records were replayed: rows have one version again.
-    pub fn forget_all<S: Default + Send + Sync + 'static>(replay: &ReplayContext<S>) {
+    pub fn clear<S: Default + Send + Sync + 'static>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
         let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));
         for (_, mut garbage) in left {

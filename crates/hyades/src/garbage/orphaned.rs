@@ -11,14 +11,14 @@ use std::sync::{Mutex, MutexGuard};
 
 /// Garbage without a session; any session may remove it.
 #[derive(Default)]
-pub(crate) struct LeftBehind {
+pub(crate) struct OrphanedGarbage {
     /// Number of items, those that a sweep has taken out included. Changed by threads that add or
     /// remove items; read as a hint, Relaxed.
     count: Padded<AtomicUsize>,
     items: Mutex<Garbage>,
 }
 
-impl LeftBehind {
+impl OrphanedGarbage {
     /// Number of items.
     #[inline]
     pub fn len(&self) -> usize {
@@ -30,7 +30,7 @@ impl LeftBehind {
     }
 
     /// Takes over a session's garbage.
-    pub fn take_over(&self, garbage: &mut Garbage) {
+    pub fn adopt(&self, garbage: &mut Garbage) {
         if mutation::is(Mutation::ForgetLeftBehind) {
             *garbage = Garbage::default();
         }
