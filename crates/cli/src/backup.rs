@@ -1,4 +1,4 @@
-//! `hyades backup`: a copy of a database that nobody has open.
+//! `hyades backup`: copies a database that no process has open.
 
 use crate::existing;
 use crate::failure::Failure;
@@ -6,13 +6,13 @@ use crate::units;
 use clap::Args;
 use std::path::PathBuf;
 
-/// `hyades backup`.
+/// Options of `hyades backup`.
 #[derive(Args, Clone, Debug)]
 pub struct BackupOptions {
-    /// The database's directories, all of them
+    /// All directories of the database
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// The directory to copy it to; must be empty, or not there yet
+    /// Directory for the copy; it must be empty or absent
     #[arg(long, value_name = "NEW")]
     out: PathBuf,
     /// Print one JSON object instead of text
@@ -20,7 +20,7 @@ pub struct BackupOptions {
     json: bool,
 }
 
-/// `hyades backup`.
+/// Runs `hyades backup`.
 ///
 /// # Errors
 /// There is no database, it is in use or damaged, or the copy cannot be made.
@@ -36,7 +36,7 @@ pub fn backup(options: &BackupOptions) -> Result<bool, Failure> {
         println!("{report}");
     } else {
         println!(
-            "{} in {} files copied to {} in {}, and read back whole",
+            "{} in {} files copied to {} in {}; verified by reading the copy back",
             units::bytes(report.bytes as f64),
             units::exact(report.files),
             options.out.display(),

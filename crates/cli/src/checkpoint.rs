@@ -1,4 +1,4 @@
-//! `hyades checkpoint`: a checkpoint of a database that nobody has open.
+//! `hyades checkpoint`: takes a checkpoint of a database that no process has open.
 
 use crate::existing;
 use crate::failure::Failure;
@@ -9,10 +9,10 @@ use hyades::Database;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// `hyades checkpoint`.
+/// Options of `hyades checkpoint`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckpointOptions {
-    /// The database's directories, all of them
+    /// All directories of the database
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Print one JSON object instead of text
@@ -20,10 +20,11 @@ pub struct CheckpointOptions {
     json: bool,
 }
 
-/// `hyades checkpoint`: recovers the database, takes a checkpoint, closes it.
+/// Runs `hyades checkpoint`: recovers the database, takes a checkpoint, closes it.
 ///
 /// # Errors
-/// There is no database, it is in use or damaged, or its log calls procedures that this program does not have.
+/// There is no database, it is in use or damaged, or its log calls procedures that this program
+/// does not have.
 pub fn checkpoint(options: &CheckpointOptions) -> Result<bool, Failure> {
     let database = open(&options.dirs)?;
     let report = database.checkpoint()?;
@@ -42,7 +43,7 @@ pub fn checkpoint(options: &CheckpointOptions) -> Result<bool, Failure> {
         println!("{report}");
     } else {
         println!(
-            "checkpoint {}: {} rows, {} in {}; {} of log given up",
+            "checkpoint {}: {} rows, {} in {}; {} of log truncated",
             report.number,
             units::exact(report.rows),
             units::bytes(report.bytes as f64),
@@ -53,14 +54,14 @@ pub fn checkpoint(options: &CheckpointOptions) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Opens a database as it was.
+/// Opens a database with the settings of its last opening.
 fn open(dirs: &[PathBuf]) -> Result<Database, Failure> {
     let manifest = existing::find(dirs, hyades_wal::open)?.manifest().clone();
     let bar = Arc::new(Bar::new("recovering", 1));
     existing::as_it_was(&manifest, |builder| {
         let shown = bar.clone();
         let builder = dirs.iter().skip(1).fold(builder, |builder, dir| builder.log_dir(dir));
-        // Nobody else is at work on it.
+        // No transactions run beside the checkpoint, so it may use all processors.
         builder.checkpoint_share(1.0).on_progress(move |p| shown.show(p)).open(&dirs[0])
     })
 }

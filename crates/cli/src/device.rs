@@ -1,5 +1,5 @@
-//! What a log is on, as people write it: `file`, `throttled:bandwidth=8MB/s,latency=100us`,
-//! `striped:over=throttled:bandwidth=8MB/s`.
+//! The device of a log, as given on the command line: `file`,
+//! `throttled:bandwidth=8MB/s,latency=100us`, `striped:over=throttled:bandwidth=8MB/s`.
 
 use crate::place::DeviceKind;
 use crate::units;
@@ -12,15 +12,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Bytes of a striped file that go to one directory before the next has its turn, unless told
-/// otherwise.
+/// Default stripe unit: bytes of a striped file that go to one directory before the next.
 const UNIT: u64 = 64 << 10;
 
-/// A device, or several laid over one another.
+/// A device, or several layers of devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceChoice {
-    /// As it was written.
+    /// The text that it was parsed from.
     text: String,
     layer: Layer,
 }
@@ -42,7 +41,7 @@ impl Layer {
                 Arc::new(ThrottledDevice::new(over.one(), *throttle))
             }
             Layer::Nvm(nvm, over) => Arc::new(NvmDevice::new(over.one(), *nvm)),
-            // Only ever outermost.
+            // `from_str` allows it as the outermost layer only, where `open_with` handles it.
             Layer::Striped(_, over) => over.one(),
         }
     }
@@ -58,19 +57,19 @@ impl Layer {
         match (self, self.over()) {
             (Layer::Plain(kind), _) => *kind,
             (_, Some(over)) => over.lowest(),
-            (_, None) => unreachable!("what is not plain stands on something"),
+            (_, None) => unreachable!("every other layer is over another"),
         }
     }
 }
 
 impl DeviceChoice {
-    /// The device for these directories, of which each is a device of its own.
+    /// Opens the device for these directories. Each directory is a separate device.
     #[cfg(test)]
     pub fn open(&self, dirs: &[PathBuf]) -> Arc<dyn Device> {
         self.open_with(dirs, None)
     }
 
-    /// As `open`, but the last directory is on `last`, if that is given.
+    /// As `open`, but the last directory is on the device `last`, if given.
     pub fn open_with(&self, dirs: &[PathBuf], last: Option<&DeviceChoice>) -> Arc<dyn Device> {
         let each = |layer: &Layer| -> Vec<(PathBuf, Arc<dyn Device>)> {
             dirs.iter().map(|dir| (dir.clone(), layer.one())).collect()
@@ -89,7 +88,7 @@ impl DeviceChoice {
         }
     }
 
-    /// The same without what makes it slow: files lie in the same places.
+    /// The same device without throttling and NVM emulation. Its files are in the same places.
     pub fn unhindered(&self) -> DeviceChoice {
         let lowest = self.lowest();
         let plain = Layer::Plain(lowest);
@@ -102,17 +101,17 @@ impl DeviceChoice {
         }
     }
 
-    /// Whether one file is spread over all directories: then the log knows the first only.
+    /// Whether each file is spread over all directories. Then the log is given the first only.
     pub fn is_striped(&self) -> bool {
         matches!(self.layer, Layer::Striped(..))
     }
 
-    /// Whether the log is on memory of which a cache line is flushed at a time.
+    /// Whether the log is on emulated NVM, which is flushed by cache lines.
     pub fn is_nvm(&self) -> bool {
         self.layers().any(|layer| matches!(layer, Layer::Nvm(..)))
     }
 
-    /// Whether what is read and written passes at a given rate.
+    /// Whether the bandwidth or latency is limited.
     pub fn is_throttled(&self) -> bool {
         self.layers().any(|layer| matches!(layer, Layer::Throttled(..)))
     }
@@ -121,12 +120,12 @@ impl DeviceChoice {
         std::iter::successors(Some(&self.layer), |layer| layer.over())
     }
 
-    /// What it all stands on.
+    /// The device below all layers.
     pub fn lowest(&self) -> DeviceKind {
         self.layer.lowest()
     }
 
-    /// As it was written.
+    /// The text that it was parsed from.
     pub fn word(&self) -> &str {
         &self.text
     }
@@ -160,7 +159,7 @@ impl FromStr for DeviceChoice {
         let mut below = std::iter::successors(layer.over(), |layer| layer.over());
         if below.any(|layer| matches!(layer, Layer::Striped(..))) {
             return Err(format!(
-                "{text:?} has a device over striped ones: write striped first, as in \
+                "{text:?} puts a device over striped ones: write striped first, as in \
                  striped:over=throttled:bandwidth=8MB/s"
             ));
         }
@@ -168,8 +167,8 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// The settings of a device, `name=value`, as they are taken one by one. What `over=` is followed by
-/// belongs to the device below.
+/// The settings of a device, `name=value`, which `take` removes one by one. All text after `over=`
+/// is the device below.
 struct Parts<'t> {
     kind: &'t str,
     settings: Vec<(&'t str, &'t str)>,
@@ -187,7 +186,7 @@ impl<'t> Parts<'t> {
             }
             let (setting, after) = rest.split_once(',').unwrap_or((rest, ""));
             let (name, value) = setting.split_once('=').ok_or_else(|| {
-                format!("{setting:?} is no setting of a device: write name=value, as in depth=1")
+                format!("{setting:?} is not a setting: write name=value, as in depth=1")
             })?;
             parts.settings.push((name, value));
             rest = after;
@@ -195,7 +194,7 @@ impl<'t> Parts<'t> {
         Ok(parts)
     }
 
-    /// Takes a setting out.
+    /// Removes a setting and parses its value.
     fn take<T>(
         &mut self,
         name: &str,
@@ -206,11 +205,11 @@ impl<'t> Parts<'t> {
         read(value).map(Some).map_err(|why| format!("{name}={value}: {why}"))
     }
 
-    /// The device below, once all settings were taken.
+    /// The device below; `otherwise` is its default. An error if a setting is left over.
     fn over(self, names: &str, otherwise: &str) -> Result<Box<Layer>, String> {
         match self.settings.first() {
             Some((name, _)) => Err(format!(
-                "{name:?} is no setting of a {} device: it has {names} and over, each once",
+                "{name:?} is unknown or repeated: a {} device takes {names} and over, each once",
                 self.kind
             )),
             None => layer(self.over.unwrap_or(otherwise)).map(Box::new),
@@ -220,26 +219,26 @@ impl<'t> Parts<'t> {
 
 fn bandwidth(text: &str) -> Result<f64, String> {
     match units::size(text.strip_suffix("/s").unwrap_or(text))? {
-        0 => Err("a device passes at least a byte per second".to_string()),
+        0 => Err("the bandwidth must be at least a byte per second".to_string()),
         rate => Ok(rate as f64),
     }
 }
 
 fn depth(text: &str) -> Result<usize, String> {
     let depth = text.parse().ok().filter(|depth| (1..=1024).contains(depth));
-    depth.ok_or_else(|| "a queue is 1 to 1024 requests deep".to_string())
+    depth.ok_or_else(|| "the queue depth must be 1 to 1024".to_string())
 }
 
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor: &f64| (1.0..=1000.0).contains(factor));
-    factor.ok_or_else(|| "the factor over ordinary memory is 1 to 1000".to_string())
+    factor.ok_or_else(|| "the factor must be 1 to 1000".to_string())
 }
 
-/// A duration that may be shorter than a microsecond.
+/// Reads a duration in nanoseconds; the unit `ns` is allowed too.
 fn nanoseconds(text: &str) -> Result<f64, String> {
     match text.strip_suffix("ns").map(str::parse) {
         Some(Ok(ns)) if (0.0..=1e9).contains(&ns) => Ok(ns),
-        Some(_) => Err("a number of nanoseconds, up to a second, as in 80ns".to_string()),
+        Some(_) => Err("give a number of nanoseconds, up to a second, as in 80ns".to_string()),
         None => units::seconds(text).map(|seconds| seconds * 1e9),
     }
 }
@@ -247,7 +246,8 @@ fn nanoseconds(text: &str) -> Result<f64, String> {
 fn unit(text: &str) -> Result<u64, String> {
     let unit = units::size(text)?;
     let fits = unit.is_multiple_of(4096) && (4096..=1 << 30).contains(&unit);
-    fits.then_some(unit).ok_or_else(|| "a stripe is a multiple of 4KiB, up to 1GiB".to_string())
+    fits.then_some(unit)
+        .ok_or_else(|| "the unit must be a multiple of 4KiB, up to 1GiB".to_string())
 }
 
 fn layer(text: &str) -> Result<Layer, String> {
@@ -285,7 +285,7 @@ fn layer(text: &str) -> Result<Layer, String> {
         "file" => Ok(Layer::Plain(DeviceKind::File)),
         "memory" => Ok(Layer::Plain(DeviceKind::Memory)),
         other => {
-            Err(format!("{other:?} is no device: choose file, memory, throttled, nvm, striped"))
+            Err(format!("{other:?} is not a device: choose file, memory, throttled, nvm, striped"))
         }
     }
 }
@@ -331,7 +331,7 @@ mod tests {
             ("throttled:bandwidth=0", "at least a byte"),
             ("throttled:latency=1us,depth=0", "1 to 1024"),
             ("throttled:8MB/s", "write name=value"),
-            ("throttled:latency=1us,over=tape", "is no device"),
+            ("throttled:latency=1us,over=tape", "is not a device"),
             ("throttled:latency=1us,over=striped", "write striped first"),
             ("striped:over=striped", "write striped first"),
             ("striped:unit=1000", "a multiple of 4KiB"),
@@ -351,7 +351,7 @@ mod tests {
         striped.create_dir(&dirs[0]).unwrap();
         striped.create(&dirs[0].join("f"), 3 * 4096).unwrap();
         assert!(dirs.iter().all(|dir| dir.join("f").metadata().unwrap().len() == 4096));
-        // What one directory's device is charged is not another's.
+        // Each directory is throttled on its own.
         let throttled = open("throttled:bandwidth=1KB/s,over=memory");
         let write = |at: usize| {
             hyades_platform::clock::simulate(Some(1_000_000_000));

@@ -1,4 +1,4 @@
-//! Databases that are there: what commands need in order to open one without its program.
+//! Opens existing databases without the program that they belong to.
 
 use crate::failure::Failure;
 use hyades::{Builder, Error, RecordKind};
@@ -6,14 +6,14 @@ use hyades_wal::{LogOptions, Manifest, Recovering};
 use hyades_workloads::{Workload, bank, tpcc, ycsb};
 use std::path::PathBuf;
 
-/// How a log is opened: [`hyades_wal::open`], [`hyades_wal::open_read`] or
+/// A function that opens a log: [`hyades_wal::open`], [`hyades_wal::open_read`] or
 /// [`hyades_wal::open_damaged`].
 pub type Open = fn(LogOptions) -> Result<Recovering, hyades_wal::Error>;
 
-/// Finds and locks a log; opening would make one where there is none.
+/// Finds and locks an existing log. Plain opening would create one where there is none.
 ///
 /// # Errors
-/// There is none, it is in use, or it is damaged.
+/// There is no log, it is in use, or it is damaged.
 pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
     for dir in dirs {
         if !dir.is_dir() {
@@ -33,11 +33,13 @@ pub fn find(dirs: &[PathBuf], open: Open) -> Result<Recovering, Failure> {
     Ok(recovering)
 }
 
-/// Does something with a builder that describes the database as it was opened last, with the procedures of
-/// whichever workload of this program it belongs to. What it does must begin with seeing whether the tables fit.
+/// Calls `act` with a builder that has the settings of the last opening, and the tables and
+/// procedures of one of this program's workloads. Tries each workload, and last the tables of the
+/// manifest without procedures. `act` must compare the tables before it changes anything, and fail
+/// with [`Error::Mismatch`] if they differ.
 ///
 /// # Errors
-/// What was to be done failed.
+/// The error of `act`.
 pub fn as_it_was<T>(
     manifest: &Manifest,
     mut act: impl FnMut(Builder) -> Result<T, Error>,
@@ -51,7 +53,7 @@ pub fn as_it_was<T>(
         let mut builder = hyades::inspect::builder_without_tables(manifest)?;
         declare(&mut builder);
         match act(builder.record(RecordKind::Data)) {
-            // Other tables: nothing has been done yet.
+            // The tables are those of another workload, and `act` has changed nothing.
             Err(Error::Mismatch(_)) => {}
             done => return Ok(done?),
         }

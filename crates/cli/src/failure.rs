@@ -1,18 +1,18 @@
-//! Why a command did not do what it was asked.
+//! The error type of commands.
 
 use std::fmt::Display;
 
-/// A command's failure; decides the exit code.
+/// A command's failure. It decides the exit code.
 #[derive(Debug)]
 pub enum Failure {
     /// Wrong usage: exit code 2. One sentence that says what would be right.
     Usage(String),
-    /// It went wrong, or what was checked does not hold: exit code 1.
+    /// The command failed, or a check does not hold: exit code 1.
     Failed(String),
 }
 
 impl Failure {
-    /// For `map_err`: what was being done, and why it failed.
+    /// For `map_err`: puts what was being done before the error.
     pub fn doing<E: Display>(what: impl Display) -> impl FnOnce(E) -> Failure {
         move |error| Failure::Failed(format!("{what}: {error}"))
     }

@@ -28,14 +28,14 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Replay allocates rows on all threads at once: a slow allocator would decide its speed.
+/// Replay allocates rows on all threads at once, so a slow allocator would limit its speed.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Hyades: an in-memory, serializable, durable transactional database
 ///
-/// Results go to standard output, everything else to standard error. Exit code 0: what the command checks holds;
-/// 1: it does not, or the command failed; 2: wrong usage.
+/// Results go to standard output, everything else to standard error. Exit code 0: success, and all
+/// checks hold; 1: a check does not hold, or the command failed; 2: wrong usage.
 #[derive(Parser)]
 #[command(name = "hyades", version, arg_required_else_help = true, max_term_width = 100)]
 struct Arguments {
@@ -45,46 +45,51 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Kill a running database, recover it, and see that nothing acknowledged is missing
+    /// Kill a running database, recover it, and check that no acknowledged transaction is missing
     Demo(demo::DemoOptions),
-    /// Run a workload and measure it; the papers' experiments
+    /// Run a workload and measure it, or repeat the experiments of the papers
     #[command(subcommand, after_help = bench::help::CHOICES)]
     Bench(Box<bench::options::Bench>),
-    /// Take a checkpoint of a database that is not open, so that opening it is quick and its log small
+    /// Take a checkpoint of a database that is not open, so that it opens faster and its log is
+    /// shorter
     ///
-    /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
-    /// For others, and while the database is open, call Database::checkpoint. What the log tells of the time
-    /// before a checkpoint is gone with it: take a backup first if you may want to go back there.
+    /// Replaying command records needs the procedures that they call; this program has only those
+    /// of its own workloads. For other databases, and while the database is open, call
+    /// Database::checkpoint. The log before the checkpoint is truncated: take a backup first if you
+    /// may want to recover to an earlier time.
     Checkpoint(checkpoint::CheckpointOptions),
-    /// Copy a database that is not open, closed or crashed, to a new directory that opens like it
+    /// Copy a closed or crashed database to a new directory, from which it can be opened
     ///
-    /// A running program copies its own database with Database::backup, while transactions go on.
+    /// A running program copies its own database with Database::backup, while transactions
+    /// continue.
     Backup(backup::BackupOptions),
-    /// Bring a database back to a moment, or save what is left of a damaged one, in a new directory
+    /// Recover a database to a point in time, or salvage a damaged one, into a new directory
     ///
-    /// Moments are cuts between epochs, which are some 10 ms long; the command says which it took. They reach back
-    /// to the last checkpoint, and as far as that of each backup that was kept. The original is not changed.
+    /// Recovery stops between two epochs, which are about 10 ms long; the command prints which. The
+    /// earliest point is the last checkpoint of the database; for an earlier one, recover from a
+    /// backup. The original is not changed.
     ///
-    /// A log that holds commands needs the procedures that they call; this program has those of its own workloads.
-    /// For others call Builder::restore.
+    /// Replaying command records needs the procedures that they call; this program has only those
+    /// of its own workloads. For other databases call Builder::restore.
     Recover(recover::RecoverOptions),
-    /// Read all of a database, and say exactly what is whole and what is not
+    /// Read all of a database and report everything that is damaged or missing
     ///
-    /// Every file, every block of the checkpoint, every frame and record of the log, and that nothing durable is
-    /// missing. It goes on behind what is damaged and names each place. Nothing is changed. Exit code 1 if
-    /// anything is damaged.
+    /// Checks every file, every block of the checkpoint, every frame and record of the log, and
+    /// that no durable data is missing. It continues after damage and names each damaged place.
+    /// Nothing is changed. Exit code 1 if anything is damaged.
     Verify(log::Dirs),
-    /// Compute what a larger machine would do, with the costs of this one
+    /// Estimate the throughput of a larger machine from costs measured on this one
     ///
-    /// A discrete-event model of YCSB, one simulated core for each worker. Its costs are measured first, by
-    /// short runs of the benchmark, unless --calibration has them. What it prints was computed, not run.
+    /// A discrete-event model of YCSB with one simulated core for each worker. Its costs are
+    /// measured first, by short runs of the benchmark, unless --calibration names a file with them.
+    /// The results are computed, not measured.
     Simulate(simulate::SimulateOptions),
-    /// Run random histories on disks that fail, and check what is recovered
+    /// Run random histories on simulated disks that fail, and check what is recovered
     Torture(torture::TortureOptions),
-    /// Look into a log
+    /// Inspect a log
     #[command(subcommand)]
     Log(log::Log),
-    /// The program's own child processes
+    /// Child processes of this program
     #[command(subcommand, hide = true)]
     Hidden(Hidden),
 }

@@ -1,9 +1,9 @@
-//! Memory for the rows of a benchmark, and for a log that is in memory, taken from the system before it is needed.
+//! Reserves memory for the rows of a benchmark, and for a log in memory, before the run.
 //!
-//! A fresh process gets its pages one fault at a time, and on a virtual machine a page that no one
-//! has touched for a while has to come from the host: measured here, 0.5 GB/s where memory in hand
-//! gives 11. An in-memory database that runs for days pays that once, a benchmark of a few seconds
-//! would measure little else in a workload that inserts.
+//! A fresh process gets its pages one fault at a time, and on a virtual machine a page that was not
+//! used for a while has to come from the host: measured here, 0.5 GB/s against 11 GB/s for pages
+//! that are already mapped. A database that runs for days pays that once. A benchmark of a few
+//! seconds that inserts rows would measure little else.
 
 #![allow(unsafe_code)]
 
@@ -18,25 +18,25 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-/// The allocator takes memory in blocks of this size.
+/// The allocator takes memory from the system in blocks of this size.
 const BLOCK: usize = 64 << 20;
 
-/// Taken at once: progress is shown between.
+/// Bytes populated between two updates of the progress bar.
 const STEP: usize = 4 * BLOCK;
 
-/// Who waits longer than this is told what for.
+/// A reservation that takes longer than this is reported.
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 
-/// `mi_option_purge_delay`: after how many milliseconds unused memory goes back to the system; -1 for never.
+/// `mi_option_purge_delay`: milliseconds until unused memory is returned to the system; -1: never.
 const PURGE_DELAY: i32 = 15;
 
-/// Reserved unless told otherwise, but never more than a quarter of what is free.
+/// Default reservation in bytes, limited to a quarter of the free memory.
 const DEFAULT: u64 = 4 << 30;
 
-/// For a log in memory there is so much less than for the rows.
+/// Memory reserved for rows, over that for a log in memory.
 const ROWS_TO_LOG: u64 = 4;
 
-/// What is asked for, or a default.
+/// The requested number of bytes, or the default.
 fn wanted(bytes: Option<u64>) -> u64 {
     bytes.unwrap_or_else(|| {
         let system = rustix::system::sysinfo();
@@ -44,21 +44,22 @@ fn wanted(bytes: Option<u64>) -> u64 {
     })
 }
 
-/// Takes memory that a log under `root`, a file system in memory, will get its pages from: a quarter of what
-/// [`reserve`] takes for the rows. A file without a name has it for a moment; after that the system has it in hand.
+/// Reserves memory for a log under `root`, a file system in memory: a quarter of what [`reserve`]
+/// takes for the rows. An unnamed file allocates the pages and is dropped, so that the system has
+/// them ready for the log.
 ///
 /// # Errors
-/// No file can be made there.
+/// No file can be created there.
 pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<(), Failure> {
     let bytes = wanted(bytes) / ROWS_TO_LOG;
     let what = format!("cannot make a temporary file in {}", root.display());
     let mut file = tempfile::tempfile_in(root).map_err(Failure::doing(what))?;
-    let bar = Bar::new("taking memory for the log", bytes);
+    let bar = Bar::new("reserving log memory", bytes);
     let zeros = vec![0; BLOCK];
     let mut taken = 0;
     while taken < bytes {
         let some = zeros.len().min((bytes - taken) as usize);
-        // A small one gives what it has.
+        // The file system is full: what it had was reserved.
         if file.write_all(&zeros[..some]).is_err() {
             break;
         }
@@ -69,27 +70,27 @@ pub fn reserve_for_log(root: &Path, bytes: Option<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hands the allocator at least `bytes` of memory that is in hand, or a default. No effect where the
-/// system does not know how to populate memory.
+/// Gives the allocator at least `bytes` of populated memory, or a default. Where the system cannot
+/// populate memory, pages are mapped at their first use as usual.
 ///
 /// # Errors
-/// There is not so much memory.
+/// Not enough memory is free.
 pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
     let bytes = usize::try_from(wanted(bytes)).unwrap_or(usize::MAX).next_multiple_of(BLOCK);
     if bytes == 0 {
         return Ok(());
     }
-    // What one database has used the next one finds as it was, in large pages: the database that is loaded
-    // under a log is another than the one that is measured.
-    // SAFETY: sets a number.
+    // Never return memory, so that a later database in this process reuses the pages of an earlier
+    // one: under a log, rows are loaded by one database and measured in another.
+    // SAFETY: it stores an integer option of the allocator and has no precondition.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
     let began = Instant::now();
-    let bar = Bar::new("taking memory", bytes as u64);
+    let bar = Bar::new("reserving memory", bytes as u64);
     let taken = reserve_on(&bar, bytes);
     let took = began.elapsed();
     if taken.is_ok() && took >= WORTH_TELLING {
         let (size, took) = (units::bytes(bytes as f64), units::time(took.as_secs_f64()));
-        bar.finish(&format!("took {size} of memory from the system in {took}"));
+        bar.finish(&format!("reserved {size} of memory in {took}"));
     } else {
         bar.clear();
     }
@@ -97,7 +98,7 @@ pub fn reserve(bytes: Option<u64>) -> Result<(), Failure> {
 }
 
 fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
-    // What the allocator had before it uses up first, and then what it is given.
+    // The allocator uses the memory that it already has before the new memory.
     let had = heap();
     let held = had.len().min(bytes);
     populate(had.start as *mut c_void, held, |done| bar.set(done as u64));
@@ -105,16 +106,16 @@ fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
     if bytes == 0 {
         return Ok(());
     }
-    let out = |error| Failure::Failed(format!("no {bytes} bytes of memory to reserve: {error}"));
+    let out = |error| Failure::Failed(format!("cannot reserve {bytes} bytes of memory: {error}"));
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a fresh anonymous mapping where the system likes, of which nobody knows yet.
+    // SAFETY: a new anonymous mapping at an address of the system's choice aliases nothing.
     let start = unsafe { mmap_anonymous(null_mut(), bytes + BLOCK, access, flags) }.map_err(out)?;
     let start = start.wrapping_byte_add(start.cast::<u8>().align_offset(BLOCK));
     populate(start, bytes, |done| bar.set((held + done) as u64));
     let mut arena = null_mut();
-    // SAFETY: the range is mapped, writable, all zeros, aligned as the allocator wants it, used by
-    // nobody else, and stays mapped as long as the process lives. It is declared as large pages so
-    // that the allocator never gives it back.
+    // SAFETY: the range is mapped, writable, zeroed, aligned as the allocator requires, used by no
+    // other code, and stays mapped for the life of the process. It is declared as large pages so
+    // that the allocator never returns it.
     let taken = unsafe {
         libmimalloc_sys::mi_manage_os_memory_ex(
             start,
@@ -130,20 +131,20 @@ fn reserve_on(bar: &Bar, bytes: usize) -> Result<(), Failure> {
     if taken { Ok(()) } else { Err(Failure::Failed("the allocator refused the memory".into())) }
 }
 
-/// Lets a mapping of this process have its pages, and says how many bytes it has. Smaller ones will do where
-/// there are no huge ones, and later ones where these cannot be had at once.
+/// Populates a mapping of this process with pages, huge ones if possible, and calls `done` with the
+/// number of bytes so far. Failures are ignored: those pages are mapped at their first use.
 fn populate(start: *mut c_void, bytes: usize, done: impl Fn(usize)) {
-    // SAFETY: a hint.
+    // SAFETY: the hint keeps the contents of the pages; an invalid range only makes it fail.
     let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
     for from in (0..bytes).step_by(STEP) {
         let step = STEP.min(bytes - from);
-        // SAFETY: a hint; populating keeps what is written there.
+        // SAFETY: populating keeps the contents of the pages; an invalid range makes it fail.
         let _ = unsafe { madvise(start.wrapping_byte_add(from), step, Advice::LinuxPopulateWrite) };
         done(from + step);
     }
 }
 
-/// The mapping in which the allocator places what it is asked for; empty where the system does not tell.
+/// The mapping from which the allocator serves allocations; empty if the system does not report it.
 fn heap() -> Range<usize> {
     let probe = Box::new(0u64);
     let address = (&raw const *probe).addr();

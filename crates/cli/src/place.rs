@@ -1,4 +1,4 @@
-//! Where a command keeps its log: the directories it was given, or a temporary one.
+//! The directories of a command's log: those given, or temporary ones.
 
 use crate::failure::Failure;
 use crate::words::words;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 words! {
-    /// What the log is on.
+    /// The kind of storage below the log.
     DeviceKind("device") {
-        /// Files, synced.
+        /// Files, with fsync.
         File = "file",
         /// Shared memory; not durable.
         Memory = "memory",
@@ -18,7 +18,7 @@ words! {
 }
 
 impl DeviceKind {
-    /// The device.
+    /// Opens the device.
     pub fn open(self) -> Arc<dyn Device> {
         match self {
             DeviceKind::File => FileDevice::shared(),
@@ -27,20 +27,20 @@ impl DeviceKind {
     }
 }
 
-/// Directories for a log. A temporary one goes with this value.
+/// Directories for a log. Temporary ones are removed when this value is dropped.
 pub struct Place {
     /// The directories.
     pub dirs: Vec<PathBuf>,
-    /// Held for its effect on drop.
+    /// Removes the directories when dropped.
     temporary: Option<TempDir>,
 }
 
 impl Place {
-    /// The given directories, which must not hold anything yet; `devices` temporary ones if none is
+    /// The given directories, which must be empty or absent; `devices` temporary ones if none is
     /// given.
     ///
     /// # Errors
-    /// Usage: a directory is not empty. A temporary one could not be made.
+    /// A directory is not empty, or a temporary one could not be created.
     pub fn new(given: &[PathBuf], device: DeviceKind, devices: usize) -> Result<Place, Failure> {
         if given.is_empty() {
             let root = match device {
@@ -67,15 +67,15 @@ impl Place {
     /// A temporary directory under `root`.
     ///
     /// # Errors
-    /// It could not be made.
+    /// It could not be created.
     pub fn temporary(root: &Path) -> Result<Place, Failure> {
         let made = tempfile::Builder::new().prefix("hyades-").tempdir_in(root);
-        let what = format!("cannot make a temporary directory in {}", root.display());
+        let what = format!("cannot create a temporary directory in {}", root.display());
         let temporary = made.map_err(Failure::doing(what))?;
         Ok(Place { dirs: vec![temporary.path().join("log")], temporary: Some(temporary) })
     }
 
-    /// Whether the log goes away at the end.
+    /// Whether the log is removed at the end.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }
@@ -92,7 +92,7 @@ fn is_empty(dir: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// The bytes of all files below a directory.
+/// The total size in bytes of all files below a directory.
 pub fn size_of(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries

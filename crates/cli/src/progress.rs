@@ -1,4 +1,4 @@
-//! Progress on standard error: bars where someone looks, plain lines elsewhere.
+//! Progress on standard error: bars on terminals, plain lines elsewhere.
 
 use hyades::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,39 +20,39 @@ impl Bar {
         Bar { bar }
     }
 
-    /// So many steps are done.
+    /// Sets the number of steps done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
-    /// Says more about the present state.
+    /// Sets the text beside the bar.
     pub fn say(&self, text: String) {
         self.bar.set_message(text);
     }
 
-    /// A line that stays, above the bar.
+    /// Prints a permanent line above the bar.
     pub fn note(&self, line: &str) {
         self.bar.suspend(|| eprintln!("  {line}"));
     }
 
-    /// Ends with a line that stays.
+    /// Removes the bar and prints a permanent line.
     pub fn finish(&self, line: &str) {
         self.bar.finish_and_clear();
         eprintln!("  {line}");
     }
 
-    /// Ends without a word.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Shows how far a recovery is.
+    /// Shows the progress of a recovery.
     pub fn show(&self, progress: &Progress) {
         self.bar.set_length(progress.bytes_total.max(1));
         self.bar.set_position(progress.bytes_done.min(progress.bytes_total));
         let left = progress.estimate_seconds.unwrap_or(0.0);
         self.bar.set_message(format!(
-            "{} transactions, {} streams, {} to go",
+            "{} transactions, {} streams, {} left",
             crate::units::count(progress.records_done as f64),
             progress.streams,
             crate::units::time(left),

@@ -1,4 +1,4 @@
-//! `hyades recover`: a database as of some moment, or what is left of a damaged one.
+//! `hyades recover`: recovers a database to a point in time, or salvages a damaged one.
 
 use crate::existing;
 use crate::failure::Failure;
@@ -8,22 +8,23 @@ use hyades::{Loss, Restore, RestoreReport, Until};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// `hyades recover`.
+/// Options of `hyades recover`.
 #[derive(Args, Clone, Debug)]
 pub struct RecoverOptions {
-    /// The database's directories, all of them, or a backup
+    /// All directories of the database, or a backup
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Up to when: a time in UTC (2026-11-21T14:03:07.25Z), a transaction's id (5213.3.1048576), or newest
+    /// The last point to recover: a time in UTC (2026-11-21T14:03:07.25Z), a transaction id
+    /// (5213.3.1048576), or newest
     #[arg(long, value_name = "WHEN", default_value = "newest")]
     until: Until,
-    /// Leave the transaction that --until names out, with all of its epoch
+    /// Exclude the transaction that --until names, with all of its epoch
     #[arg(long)]
     before: bool,
-    /// The directory that the database goes to; must be empty, or not there yet
+    /// Directory for the recovered database; it must be empty or absent
     #[arg(long, value_name = "NEW")]
     out: PathBuf,
-    /// Where the log is damaged, save what is provably whole, and say what is lost
+    /// If the log is damaged, recover what is provably intact, and report what is lost
     #[arg(long)]
     salvage: bool,
     /// Print one JSON object instead of text
@@ -31,17 +32,18 @@ pub struct RecoverOptions {
     json: bool,
 }
 
-/// `hyades recover`.
+/// Runs `hyades recover`.
 ///
 /// # Errors
-/// There is no database, it is in use, or damaged and not to be salvaged; the moment lies before what the log
-/// knows; its log calls procedures that this program does not have; the new directory cannot be written.
+/// There is no database, it is in use, or it is damaged and `--salvage` was not given; the point in
+/// time is before the start of the log; the log calls procedures that this program does not have;
+/// the new directory cannot be written.
 pub fn recover(options: &RecoverOptions) -> Result<bool, Failure> {
     let until = match (options.until, options.before) {
         (Until::Transaction(id), true) => Until::Before(id),
         (_, true) => {
             return Err(Failure::Usage(
-                "--before leaves a transaction out: name it, as in --until 5213.3.1048576"
+                "--before excludes a transaction: name it, as in --until 5213.3.1048576"
                     .to_string(),
             ));
         }
@@ -72,10 +74,11 @@ fn json(report: &RestoreReport) -> serde_json::Value {
         }),
         Loss::Incarnation(number) => serde_json::json!({
             "incarnation": number, "stream": null, "valid_to": null, "durable_to": null,
-            "message": "it was built on what is lost before it",
+            "message": "it depends on data lost in an earlier incarnation",
         }),
         Loss::File(message) => serde_json::json!({
-            "incarnation": null, "stream": null, "valid_to": null, "durable_to": null, "message": message,
+            "incarnation": null, "stream": null, "valid_to": null, "durable_to": null,
+            "message": message,
         }),
     };
     serde_json::json!({

@@ -1,4 +1,4 @@
-//! `hyades torture`: random histories on disks that fail, for as long as is wanted.
+//! `hyades torture`: random histories on simulated disks that fail, for a given time.
 
 use crate::bench::options::Protocol;
 use crate::failure::Failure;
@@ -8,41 +8,41 @@ use clap::Args;
 use hyades_simulator::torture::{self, Scheduler, Torture};
 use std::path::PathBuf;
 
-/// The mutation that is one of the world and not of the engine.
+/// The mutation of the simulated disk; all others are mutations of the engine.
 const LYING_FSYNC: &str = "lying-fsync";
 
 /// Options of `hyades torture`.
 #[derive(Args, Clone, Debug)]
 pub struct TortureOptions {
-    /// Begin no history after this time
+    /// Start no new history after this time
     #[arg(long, default_value = "60", value_parser = units::some_seconds)]
     seconds: f64,
-    /// Seed of the first history; the next ones have the next numbers [default: random]
+    /// Seed of the first history; each later one has the next number [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Report a history that takes longer than this as hung
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = units::some_seconds)]
     hangs_after: f64,
-    /// What decides the order of events: "threads", real ones; "stepped", the seed, and a history
-    /// repeats exactly; or "both", in turn
+    /// What decides the order of events: "threads" (real threads), "stepped" (the seed, so that a
+    /// history repeats exactly), or "both", in turn
     #[arg(long, default_value = "both")]
     scheduler: Word,
-    /// Begin histories under this protocol only; a later life of one may run under another [default:
-    /// all but none, in turn: some seconds reach only the first]
+    /// Start histories under this protocol only; after a crash a history may continue under another
+    /// [default: all but none, in turn; a run of a few seconds reaches only the first ones]
     #[arg(long)]
     protocol: Option<Protocol>,
-    /// Print the report as JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Keep a failing history in a directory below this one [default: the system's for temporary
-    /// files]
+    /// Keep a failing history in a new directory below this one [default: the system's directory
+    /// for temporary files]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Run the history that was kept in this directory again, up to 200 times, until it fails
+    /// Run the history kept in this directory again, up to 200 times, until it fails
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "seed"])]
     again: Option<PathBuf>,
-    /// Break a rule on purpose, which torture is to find: lying-fsync, or, in a build with --features
-    /// mutations, any rule of docs/reliability.md
+    /// Break a rule on purpose, to test that torture finds it: lying-fsync, or, in a build with
+    /// --features mutations, any rule of docs/reliability.md
     #[arg(long, value_name = "RULE")]
     mutation: Option<String>,
 }
@@ -59,7 +59,7 @@ words! {
     }
 }
 
-/// `hyades torture`. True if nothing went wrong.
+/// Runs `hyades torture`. True if no history failed.
 ///
 /// # Errors
 /// An unknown rule; or a failing history could not be kept.
@@ -139,7 +139,7 @@ fn break_rule(name: &str) -> Result<(), Failure> {
     let rule = Mutation::ALL.iter().copied().find(|rule| rule.name() == name);
     let names = Mutation::ALL.iter().map(|rule| rule.name()).collect::<Vec<_>>().join(", ");
     let unknown =
-        || Failure::Usage(format!("{name:?} is no rule to break: choose {names}, {LYING_FSYNC}"));
+        || Failure::Usage(format!("{name:?} is not a rule: choose {names}, {LYING_FSYNC}"));
     mutation::set(Some(rule.ok_or_else(unknown)?));
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Sizes, durations and rates: as people write them on a command line, and as they like to read
-//! them.
+//! Sizes, durations and rates: parsing of options, and formatting for output.
 
 /// Reads seconds: a plain number, or one with `us`, `ms`, `s` or `m`.
 ///
@@ -8,7 +7,7 @@
 pub fn seconds(text: &str) -> Result<f64, String> {
     let wrong = || {
         format!(
-            "{text:?} is no duration: give seconds, or a number with us, ms, s or m, as in 500ms"
+            "{text:?} is not a duration: give seconds, or a number with us, ms, s or m, as in 500ms"
         )
     };
     let (number, unit) = split(text);
@@ -20,11 +19,11 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         "m" => number * 60.0,
         _ => return Err(wrong()),
     };
-    // A year is beyond anything meant, and keeps what is computed from it finite.
+    // The limit of about a year keeps all values computed from it finite.
     if (0.0..=3.2e7).contains(&value) { Ok(value) } else { Err(wrong()) }
 }
 
-/// As [`seconds`], but more than none.
+/// As [`seconds`], but above 0.
 ///
 /// # Errors
 /// One sentence that says what would be right.
@@ -66,10 +65,10 @@ fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// A size in bytes: a number, with KB, MB, GB, KiB, MiB or GiB behind it or nothing.
+/// Reads a size in bytes: a number, with KB, MB, GB, KiB, MiB, GiB or nothing behind it.
 ///
 /// # Errors
-/// A sentence for whoever typed it.
+/// One sentence that says what would be right.
 pub fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 7] = [
         ("KiB", 1 << 10),
@@ -115,7 +114,7 @@ pub fn time(seconds: f64) -> String {
     scaled(seconds, &[(1.0, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns")])
 }
 
-/// A whole number with its thousands apart: 1,234,567.
+/// A whole number with separators between thousands: 1,234,567.
 pub fn exact(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! `hyades verify`, also `hyades log verify`: every checksum, every record, and that nothing durable is
-//! missing. It goes on behind what is damaged, and says all that is.
+//! `hyades verify`, also `hyades log verify`: checks every checksum and every record, and that no
+//! durable data is missing. It continues after damage, and reports all of it.
 
 use crate::failure::Failure;
 use crate::log::{Dirs, Trouble, open_damaged};
@@ -8,17 +8,17 @@ use hyades::inspect::{Inspected, Inspector};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use std::io::Write;
 
-/// What one stream of one incarnation holds.
+/// The contents of one stream in one incarnation.
 struct Checked {
     end: ReaderEnd,
     start: u64,
     frames: u64,
     records: u64,
-    /// Records that are whole and of another format.
+    /// The first record that is intact but cannot be decoded.
     strange: Vec<String>,
 }
 
-/// `hyades verify`. What is whole and what is not goes to `out`.
+/// Runs `hyades verify`. The report goes to `out`.
 ///
 /// # Errors
 /// The log is in use, there is none, or something is damaged.
@@ -45,7 +45,7 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
         let Checked { end, start, frames, records, strange } = lane;
         writeln!(
             out,
-            "incarnation {} stream {}: {} bytes, {} frames, {} transactions; valid to Lsn {}",
+            "incarnation {} stream {}: {} bytes, {} frames, {} transactions; valid to LSN {}",
             end.incarnation,
             end.stream,
             exact(end.valid_to.saturating_sub(*start)),
@@ -62,21 +62,21 @@ pub fn verify(dirs: &Dirs, out: &mut impl Write) -> Result<bool, Trouble> {
         let number = incarnation.number;
         if !damaged.is_empty() && manifest.incarnations.iter().any(|i| i.number > number) {
             wrong.push(format!(
-                "what follows incarnation {number} is whole as far as nothing else is said here, but it was \
-                 built on what is lost in it"
+                "later incarnations depend on data that is lost in incarnation {number}, even if \
+                 they are not damaged themselves"
             ));
         }
     }
     if manifest.newest().is_some_and(|incarnation| !incarnation.clean) {
-        writeln!(out, "not closed in good order: what follows the valid ends is a torn tail")?;
+        writeln!(out, "not closed cleanly: bytes after the valid ends are a torn tail")?;
     }
     conclude(&wrong, out)
 }
 
-/// Names all that is wrong.
+/// Prints all damage, or that there is none.
 fn conclude(wrong: &[String], out: &mut impl Write) -> Result<bool, Trouble> {
     let Some(first) = wrong.first() else {
-        writeln!(out, "whole: nothing that was durable is missing or damaged")?;
+        writeln!(out, "whole: no durable data is missing or damaged")?;
         return Ok(true);
     };
     for what in wrong {
@@ -84,9 +84,9 @@ fn conclude(wrong: &[String], out: &mut impl Write) -> Result<bool, Trouble> {
     }
     writeln!(
         out,
-        "Restore the damaged files from a copy, or open a backup. If there is none, \
-         `hyades recover DIR... --salvage --out NEW` saves what does not depend on what is lost; a damaged \
-         checkpoint cannot be saved from."
+        "Restore the damaged files from a copy, or open a backup. If there is none, `hyades \
+         recover DIR... --salvage --out NEW` recovers the transactions that do not depend on lost \
+         data; a damaged checkpoint cannot be salvaged."
     )?;
     let places =
         if wrong.len() == 1 { "1 place is" } else { &format!("{} places are", wrong.len()) };
@@ -129,7 +129,7 @@ fn check(
             let counted = |record: Inspected<'_>| record.content().map(|_| record.counts());
             match inspect.read(&frame).and_then(|r| r.map(counted).transpose()) {
                 Ok(counts) => records += u64::from(counts == Some(true)),
-                // One says it all: what follows was written by the same program.
+                // One is enough: the rest of the stream was written by the same program.
                 Err(error) if strange.is_empty() => strange.push(error.to_string()),
                 Err(_) => {}
             }

@@ -1,7 +1,7 @@
-//! Words on the command line that stand for choices.
+//! Enums whose variants are words on the command line.
 
-/// Declares an enum whose variants have a word each: for the command line, for reports, and for
-/// messages between a parent process and its children.
+/// Declares an enum with a word for each variant, which is used on the command line, in reports,
+/// and in messages between a parent process and its children.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident ($what:literal) {
         $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?
@@ -13,7 +13,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word that stands for it.
+            /// The word of this variant.
             pub fn word(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
@@ -26,7 +26,7 @@ macro_rules! words {
                 match text {
                     $($word => Ok($name::$variant),)+
                     _ => Err(format!(
-                        concat!("{:?} is no ", $what, ": choose {}"),
+                        concat!("{:?} is not a ", $what, ": choose {}"),
                         text,
                         [$($word),+].join(", ")
                     )),

@@ -1,4 +1,4 @@
-//! `hyades bench` keeps what scripts rely on.
+//! `hyades bench` prints what scripts rely on.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -91,7 +91,7 @@ fn a_recovered_run_says_everything() {
     assert_eq!((&recovery["threads"], &recovery["state_matches"]), (&2.into(), &true.into()));
     assert_eq!((&report["streams"], &report["consistent"]), (&3.into(), &true.into()));
     assert_eq!((&report["record"], &report["device"]), (&"data".into(), &"file".into()));
-    // The population is told apart: its call is one record, the run's are many.
+    // The population is reported separately: it is a single record, the run has many.
     assert_eq!(report["load"]["records"], 500);
     assert!(report["load"]["bytes"].as_u64() > Some(0));
     let acknowledged = report["acknowledged"].as_u64().unwrap();
@@ -143,7 +143,7 @@ fn tpcc_holds_its_conditions_after_a_crash() {
 fn an_offered_load_is_not_exceeded() {
     let report = bench("bank --accounts 500 --rate 1000");
     let acknowledged = report["acknowledged"].as_u64().unwrap();
-    // 0.3 seconds, what was late from before it, and one for each end.
+    // 0.3 seconds, late starts from the warm-up, and one for each end.
     assert!((1..=1000 * 35 / 100 + 2).contains(&acknowledged), "{report}");
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints from the command line: of a database that is closed, and of one that is being measured.
+//! Checkpoints from the command line: of a closed database, and during a benchmark.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;

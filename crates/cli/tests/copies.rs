@@ -6,7 +6,7 @@ mod common;
 use common::{code, hyades, stderr, stdout};
 use std::path::{Path, PathBuf};
 
-/// A bank of two directories, closed in good order. Returns the directories.
+/// Creates a bank database in two directories, closed cleanly. Returns the directories.
 fn bank(root: &Path) -> [String; 2] {
     let dirs = ["a", "b"].map(|name| root.join(name).to_str().unwrap().to_string());
     let words = "bench bank --accounts 1000 --streams 3 --record adaptive --seconds 0.2 \
@@ -20,7 +20,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_string()
 }
 
-/// A segment that an incarnation wrote batches to.
+/// Finds a segment to which this incarnation wrote batches.
 fn segment(root: &Path, incarnation: u32) -> PathBuf {
     let mut found = Vec::new();
     for dir in ["a", "b"] {
@@ -44,7 +44,7 @@ fn flip(path: &Path, at: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The bank's transactions, as the log dump names them.
+/// The ids of the bank's transactions, as `log dump` prints them.
 fn ids(dirs: &[&str]) -> Vec<String> {
     let output = hyades("log dump", dirs);
     let all = stdout(&output);
@@ -64,7 +64,7 @@ fn a_backup_is_whole_and_goes_back_to_any_transaction() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(report["files"].as_u64().unwrap() > 0, "{report}");
-    // Again, to the same place, is a mistake.
+    // A second backup to the same directory is refused.
     let output = hyades("backup", &[&a, &b, "--out", &copy]);
     assert_eq!(code(&output), 1, "{}", stdout(&output));
     assert!(stderr(&output).contains("is not empty"), "{}", stderr(&output));
@@ -89,7 +89,7 @@ fn a_backup_is_whole_and_goes_back_to_any_transaction() {
         }
         let output = hyades("verify", &[&new]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        // It opens, and takes a checkpoint like any other.
+        // It opens, and takes a checkpoint like any other database.
         assert_eq!(code(&hyades("checkpoint", &[&new])), 0);
     }
     assert!(rows[0] < rows[1] && rows[1] <= rows[2], "{rows:?}");
@@ -108,7 +108,7 @@ fn a_moment_that_the_log_does_not_know_is_refused_with_what_it_knows() {
     let output = hyades("recover", &[&a, &b, "--out", &new, "--until", &id]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("history begins with its checkpoint"), "{}", stderr(&output));
-    assert!(!Path::new(&new).exists(), "something was begun");
+    assert!(!Path::new(&new).exists(), "the directory was created");
     for wrong in ["yesterday", "1.2", "2026-02-30 00:00"] {
         let output = hyades("recover", &[&a, &b, "--out", &new, "--until", wrong]);
         assert_eq!(code(&output), 2, "{wrong}: {}", stdout(&output));
@@ -142,7 +142,7 @@ fn all_that_is_damaged_is_named_and_the_rest_is_saved() {
     let note = std::fs::read_to_string(Path::new(&new).join("RECOVERED.txt")).unwrap();
     assert!(note.contains(segment.to_str().unwrap()), "{note}");
     assert_eq!(code(&hyades("verify", &[&new])), 0);
-    // Two places: both are named, and the checkpoint cannot be guessed.
+    // Two damaged places: both are named.
     flip(&part, 100);
     let output = hyades("verify", &[&a, &b]);
     assert_eq!(code(&output), 1);
@@ -154,9 +154,8 @@ fn all_that_is_damaged_is_named_and_the_rest_is_saved() {
     assert!(stderr(&output).contains("2 places are damaged"), "{}", stderr(&output));
 }
 
-/// Runs the bank once more, and gives a segment that it wrote after the checkpoint.
+/// Opens the database once more, and returns a segment that it wrote after the checkpoint.
 fn segment_after_checkpoint(root: &Path, a: &str, b: &str) -> PathBuf {
-    // Recovered into place and run again: a crash would leave the same.
     let dirs = [a, b].map(PathBuf::from);
     let manifest = {
         let options = hyades_wal::LogOptions::new(dirs.to_vec(), 1);

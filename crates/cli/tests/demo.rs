@@ -1,4 +1,4 @@
-//! The demo tells a log that keeps its promise from one that does not.
+//! The demo distinguishes a log that is durable from one that is not.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{code, hyades, stderr, stdout};
 
 const SHORT: &str = "demo --small --seconds 0.5";
 
-/// The figures of the two rounds in a line of the screen.
+/// The figures of the two rounds in a line of the summary.
 fn figures(screen: &str, label: &str) -> Vec<u64> {
     let line = screen.lines().find(|line| line.trim_start().starts_with(label));
     let rest = &line.unwrap_or_else(|| panic!("{label}: {screen}")).trim_start()[label.len()..];

@@ -1,4 +1,4 @@
-//! The devices and knobs of experiments act, and a log on any of them is recovered.
+//! The devices and options of experiments take effect, and a log on any device is recovered.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -42,7 +42,7 @@ fn serial_data_on_a_striped_set_is_recovered_by_one_thread_and_by_all() {
                  --recovery-threads 3 --recovery";
     let threads = |how: &str| recovered(&format!("{words} {how}"))["recovery"]["threads"].clone();
     assert_eq!((threads("serial"), threads("parallel")), (1.into(), 3.into()));
-    // Nor do commands, or vectors, mind.
+    // The same for commands, whose replay follows LSN vectors.
     recovered("bank --accounts 500 --record command --recovery serial");
     recovered("bank --accounts 500 --record command --recovery pools");
 }
@@ -72,7 +72,7 @@ fn more_slow_streams_than_threads_are_recovered_whatever_the_order_of_replay() {
 fn the_last_directory_may_be_on_another_device() {
     let words = "bank --accounts 500 --protocol poplar --rate 500 --streams 2 --devices 2 \
                  --device throttled:latency=1ms,over=memory";
-    // Poplar waits for the slower one, whichever stream a transaction is in.
+    // Under Poplar a transaction waits for the slower device, whichever stream it is in.
     let slow = recovered(&format!("{words} --last-device throttled:latency=30ms,over=memory"));
     assert!(slow["latency_us"]["p50"].as_f64() > Some(10_000.0), "{slow}");
 }
@@ -81,7 +81,7 @@ fn the_last_directory_may_be_on_another_device() {
 fn whole_rows_are_longer_than_what_changed_and_are_recovered() {
     let bytes = |more: &str| {
         let report = recovered(&format!("ycsb --rows 2000 --write-share 1 {more}"));
-        // Of the log as it was found: what was acknowledged in so short a time is another matter.
+        // Of the recovered log, not of the transactions acknowledged in the short interval.
         let of = |what: &str| report["recovery"][what].as_f64().unwrap();
         of("bytes") / of("records")
     };
@@ -106,7 +106,8 @@ fn a_throttled_device_passes_no_more_than_its_bandwidth() {
     };
     for (devices, rate) in [("1", 1e6), ("2", 2e6)] {
         let bytes = run(devices)["device_bytes"].as_f64().unwrap();
-        // What was under way at the start of the interval, and as much again for a late look at its end.
+        // Plus the writes in flight at the start of the interval, and as much again for a late
+        // sample at its end.
         assert!(bytes <= 0.3 * rate * 1.5 + 2.0 * 2_097_152.0, "{bytes} at {rate}/s");
         assert!(bytes > 0.0);
     }
@@ -126,7 +127,7 @@ fn cold_reads_are_said_to_be_cold() {
 
 #[test]
 fn flushes_collect_for_their_interval() {
-    // Few transactions, each in a hurry: without an interval each gets a block of its own.
+    // Few transactions: without a flush interval each is written in a block of its own.
     let padding = |knobs: &str| {
         let report = bench(&format!("bank --accounts 500 --rate 2000 {knobs}"));
         let number = |key: &str| report[key].as_f64().unwrap();

@@ -1,4 +1,4 @@
-//! The log commands read what is there, find what is damaged, and change nothing.
+//! The log commands print a log, find damage, and change nothing.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{code, hyades, stderr, stdout};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A small log of two directories, closed in good order.
+/// Creates a small log in two directories, closed cleanly.
 fn small_log(root: &Path) -> [String; 2] {
     let dirs = ["a", "b"].map(|name| root.join(name).to_str().unwrap().to_string());
     let words = "bench bank --accounts 100 --streams 3 --record adaptive --seconds 0.1 --warmup 0 \
@@ -70,7 +70,7 @@ fn a_flipped_byte_is_found_and_named() {
     let [a, b] = small_log(root.path());
     let mut all = BTreeMap::new();
     files(root.path(), &mut all);
-    // In the first batch of a segment, behind the batch's header: a frame.
+    // A byte of a frame: in the first batch of a segment, behind the batch's header.
     let at = 4096 + 40 + 9;
     let (path, mut bytes) = all
         .into_iter()
@@ -113,7 +113,8 @@ fn a_log_in_use_or_none_at_all_is_refused() {
     assert!(!absent.exists());
 }
 
-/// A reader without its writer, whose stream was not flushed before the power failed.
+/// Creates a log with a transaction that read a row of another one, whose stream was not flushed
+/// before the power cut.
 fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     use hyades::{Abort, Database, Schema, Table, Type};
     use hyades_platform::device::{PowerCutDevice, PowerCutOptions};
@@ -129,7 +130,7 @@ fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     builder.table(schema.primary_key(&["id"]));
     let db = builder.open(dir).unwrap();
     let log = db.log().unwrap();
-    // A session takes the stream with the least to flush: the second finds the first one's busy.
+    // A session uses the stream with the least to flush, so the second one uses the other stream.
     let mut sessions = [0i64, 1].map(|id| {
         let mut session = db.session().unwrap();
         session.submit(|tx| tx.put(rows, &[id.into(), 0i64.into()])).unwrap().0.unwrap();
@@ -173,7 +174,7 @@ fn a_dead_record_is_said_to_be_dead_under_every_protocol() {
             assert!(dead[0].contains("number ") && dead[0].contains(", has read;"), "{text}");
             assert!(text.contains(", has not read;"), "{text}");
         }
-        // A record of lost reads is a crash's doing, and no damage.
+        // A dead record is the result of a crash, and not damage.
         let output = hyades("verify", &[dir]);
         assert_eq!(code(&output), 0, "{protocol:?}: {}", stdout(&output));
     }

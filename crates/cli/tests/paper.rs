@@ -45,7 +45,7 @@ fn the_model_takes_a_calibration_and_says_that_it_simulates() {
     assert_eq!(report["simulated"], true);
     assert!(report["acknowledged_per_s"].as_f64() > Some(1e6), "{report}");
     assert!(report["recovery"]["records_per_s"].as_f64() > Some(1e6), "{report}");
-    // What was not measured is not made up.
+    // A protocol without measured costs is refused.
     let more = format!("{words} --protocol poplar");
     let output = hyades(&more, &["--calibration", file.to_str().unwrap()]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! The commands that only read work where nothing can be written; the others say that it is read-only.
+//! Commands that only read work on a read-only file system. The others report that it is read-only.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{code, hyades, stderr, stdout};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A small database, closed in good order.
+/// Creates a small database, closed cleanly.
 fn bank(root: &Path) -> String {
     let dir = root.join("db").to_str().unwrap().to_string();
     let words = "bench bank --accounts 100 --streams 3 --record data --seconds 0.1 --warmup 0 \
@@ -17,8 +17,8 @@ fn bank(root: &Path) -> String {
     dir
 }
 
-/// Runs the program where `dir` is mounted for reading only, in a name space of its own. None: the system does
-/// not let this process mount anything.
+/// Runs the program in a mount namespace of its own, in which `dir` is mounted read-only. `None` if
+/// this process may not mount.
 fn with_read_only(dir: &str, words: &str) -> Option<Output> {
     let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 99; \
                   shift; exec \"$@\"";
@@ -42,12 +42,12 @@ fn a_read_only_database_is_verified_described_copied_and_recovered_from() {
         (format!("log verify {dir}"), "whole: "),
         (format!("log stat {dir}"), "incarnation 2"),
         (format!("log dump {dir}"), " data "),
-        (format!("backup {dir} --out {}", out("copy")), "read back whole"),
+        (format!("backup {dir} --out {}", out("copy")), "verified by reading"),
         (format!("recover {dir} --out {}", out("recovered")), "recovered"),
         (format!("recover {dir} --salvage --out {}", out("saved")), "saved"),
     ] {
         let Some(output) = with_read_only(&dir, &command) else {
-            eprintln!("nothing can be mounted here: not shown");
+            eprintln!("this process may not mount: skipped");
             return;
         };
         assert_eq!(code(&output), 0, "{command}: {}{}", stdout(&output), stderr(&output));
@@ -57,7 +57,7 @@ fn a_read_only_database_is_verified_described_copied_and_recovered_from() {
     assert_eq!(code(&output), 1, "{}", stdout(&output));
     assert!(stderr(&output).contains("is read-only"), "{}", stderr(&output));
     assert!(!stderr(&output).contains("damaged"), "{}", stderr(&output));
-    // What cannot be made is said to be so, and not that the source is at fault.
+    // The error is about the copy that cannot be created, not about the source.
     let output =
         with_read_only(&dir, &format!("backup {dir} --out {dir}/copy")).expect("as before");
     assert_eq!(code(&output), 1, "{}", stdout(&output));

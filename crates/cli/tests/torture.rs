@@ -1,5 +1,4 @@
-//! The torture reports what a script needs, and tells a world that keeps its promises from one that
-//! lies.
+//! `hyades torture` reports what scripts need, and finds a disk whose fsync lies.
 #![allow(missing_docs, reason = "tests are named by what they promise")]
 
 mod common;

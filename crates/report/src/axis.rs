@@ -1,6 +1,6 @@
-//! Axes: where a value lies, and the round numbers that stand beside it.
+//! Axes: the position of a value, and the round numbers beside the axis.
 
-/// An axis from a value to another, linear or logarithmic, over a length in pixels.
+/// A linear or logarithmic axis from the value `low` at pixel `from` to `high` at pixel `to`.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     low: f64,
@@ -25,7 +25,7 @@ impl Axis {
         Axis { low: low - room, high: high + room, logarithmic: false, from, to }
     }
 
-    /// A logarithmic axis that holds both values.
+    /// A logarithmic axis that contains both values.
     pub fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Axis {
         let low = low.max(f64::MIN_POSITIVE);
         let high = high.max(low * 1.5);
@@ -33,7 +33,7 @@ impl Axis {
         Axis { low: low / room, high: high * room, logarithmic: true, from, to }
     }
 
-    /// Where a value lies, in pixels.
+    /// The position of a value in pixels.
     pub fn place(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
@@ -43,7 +43,7 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// Round values along it.
+    /// Round values along the axis.
     pub fn ticks(&self) -> Vec<f64> {
         if !self.logarithmic {
             let step = step(self.high - self.low, 5);
@@ -69,7 +69,7 @@ fn step(range: f64, parts: u32) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// A number as it stands beside an axis or a bar: short, with k, M or G.
+/// A short number for an axis or a bar, with k, M or G.
 pub fn short(value: f64) -> String {
     let magnitude = value.abs();
     let (scaled, unit) = match magnitude {

@@ -1,6 +1,6 @@
-//! What a figure shows, before it is drawn.
+//! The contents of a figure, before it is drawn.
 
-/// Several measurements of one thing: the median is shown, the extremes as an error bar.
+/// Repeated measurements of one value: the median is shown, the extremes as an error bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The lowest.
@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these values; none if there are none.
+    /// The spread of the finite values among these; none if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ impl Spread {
         Some(Spread { low, median, high })
     }
 
-    /// One value.
+    /// The spread of a single value.
     pub fn one(value: f64) -> Spread {
         Spread { low: value, median: value, high: value }
     }
@@ -48,7 +48,7 @@ pub struct Bar {
     pub label: String,
     /// Its length, or why it has none.
     pub value: Result<Spread, String>,
-    /// Where the paper's ratio would put its end.
+    /// Where it would end by the paper's ratio.
     pub paper: Option<f64>,
 }
 
@@ -94,13 +94,13 @@ pub enum Marks {
 /// One panel of a figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above it.
+    /// The title above it.
     pub title: String,
     /// What is measured, with its unit.
     pub y: String,
     /// What is drawn.
     pub marks: Marks,
-    /// Whether a model computed it: then it says so itself.
+    /// Whether a model computed it. The figure then says so.
     pub simulated: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the runs gave.
+//! The results of the runs.
 
 use crate::chart::Spread;
 use crate::experiment::{Experiment, Run};
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It printed this.
+    /// It printed this JSON.
     Done(Value),
-    /// The program does not know what was asked for: its words.
+    /// This build does not have a requested option; the error message.
     Unavailable(String),
-    /// It failed: its words.
+    /// It failed; the error message.
     Failed(String),
 }
 
 impl Outcome {
-    /// What it printed, unless what it checked does not hold: such figures do not count.
+    /// What it printed, unless one of its checks does not hold.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Outcome::Done(value) if broken(value).is_none() => Some(value),
@@ -57,18 +57,18 @@ pub struct Data {
 }
 
 impl Data {
-    /// Notes an outcome.
+    /// Adds an outcome.
     pub fn add(&mut self, words: &[String], outcome: Outcome) {
         self.outcomes.entry(words.join(" ")).or_default().push(outcome);
     }
 
-    /// How a command's repetitions ended.
+    /// The outcomes of a command's repetitions.
     pub fn of(&self, words: &[String]) -> &[Outcome] {
         self.outcomes.get(&words.join(" ")).map_or(&[], Vec::as_slice)
     }
 }
 
-/// An experiment's part of the data.
+/// The data of one experiment.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The experiment.
@@ -121,7 +121,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// The median at a place of a series.
+    /// The median of a series at `x`.
     pub fn median(&self, group: &str, series: &str, x: f64, metric: Metric) -> Option<f64> {
         let run = self.runs(group).find(|run| run.series == series && run.x == x)?;
         self.spread(run, metric).map(|spread| spread.median)

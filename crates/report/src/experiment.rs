@@ -1,25 +1,24 @@
-//! What an experiment is: a claim, the runs that try it, the panels that show it, the checks that
-//! judge it.
+//! Experiments: a claim, the runs that test it, the panels that show it, the checks that judge it.
 
 use crate::chart::{Line, Stack};
 use crate::data::View;
 use crate::judge::Check;
 use crate::metric::Metric;
 
-/// Where a claim was made.
+/// The source of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Paper {
     /// LSN vectors.
     Taurus2020,
     /// Lists of predecessors.
     Taurus2016,
-    /// Sequence numbers that order only what has to be.
+    /// Sequence numbers that order RAW and WAW dependencies only.
     Poplar,
-    /// Commands against physiological records.
+    /// Command records against physiological records.
     CommandLogging,
-    /// What the schemes' rules say, and no paper has a figure for.
+    /// Consequences of the protocols' rules for which no paper has a figure.
     Shapes,
-    /// What the papers' machines would show with this machine's costs.
+    /// The papers' machines, simulated with this machine's costs.
     Simulation,
 }
 
@@ -41,12 +40,12 @@ impl Paper {
             Paper::Taurus2016 => "Taurus (2016 report)",
             Paper::Poplar => "Poplar",
             Paper::CommandLogging => "Command logging",
-            Paper::Shapes => "Who waits for whom",
+            Paper::Shapes => "Slow and idle streams",
             Paper::Simulation => "Many cores, simulated",
         }
     }
 
-    /// The work in full.
+    /// The full citation.
     pub fn citation(self) -> &'static str {
         match self {
             Paper::Taurus2020 => {
@@ -66,7 +65,8 @@ impl Paper {
                  Main Memory OLTP Recovery. ICDE 2014"
             }
             Paper::Shapes => {
-                "What the rules of acknowledgement imply, on any machine: no paper has a figure for it"
+                "Consequences of the acknowledgement rules on any machine; no paper has figures \
+                 for them"
             }
             Paper::Simulation => {
                 "A discrete-event model that follows the protocols' rules, with the costs of this \
@@ -76,18 +76,18 @@ impl Paper {
     }
 }
 
-/// A command of this program, and what it stands for in the figure.
+/// A command of this program, and its place in the figure.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The panel group it belongs to, as a workload.
+    /// The group of panels that show it, such as a workload.
     pub group: &'static str,
     /// Its series.
     pub series: String,
-    /// Its place on the horizontal axis; 0 for bars.
+    /// Its position on the horizontal axis; 0 for bars.
     pub x: f64,
     /// The words after `hyades`, without `--json`.
     pub words: Vec<String>,
-    /// About how long it takes, in seconds.
+    /// Estimated duration in seconds.
     pub cost: f64,
 }
 
@@ -103,7 +103,7 @@ pub enum Shape {
     Bars {
         /// Whether lengths are logarithmic.
         log: bool,
-        /// What the paper has.
+        /// The paper's ratios.
         paper: Vec<(&'static str, &'static str, f64)>,
     },
     /// A line for each series.
@@ -117,7 +117,7 @@ pub enum Shape {
     },
     /// Lines that are computed from several runs each.
     Derived {
-        /// How.
+        /// Computes the lines.
         lines: Derived,
         /// The horizontal axis, with its unit.
         x: &'static str,
@@ -128,7 +128,7 @@ pub enum Shape {
     },
     /// Bars of parts that are computed from several runs each.
     Parts {
-        /// How.
+        /// Computes the bars.
         stacks: Parts,
         /// The parts' names.
         names: &'static [&'static str],
@@ -140,13 +140,13 @@ pub enum Shape {
 /// One panel of a figure.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// The runs that it shows.
+    /// The group of runs that it shows.
     pub group: &'static str,
-    /// Above it.
+    /// The title above it.
     pub title: String,
-    /// What it shows of them.
+    /// The metric that it shows.
     pub metric: Metric,
-    /// How.
+    /// How it shows the runs.
     pub shape: Shape,
 }
 
@@ -154,21 +154,21 @@ pub struct Panel {
 pub struct Experiment {
     /// For `--only`, and the anchor in the page.
     pub id: &'static str,
-    /// Whose claim.
+    /// The source of the claim.
     pub paper: Paper,
     /// Figure, table or section.
     pub source: &'static str,
-    /// What it is about.
+    /// The subject.
     pub title: &'static str,
     /// What the paper says.
     pub claim: &'static str,
-    /// How this machine stands in for theirs.
+    /// How it is reproduced on this machine, and what differs from the paper.
     pub how: String,
     /// The runs; none if it cannot be measured.
     pub runs: Vec<Run>,
     /// The figure.
     pub panels: Vec<Panel>,
-    /// The judgement.
+    /// The checks that lead to the verdict.
     pub checks: Vec<Check>,
     /// Why it, or a part of it, is not measured.
     pub not_measured: Option<&'static str>,

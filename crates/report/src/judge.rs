@@ -1,32 +1,32 @@
-//! Judging: a ratio or a shape against what the paper claims, by rules that are the same for all.
+//! Verdicts: compares ratios and shapes with the papers' claims, by the same rules for all.
 //!
 //! A ratio is judged by its logarithm: of a claimed factor of 8, a factor of 5.3 is 80 % and holds,
-//! 1.9 is 30 % and holds in part. More than the paper claims holds too.
+//! 1.9 is 30 % and holds in part. A ratio above the claimed one holds.
 
 use crate::axis::short;
 use crate::data::View;
 use crate::metric::Metric;
 
-/// This much of a claimed factor, in logarithms, holds.
+/// From this share of the claimed factor's logarithm, a claim holds.
 const HOLDS: f64 = 0.8;
-/// This much holds in part.
+/// From this share, it holds in part.
 const IN_PART: f64 = 0.3;
 
 /// How far a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// It does not.
+    /// It does not hold.
     Fails,
     /// The direction is right, the size is not.
     InPart,
-    /// It does.
+    /// It holds.
     Holds,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A sentence with our figure and theirs.
+    /// A sentence with our figure and the paper's.
     pub text: String,
     /// How far it holds.
     pub level: Level,
@@ -34,26 +34,26 @@ pub struct Finding {
 
 type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
 
-/// One thing to look at; none where the runs for it are missing.
+/// A check of a claim. It has no finding if the runs for it are missing.
 pub struct Check(Box<Look>);
 
-/// A verdict over all checks.
+/// The verdict over all checks of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything holds.
+    /// All checks hold.
     Holds,
-    /// Something holds.
+    /// Some checks hold, at least in part.
     InPart,
-    /// Nothing does.
+    /// All checks fail.
     DoesNotHold,
-    /// Only the model has been asked.
+    /// The figures are simulated.
     SimulatedOnly,
-    /// No figures.
+    /// There are no figures.
     NotMeasured,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict as text.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -66,17 +66,17 @@ impl Verdict {
 }
 
 impl Check {
-    /// A check of any kind.
+    /// Creates a check from a function.
     pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
         Check(Box::new(check))
     }
 
-    /// Looks.
+    /// Runs the check.
     pub fn look(&self, view: &View<'_>) -> Option<Finding> {
         (self.0)(view)
     }
 
-    /// `of` is `paper` times `over`, or more.
+    /// `of` is at least `paper` times `over`.
     pub fn times(
         group: &'static str,
         metric: Metric,
@@ -87,7 +87,7 @@ impl Check {
         Check::times_at(group, metric, (of, 0.0), (over, 0.0), paper)
     }
 
-    /// As [`Check::times`], at places of a horizontal axis.
+    /// As [`Check::times`], at positions on the horizontal axis.
     pub fn times_at(
         group: &'static str,
         metric: Metric,
@@ -113,8 +113,8 @@ impl Check {
         })
     }
 
-    /// What a scheme waits for: its latency with a stream that is slow or idle over that without, at most
-    /// `within` if `spared`, and at least so much if not.
+    /// The median latency of a scheme with slow or idle streams (at `to`), over that without (at
+    /// `from`), is at most `within` if `spared`, and at least `within` if not.
     pub fn waits(
         group: &'static str,
         of: &'static str,
@@ -133,15 +133,15 @@ impl Check {
             };
             Some(Finding {
                 text: format!(
-                    "{group}: the median latency of {of} goes from {without:.2} to {with:.2} ms, {ratio:.2} \
-                     times ({rule} {within})"
+                    "{group}: the median latency of {of} goes from {without:.2} to {with:.2} ms, \
+                     {ratio:.2} times ({rule} {within})"
                 ),
                 level,
             })
         })
     }
 
-    /// `of` over `over` in throughput is the inverse of their bytes a transaction, within 15 %.
+    /// The ratio of throughputs is the inverse ratio of log bytes per transaction, within 15 %.
     pub fn follows_bytes(
         group: &'static str,
         x: f64,
@@ -156,15 +156,15 @@ impl Check {
                 (ratio(Metric::Throughput)?, 1.0 / ratio(Metric::BytesPerTransaction)?);
             Some(Finding {
                 text: format!(
-                    "{group}: {of} makes {rate:.2} times {over}, whose transactions log {bytes:.2} times as \
-                     many bytes"
+                    "{group}: {of} has {rate:.2} times the throughput of {over}, whose \
+                     transactions log {bytes:.2} times as many bytes"
                 ),
                 level: of_distance((rate / bytes - 1.0).abs(), 0.15, 0.4),
             })
         })
     }
 
-    /// A series stays where it is, whatever the number of devices.
+    /// The throughput of a series does not depend on the number of devices.
     pub fn stays_at_one(group: &'static str, of: &'static str, most: f64) -> Check {
         Check::new(move |view| {
             let points = view.points(group, of, Metric::Throughput);
@@ -172,13 +172,13 @@ impl Check {
             let (x, last) = points.iter().rev().find(|(x, _)| *x <= most && *x > 1.0)?;
             let ratio = last.median / one;
             Some(Finding {
-                text: format!("{group}: {of} with {x} devices is {ratio:.2} times that with one"),
+                text: format!("{group}: {of} on {x} devices is {ratio:.2} times one device"),
                 level: of_distance(ratio.max(1.0 / ratio), 1.15, 1.5),
             })
         })
     }
 
-    /// What `of` has above `base` is at most this, within 15 %; in part up to twice of it.
+    /// `of` exceeds `base` by at most `paper`, within 15 %; in part up to twice that.
     pub fn adds_at_most(
         group: &'static str,
         metric: Metric,
@@ -199,8 +199,9 @@ impl Check {
         })
     }
 
-    /// Of the ratio that devices and processors allow: bandwidth over bytes, or the rate from memory,
-    /// whichever is less, for each of the two. `devices` and `bandwidth` in bytes per second of one.
+    /// The ratio of replay rates reaches what devices and processors allow. The limit of each
+    /// series is the lower of bandwidth over bytes per record and its rate from memory. Each series
+    /// comes with its number of devices; `bandwidth` is that of one device in bytes per second.
     pub fn allowed(
         group: &'static str,
         memory: &'static str,
@@ -220,8 +221,8 @@ impl Check {
             let allowed = most / least;
             Some(Finding {
                 text: format!(
-                    "{group}: devices and our two processors allow {} at most {allowed:.1} times {} \
-                     ({}/s and {}/s); it reached {ratio:.1}",
+                    "{group}: devices and our two processors allow {} at most {allowed:.1} times \
+                     {} ({}/s and {}/s); it reached {ratio:.1}",
                     of.0,
                     over.0,
                     short(most),
@@ -232,7 +233,7 @@ impl Check {
         })
     }
 
-    /// `of` and `over` are about the same: within 15 %, or in part within 40 %.
+    /// `of` and `over` are equal within 15 %, or in part within 40 %.
     pub fn same(
         group: &'static str,
         metric: Metric,
@@ -250,7 +251,7 @@ impl Check {
         })
     }
 
-    /// A figure is at most what the paper has; in part up to twice of it.
+    /// A figure is at most the paper's, within 15 %; in part up to twice that.
     pub fn at_most(group: &'static str, metric: Metric, of: &'static str, paper: f64) -> Check {
         Check::new(move |view| {
             let ours = view.median(group, of, 0.0, metric)?;
@@ -262,7 +263,8 @@ impl Check {
         })
     }
 
-    /// `n` devices give at least 0.9 times n of what one gives, up to `most` of them.
+    /// `n` devices give at least `0.9 * n` times the value of one, for the most up to `most`
+    /// devices.
     pub fn grows_with(group: &'static str, metric: Metric, of: &'static str, most: f64) -> Check {
         Check::new(move |view| {
             let points = view.points(group, of, metric);
@@ -276,7 +278,7 @@ impl Check {
         })
     }
 
-    /// A series stays within a factor from its first place to its last.
+    /// A series changes at most by a factor from its first point to its last.
     pub fn flat(group: &'static str, metric: Metric, of: &'static str, within: f64) -> Check {
         Check::new(move |view| {
             let points = view.points(group, of, metric);
@@ -284,8 +286,8 @@ impl Check {
             let change = (last / first).max(first / last);
             Some(Finding {
                 text: format!(
-                    "{group}, {}: {of} changes by a factor of {change:.2} from {} to {} (to stay \
-                     flat: below {within})",
+                    "{group}, {}: {of} changes by a factor of {change:.2} from {} to {} \
+                     (expected: below {within})",
                     metric.label(),
                     short(points.first()?.0),
                     short(points.last()?.0)
@@ -295,7 +297,7 @@ impl Check {
         })
     }
 
-    /// From one place of a series to another it falls by a tenth at least.
+    /// A series falls by at least a tenth between two positions.
     pub fn falls(
         group: &'static str,
         metric: Metric,
@@ -326,9 +328,9 @@ impl Check {
     }
 }
 
-/// A ratio against a claimed one.
+/// Judges a ratio against a claimed one.
 pub fn of_factor(ratio: f64, paper: f64) -> Level {
-    // A claim of less than one is the same claim of the inverse.
+    // A claimed factor below 1 is the same claim for the inverse ratio.
     let (ratio, paper) = if paper < 1.0 { (1.0 / ratio, 1.0 / paper) } else { (ratio, paper) };
     let share = ratio.ln() / paper.ln();
     match share {
@@ -338,7 +340,7 @@ pub fn of_factor(ratio: f64, paper: f64) -> Level {
     }
 }
 
-/// A distance that is to be small.
+/// Judges a distance that is to be small.
 pub fn of_distance(distance: f64, holds: f64, in_part: f64) -> Level {
     match distance {
         d if d <= holds => Level::Holds,
@@ -347,7 +349,7 @@ pub fn of_distance(distance: f64, holds: f64, in_part: f64) -> Level {
     }
 }
 
-/// The verdict over what was found. Checks whose runs are missing weigh as holding in part.
+/// The verdict over the findings. It is not `Holds` if the runs of a check are missing.
 pub fn verdict(findings: &[Option<Finding>], simulated: bool) -> Verdict {
     let levels: Vec<Level> = findings.iter().flatten().map(|finding| finding.level).collect();
     match levels.as_slice() {

@@ -1,9 +1,9 @@
 //! The experiments of the papers as a table, their figures, and one page with both.
 //!
-//! An [`experiment::Experiment`] says what a paper claims, which runs of `hyades` try it, how they
-//! are plotted and how they are judged. This crate runs nothing itself: [`plan`] says which
-//! commands are wanted in which order, whoever runs them hands back what they printed, and
-//! [`page`] makes one file of it that needs no other.
+//! An [`experiment::Experiment`] has the claim of a paper, the runs of `hyades` that test it, how
+//! they are plotted and how they are judged. This crate runs nothing itself: [`plan`] lists the
+//! commands to run, the caller supplies their output as [`data`], and [`page`] makes one
+//! self-contained HTML file.
 #![forbid(unsafe_code)]
 
 pub mod axis;

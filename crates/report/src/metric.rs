@@ -1,33 +1,33 @@
-//! What is taken from the JSON object that a run prints.
+//! Metrics, which are read from the JSON object that a run prints.
 
 use serde_json::Value;
 
-/// A figure of a run.
+/// A metric of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Acknowledged transactions per second.
     Throughput,
     /// The median latency in milliseconds.
     LatencyP50,
-    /// The latency that 99 of 100 keep, in milliseconds.
+    /// The 99th percentile of latency in milliseconds.
     LatencyP99,
-    /// Frames per acknowledged transaction in bytes.
+    /// Bytes of frames per acknowledged transaction.
     BytesPerTransaction,
-    /// Frames per replayed transaction in bytes: those that only read are left out.
+    /// Bytes of frames per replayed transaction, which excludes read-only ones.
     BytesPerRecord,
-    /// What went to the devices, in MB/s.
+    /// Bytes written to the devices, in MB/s.
     DeviceRate,
-    /// Replayed transactions per second, the population's left out.
+    /// Replayed transactions per second, without the population.
     ReplayRate,
-    /// Replay in seconds, the population's left out.
+    /// Replay time in seconds, without the population.
     ReplaySeconds,
-    /// Log replayed per second in MB.
+    /// Log bytes replayed, in MB/s.
     ReplayBandwidth,
     /// Worker time per transaction in microseconds.
     WorkerTime,
     /// Conflicts per acknowledged transaction.
     Conflicts,
-    /// Transactions over the longest chain of them that wait for each other at replay.
+    /// Transactions over the longest chain of transactions that wait for each other at replay.
     Parallelism,
 }
 
@@ -50,7 +50,7 @@ impl Metric {
         }
     }
 
-    /// Takes it from what a run printed; none where it does not apply.
+    /// Reads it from what a run printed; none where it does not apply.
     pub fn of(self, run: &Value) -> Option<f64> {
         let number = |path: &str| run.pointer(path).and_then(Value::as_f64);
         let value = match self {
@@ -68,7 +68,7 @@ impl Metric {
                 let seconds = number("/recovery/seconds")? - number("/recovery/image_seconds")?;
                 number("/recovery/bytes")? / seconds / 1e6
             }
-            // Processor time where it was measured: others at work on the machine are not in it.
+            // Processor time if it was measured, because it excludes other processes.
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
@@ -78,7 +78,7 @@ impl Metric {
     }
 }
 
-/// The run's own part of its log: the one before it is the population's.
+/// The incarnation of the run itself; the one before it is the population's.
 fn last_incarnation(run: &Value) -> Option<&Value> {
     run.pointer("/log/incarnations")?.as_array()?.last()
 }

@@ -1,4 +1,4 @@
-//! The page: one HTML file, nothing from elsewhere, for light and dark; and the same as JSON.
+//! The page: one self-contained HTML file, for light and dark displays; and the same as JSON.
 
 use crate::data::{Data, Outcome, View};
 use crate::experiment::{Experiment, Paper, Run};
@@ -10,22 +10,22 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What stands at the head of a report.
+/// The head of a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct About {
     /// The program and its version.
     pub program: String,
     /// Processors, memory, system.
     pub machine: String,
-    /// When, in words.
+    /// The date, as text.
     pub date: String,
-    /// How long it took, in seconds.
+    /// The duration of all runs in seconds.
     pub seconds: f64,
     /// The sizes of runs.
     pub size: Size,
-    /// What this machine does; none if it could not be measured.
+    /// The rates of this machine; none if they could not be measured.
     pub rates: Option<Rates>,
-    /// Words that were left out of commands, and what to put there.
+    /// Placeholders in commands, and what the page shows instead.
     pub placeholders: Vec<(String, String)>,
     /// The model's costs and residuals; none if nothing was simulated.
     pub calibration: Option<Value>,
@@ -35,9 +35,9 @@ pub struct About {
 pub struct Page<'a> {
     /// Its head.
     pub about: About,
-    /// What was to be run.
+    /// The experiments.
     pub experiments: &'a [Experiment],
-    /// What came of it.
+    /// The results of their runs.
     pub data: &'a Data,
 }
 
@@ -48,27 +48,34 @@ struct Judged<'a> {
 }
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--soft:#5d5d66;--rule:#dcdce2;--card:#f7f7f9}\
-@media(prefers-color-scheme:dark){:root{--ground:#17181b;--ink:#e4e4e8;--soft:#a2a2ac;--rule:#37383e;\
---card:#1f2024}}\
-body{background:var(--ground);color:var(--ink);font:15px/1.5 Georgia,'Times New Roman',serif;margin:0 auto;\
+:root{color-scheme:light dark;--ground:#fff;--ink:#1c1c1e;--soft:#5d5d66;\
+--rule:#dcdce2;--card:#f7f7f9}\
+@media(prefers-color-scheme:dark){:root{--ground:#17181b;--ink:#e4e4e8;--soft:#a2a2ac;\
+--rule:#37383e;--card:#1f2024}}\
+body{background:var(--ground);color:var(--ink);\
+font:15px/1.5 Georgia,'Times New Roman',serif;margin:0 auto;\
 max-width:1010px;padding:2rem 1.2rem 4rem}\
 h1,h2,h3,table,.badge,nav,summary{font-family:Helvetica,Arial,'Liberation Sans',sans-serif}\
-h1{font-size:1.9rem;margin:.2rem 0}h2{margin-top:3rem;border-bottom:2px solid var(--rule);padding-bottom:.3rem}\
+h1{font-size:1.9rem;margin:.2rem 0}\
+h2{margin-top:3rem;border-bottom:2px solid var(--rule);padding-bottom:.3rem}\
 h3{margin:2.6rem 0 .3rem;font-size:1.15rem}.soft{color:var(--soft);font-size:.9rem}\
 figure{margin:1rem 0;display:flex;flex-wrap:wrap;gap:1rem 1.6rem}\
 .chart{max-width:100%;height:auto}\
-table{border-collapse:collapse;font-size:.84rem;width:100%}td,th{text-align:left;padding:.28rem .6rem .28rem 0;\
+table{border-collapse:collapse;font-size:.84rem;width:100%}\
+td,th{text-align:left;padding:.28rem .6rem .28rem 0;\
 border-bottom:1px solid var(--rule);vertical-align:top}\
-.badge{display:inline-block;font-size:.74rem;font-weight:bold;border-radius:3px;padding:.08rem .5rem;\
-color:#fff;white-space:nowrap}\
-.holds{background:#00805c}.part{background:#a06a00}.fails{background:#b8450c}.sim{background:#6a5acd}\
-.none{background:#77777f}\
-dl{display:grid;grid-template-columns:7.5rem 1fr;gap:.35rem .8rem;margin:.6rem 0}dt{color:var(--soft)}dd{margin:0}\
-ul.found{list-style:none;padding:0;margin:0}ul.found li{padding-left:1.3rem;text-indent:-1.3rem}\
+.badge{display:inline-block;font-size:.74rem;font-weight:bold;border-radius:3px;\
+padding:.08rem .5rem;color:#fff;white-space:nowrap}\
+.holds{background:#00805c}.part{background:#a06a00}.fails{background:#b8450c}\
+.sim{background:#6a5acd}.none{background:#77777f}\
+dl{display:grid;grid-template-columns:7.5rem 1fr;gap:.35rem .8rem;margin:.6rem 0}\
+dt{color:var(--soft)}dd{margin:0}\
+ul.found{list-style:none;padding:0;margin:0}\
+ul.found li{padding-left:1.3rem;text-indent:-1.3rem}\
 code{font:12px/1.45 ui-monospace,Menlo,Consolas,monospace}\
 details{margin:.5rem 0}summary{cursor:pointer;font-size:.85rem;color:var(--soft)}\
-pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x:auto;margin:.4rem 0}\
+pre{background:var(--card);border:1px solid var(--rule);padding:.7rem;overflow-x:auto;\
+margin:.4rem 0}\
 a{color:inherit}";
 
 impl<'a> Page<'a> {
@@ -82,7 +89,7 @@ impl<'a> Page<'a> {
         self.experiments.iter().map(judge).collect()
     }
 
-    /// The page.
+    /// The page as HTML.
     pub fn html(&self) -> String {
         let judged = self.judged();
         let mut out = String::new();
@@ -123,17 +130,19 @@ impl<'a> Page<'a> {
         });
         format!(
             "<p class=\"soft\">{} \u{b7} {} \u{b7} {} \u{b7} {:.0} minutes</p>\n\
-             <p>Every figure comes from runs of this program; the command of each stands below it. A \
-             transaction counts when it is acknowledged as durable within {} s ({} s where a slow device \
-             binds) after {} s of warm-up, those that only read too. Bars and points are the median of {} {}; thin bars show the \
-             lowest and the highest. Runs of an experiment alternate. Runs that recover crash first, and \
-             their state after recovery is compared with that before: figures of a run that differs are \
-             not shown. {} rows of 1,000 bytes, {} of TPC-C.</p>\n\
-             <p>Where a device's bandwidth matters, throttled devices stand for the paper's, scaled by \
-             one rule: our rate of Taurus command logging to memory ({}) over the rate that the paper's \
-             figures imply. That fixes where the device binds; whether a scheme gets there is the \
-             experiment. A claimed factor <i>holds</i> if we reach 80 % of its logarithm, and <i>holds \
-             in part</i> from 30 %. What was simulated says so.</p>\n",
+             <p>Every figure comes from runs of this program; their commands are below it. A \
+             transaction, also a read-only one, counts if it is acknowledged as durable within {} \
+             s ({} s where a slow device is the bottleneck) after {} s of warm-up. Bars and \
+             points are the median of {} {}; thin bars show the lowest and the highest value. The \
+             runs of an experiment alternate. Runs with recovery crash first, and the recovered \
+             state is compared with the state before the crash; if they differ, the figures of \
+             the run are not shown. {} rows of 1,000 bytes, {} of TPC-C.</p>\n\
+             <p>Where the bandwidth of a device matters, throttled devices replace the paper's. \
+             Their bandwidth is scaled by one rule: our rate of Taurus command logging to memory \
+             ({}) over the rate that the paper's figures imply. This sets the throughput at which \
+             the device becomes the bottleneck; the experiment shows whether a scheme reaches it. \
+             A claimed factor <i>holds</i> if we reach 80 % of its logarithm, and <i>holds in \
+             part</i> from 30 %. Simulated figures are marked.</p>\n",
             escape(program),
             escape(machine),
             escape(date),
@@ -154,7 +163,7 @@ impl<'a> Page<'a> {
 
     fn summary(&self, judged: &[Judged<'_>]) -> String {
         let mut out = String::from(
-            "<table><tr><th>Experiment</th><th>Source</th><th>Verdict</th><th>Found</th></tr>\n",
+            "<table><tr><th>Experiment</th><th>Source</th><th>Verdict</th><th>Result</th></tr>\n",
         );
         for judged in judged {
             let experiment = judged.view.experiment;
@@ -164,7 +173,8 @@ impl<'a> Page<'a> {
             };
             let _ = writeln!(
                 out,
-                "<tr><td><a href=\"#{}\">{}</a></td><td>{}, {}</td><td>{}</td><td>{found}</td></tr>",
+                "<tr><td><a href=\"#{}\">{}</a></td><td>{}, \
+                 {}</td><td>{}</td><td>{found}</td></tr>",
                 experiment.id,
                 escape(experiment.title),
                 escape(experiment.paper.name()),
@@ -201,18 +211,18 @@ impl<'a> Page<'a> {
         let mut entry = |what: &str, text: &str| {
             let _ = writeln!(out, "<dt>{what}</dt><dd>{text}</dd>");
         };
-        entry("The paper", &escape(experiment.claim));
+        entry("Claim", &escape(experiment.claim));
         if !experiment.how.is_empty() {
             entry("Here", &escape(&experiment.how));
         }
-        entry("Found", &found(judged));
+        entry("Result", &found(judged));
         out += "</dl>\n";
         out += &self.commands(judged);
         out += "</section>\n";
         out
     }
 
-    /// A command as one types it.
+    /// A command as it is typed in a shell.
     fn command(&self, run: &Run) -> String {
         let words: Vec<&str> = run.words.iter().map(String::as_str).collect();
         let mut text = format!("hyades {} --json", words.join(" "));
@@ -243,8 +253,8 @@ impl<'a> Page<'a> {
             }
         }
         format!(
-            "<details><summary>The commands that repeat it ({})</summary><pre><code>{text}</code></pre>\
-             </details>\n",
+            "<details><summary>Commands of these runs \
+             ({})</summary><pre><code>{text}</code></pre></details>\n",
             runs.len()
         )
     }
@@ -252,10 +262,12 @@ impl<'a> Page<'a> {
     fn calibration(&self) -> String {
         let Some(calibration) = &self.about.calibration else { return String::new() };
         let mut out = String::from(
-            "<h2 id=\"calibration\">The model's calibration</h2>\n<p>Costs come from runs at one and two \
-             workers; the held-out points below were not used for them. The residual is the model's rate \
-             over the measured one, less one.</p>\n<table><tr><th>Held-out point</th><th>Measured \
-             /s</th><th>Model /s</th><th>Residual</th></tr>\n",
+            "<h2 id=\"calibration\">The model's calibration</h2>\n\
+             <p>Costs come from runs at one and two workers; the held-out points below were not \
+             used for them. The residual is the model's rate over the measured one, minus \
+             one.</p>\n\
+             <table><tr><th>Held-out point</th><th>Measured /s</th><th>Model \
+             /s</th><th>Residual</th></tr>\n",
         );
         let points = calibration.pointer("/validation").and_then(Value::as_array);
         for point in points.into_iter().flatten() {
@@ -275,7 +287,7 @@ impl<'a> Page<'a> {
         out + "</code></pre></details>\n"
     }
 
-    /// Everything as one JSON value.
+    /// The report as one JSON value.
     pub fn json(&self) -> Value {
         let experiments: Vec<Value> = self
             .judged()
@@ -304,7 +316,8 @@ impl<'a> Page<'a> {
                     "source": experiment.source, "title": experiment.title,
                     "claim": experiment.claim, "how": experiment.how,
                     "verdict": judged.verdict.words(), "simulated": experiment.is_simulated(),
-                    "not_measured": (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
+                    "not_measured":
+                        (judged.verdict == Verdict::NotMeasured).then(|| reason(judged)),
                     "checks": experiment.checks.len(), "findings": findings, "runs": runs,
                 })
             })
@@ -312,7 +325,7 @@ impl<'a> Page<'a> {
         json!({ "about": self.about, "experiments": experiments })
     }
 
-    /// Titles with their verdicts, for the terminal.
+    /// The ids of the experiments with their verdicts.
     pub fn verdicts(&self) -> Vec<(&'static str, Verdict)> {
         self.judged().iter().map(|j| (j.view.experiment.id, j.verdict)).collect()
     }
@@ -337,7 +350,7 @@ fn badge(verdict: Verdict) -> String {
     format!("<span class=\"badge {class}\">{}</span>", verdict.words())
 }
 
-/// How many of several checks hold.
+/// How many checks hold, if there are several.
 fn tally(findings: &[Option<Finding>]) -> String {
     let holding = findings.iter().flatten().filter(|f| f.level == Level::Holds).count();
     match findings.len() {
@@ -346,14 +359,14 @@ fn tally(findings: &[Option<Finding>]) -> String {
     }
 }
 
-/// Why nothing was found.
+/// Why there are no findings, or not all.
 fn reason(judged: &Judged<'_>) -> String {
     if let Some(why) = judged.view.experiment.not_measured {
         return why.to_string();
     }
     let runs = &judged.view.experiment.runs;
     let trouble = runs.iter().find_map(|run| judged.view.trouble(run));
-    trouble.unwrap_or_else(|| "the runs gave no figures for it".to_string())
+    trouble.unwrap_or_else(|| "the runs gave no figures".to_string())
 }
 
 fn found(judged: &Judged<'_>) -> String {

@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 /// A command to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The experiment that asked first.
+    /// The first experiment that has it.
     pub experiment: &'static str,
     /// The words after `hyades`.
     pub words: Vec<String>,
-    /// Which repetition of it.
+    /// The number of the repetition, from 0.
     pub repeat: usize,
-    /// About how many seconds it takes.
+    /// Estimated duration in seconds.
     pub cost: f64,
 }
 
-/// Every distinct command, so often. Experiments follow each other; within one, all its commands run
-/// once before any runs again, so that those whose ratio matters alternate. A command that an
-/// earlier experiment had is not run again.
+/// Every distinct command, `repeats` times. Experiments follow each other. Within one, all commands
+/// run once before any runs again, so that commands whose ratio matters alternate. A command of an
+/// earlier experiment is not run again.
 pub fn plan(experiments: &[Experiment], repeats: usize) -> Vec<Step> {
     let mut known = BTreeSet::new();
     let mut steps = Vec::new();
@@ -26,7 +26,7 @@ pub fn plan(experiments: &[Experiment], repeats: usize) -> Vec<Step> {
         let fresh: Vec<_> =
             experiment.runs.iter().filter(|run| known.insert(run.words.clone())).collect();
         for repeat in 0..repeats.max(1) {
-            // A model gives the same again.
+            // A simulation gives the same result each time.
             let again = |words: &[String]| repeat == 0 || words[0] != "simulate";
             steps.extend(fresh.iter().filter(|run| again(&run.words)).map(|run| Step {
                 experiment: experiment.id,
@@ -39,7 +39,7 @@ pub fn plan(experiments: &[Experiment], repeats: usize) -> Vec<Step> {
     steps
 }
 
-/// About how many seconds the rest takes.
+/// Estimated duration of these steps in seconds.
 pub fn cost(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.cost).sum()
 }

@@ -1,4 +1,4 @@
-//! From runs to charts.
+//! Makes charts from the results of runs.
 
 use crate::chart::{Bar, Chart, Line, Marks};
 use crate::data::View;
@@ -52,7 +52,7 @@ fn bars(
 ) -> Option<Marks> {
     let bars: Vec<Bar> = view
         .runs(panel.group)
-        // What ran and has no such figure, as recovery without a log, has no bar.
+        // A run to which the metric does not apply, as recovery without a log, has no bar.
         .filter(|run| view.spread(run, panel.metric).is_some() || view.trouble(run).is_some())
         .map(|run| {
             let claimed = paper.iter().find(|(series, ..)| *series == run.series);

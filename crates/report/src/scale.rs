@@ -1,34 +1,35 @@
-//! Sizes of runs, and how fast this machine is beside the papers'.
+//! Sizes of runs, and the speed of this machine relative to the papers'.
 //!
-//! A claim about a device that binds is tried with a device of scaled bandwidth: the paper's, times
-//! our rate over the paper's, so that the device binds at the same fraction of what the processors
-//! can do. Our rate is that of Taurus command logging to memory, measured once before everything
-//! else. The paper's is what its own figures imply for the same protocol. There is one factor for
-//! each machine of a paper and workload, and nothing is chosen for a figure.
+//! A claim about a device that is the bottleneck is tested with a device of scaled bandwidth: the
+//! paper's, times our transaction rate over the paper's, so that the device is the bottleneck at
+//! the same fraction of what the processors can do. Our rate is that of Taurus command logging to
+//! memory, measured once before all experiments. The paper's rate is what its own figures imply for
+//! the same protocol. There is one factor for each machine of a paper and workload; no factor is
+//! chosen for a figure.
 
 use serde::Serialize;
 
-/// How long and how large runs are.
+/// The durations and sizes of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
     /// Rows of YCSB.
     pub rows: u64,
     /// Warehouses of TPC-C.
     pub warehouses: u32,
-    /// Seconds that are measured.
+    /// Length of the measured interval in seconds.
     pub seconds: f64,
-    /// The same where a slow device binds: its flushes are long, and some tens of them are wanted.
+    /// The same on slow devices: flushes are long, and a run needs some tens of them.
     pub device_seconds: f64,
-    /// Seconds before.
+    /// Seconds of warm-up.
     pub warmup: f64,
-    /// Repetitions where a ratio or a line is shown.
+    /// Repetitions of each run.
     pub repeats: usize,
-    /// Whether sweeps take all their steps, or few.
+    /// Whether sweeps have all their steps, or only a few.
     pub fine: bool,
 }
 
 impl Size {
-    /// For an hour.
+    /// For a report in an hour.
     pub const FULL: Size = Size {
         rows: 400_000,
         warehouses: 2,
@@ -38,7 +39,7 @@ impl Size {
         repeats: 3,
         fine: true,
     };
-    /// For ten minutes.
+    /// For a report in ten minutes.
     pub const QUICK: Size = Size {
         rows: 100_000,
         warehouses: 1,
@@ -48,7 +49,7 @@ impl Size {
         repeats: 1,
         fine: false,
     };
-    /// To try the machinery; its figures mean nothing.
+    /// For tests; its figures mean nothing.
     pub const TINY: Size = Size {
         rows: 2_000,
         warehouses: 1,
@@ -60,7 +61,7 @@ impl Size {
     };
 }
 
-/// What this machine does: transactions per second, Taurus command logging to memory.
+/// Rates of this machine: transactions per second of Taurus command logging to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rates {
     /// YCSB, two accesses, half of them writes.
@@ -72,7 +73,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// A machine to make tables for when nothing is measured.
+    /// Rates of a typical machine, for use before or without a measurement.
     pub const TYPICAL: Rates = Rates { ycsb: 1.0e6, payment: 250e3, new_order: 100e3 };
 
     /// Payment and New-Order, half and half.
@@ -84,15 +85,15 @@ impl Rates {
 /// A machine of a paper: its devices, and the rates that its figures imply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// What it is.
+    /// A description of its devices.
     pub name: &'static str,
-    /// Devices.
+    /// The number of devices.
     pub devices: u32,
-    /// Bytes per second of one.
+    /// Bytes per second of one device.
     pub bandwidth: f64,
-    /// A write's latency, as it is for us.
+    /// Latency of a write. It is not scaled.
     pub latency: &'static str,
-    /// Transactions per second by workload, and how they follow from what is printed.
+    /// Transactions per second of the workload that the paper's figures imply.
     pub ycsb: f64,
     /// As `ycsb`.
     pub payment: f64,
@@ -100,9 +101,9 @@ pub struct Machine {
     pub new_order: f64,
 }
 
-/// Taurus 2020, 8 hard disks of 160 MB/s, 56 workers. There Silo-R is bound by 1.28 GB/s; a YCSB
-/// transaction logs 1,100 bytes of whole rows, a Payment 920, a New-Order 3,500. Taurus command is
-/// 9.2, 5.2 and 7.7 times that.
+/// Taurus 2020, 8 hard disks of 160 MB/s, 56 workers. There Silo-R is limited by 1.28 GB/s; a YCSB
+/// transaction logs 1,100 bytes of whole rows, a Payment 920, a New-Order 3,500. Taurus command
+/// logging is 9.2, 5.2 and 7.7 times as fast.
 pub const HDD: Machine = Machine {
     name: "8 hard disks of 160 MB/s",
     devices: 8,
@@ -113,8 +114,8 @@ pub const HDD: Machine = Machine {
     new_order: 7.7 * 1.28e9 / 3_500.0,
 };
 
-/// Taurus 2020, 8 NVMe drives of 2 GB/s, 80 workers: the rates per worker of the machine with hard
-/// disks, as for YCSB also follows from 9.9 times what one drive takes.
+/// Taurus 2020, 8 NVMe drives of 2 GB/s, 80 workers. The rates per worker are those of the machine
+/// with hard disks; for YCSB this also follows from 9.9 times the throughput that one drive allows.
 pub const NVME: Machine = Machine {
     name: "8 NVMe drives of 2 GB/s",
     devices: 8,
@@ -125,8 +126,9 @@ pub const NVME: Machine = Machine {
     new_order: HDD.new_order * 80.0 / 56.0,
 };
 
-/// Taurus 2016, 4 flash cards that give 2 GB/s together. Serial data is bound by one at 2 M/s,
-/// Taurus data makes 3.8 times that without filling four; on TPC-C serial command makes 2 M/s.
+/// Taurus 2016, 4 flash cards with 2 GB/s together. One card limits serial data logging to 2 M/s.
+/// Taurus data logging reaches 3.8 times that without saturating four. On TPC-C serial command
+/// logging reaches 2 M/s.
 pub const FLASH: Machine = Machine {
     name: "4 flash cards of 500 MB/s",
     devices: 4,
@@ -137,8 +139,8 @@ pub const FLASH: Machine = Machine {
     new_order: 2e6,
 };
 
-/// Poplar, SSDs of 1.2 GB/s. YCSB is bound by the processors beyond two of them, at 1,100 bytes a
-/// transaction; TPC-C not with four, at 2,400 bytes.
+/// Poplar, SSDs of 1.2 GB/s. With more than two SSDs the processors limit YCSB, at 1,100 bytes per
+/// transaction; they do not limit TPC-C with four, at 2,400 bytes.
 pub const SSD: Machine = Machine {
     name: "1 to 4 SSDs of 1.2 GB/s",
     devices: 2,
@@ -149,7 +151,7 @@ pub const SSD: Machine = Machine {
     new_order: 4.0 * 1.2e9 / 2_400.0,
 };
 
-/// A workload whose rate decides a device's scale.
+/// A workload whose rate determines the scale of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// YCSB.
@@ -163,7 +165,7 @@ pub enum Load {
 }
 
 impl Machine {
-    /// The bandwidth in MB/s of a device that stands for one of this machine's.
+    /// The bandwidth in MB/s of the throttled device that replaces one of this machine's.
     pub fn scaled(&self, rates: &Rates, load: Load) -> f64 {
         let (ours, theirs) = match load {
             Load::Ycsb => (rates.ycsb, self.ycsb),
@@ -172,14 +174,14 @@ impl Machine {
             Load::Mixed => (rates.mixed(), 2.0 / (1.0 / self.payment + 1.0 / self.new_order)),
         };
         let megabytes = self.bandwidth / 1e6 * ours / theirs;
-        // Two digits, so that commands are short; never so slow that a run measures nothing.
+        // Two digits, so that commands are short.
         let step = 10f64.powf(megabytes.log10().floor() - 1.0);
         let short = (megabytes / step).round() * step;
-        // Without what a multiplication by a tenth leaves behind.
+        // Removes rounding errors. The lower limit lets a run measure something.
         ((short * 10.0).round() / 10.0).clamp(0.5, 20_000.0)
     }
 
-    /// The option for it.
+    /// The value of `--device` for it.
     pub fn device(&self, rates: &Rates, load: Load) -> String {
         let megabytes = self.scaled(rates, load);
         let digits = if megabytes < 10.0 { 1 } else { 0 };

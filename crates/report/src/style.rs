@@ -1,4 +1,5 @@
-//! Colours and markers: a protocol has one colour wherever it appears, a kind of record one shape.
+//! Colours and markers: a protocol has the same colour in all figures, a kind of record the same
+//! fill and line.
 
 /// The shape of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,13 +8,13 @@ pub enum Marker {
     Circle,
     /// A square.
     Square,
-    /// A triangle that stands.
+    /// An upright triangle.
     Triangle,
     /// A square on its corner.
     Diamond,
 }
 
-/// How a series looks.
+/// The look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Its colour, as SVG takes it. Legible on white and on near-black.
@@ -22,12 +23,12 @@ pub struct Style {
     pub marker: Marker,
     /// Whether the marker is filled.
     pub filled: bool,
-    /// Whether the line is broken.
+    /// Whether the line is dashed.
     pub dashed: bool,
 }
 
-/// The first word that a label begins with decides the colour. From the palette of Okabe and Ito,
-/// which the colour-blind can tell apart; the greys are for baselines.
+/// Colours and markers by the beginning of a label; the first match counts. The palette of Okabe
+/// and Ito is distinguishable with colour blindness; greys are for baselines.
 const COLOURS: &[(&str, &str, Marker)] = &[
     ("no logging", "currentColor", Marker::Diamond),
     ("serial raid", "#a08070", Marker::Triangle),
@@ -41,7 +42,7 @@ const COLOURS: &[(&str, &str, Marker)] = &[
     ("physiological", "#9a6324", Marker::Square),
 ];
 
-/// Colours of parts and of series that are no protocol, in order.
+/// Colours of parts, and of series that are not protocols, in order.
 const OTHERS: &[&str] =
     &["#0f7fc4", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#8a8a8a", "#56b4e9"];
 
@@ -56,7 +57,7 @@ pub fn of(label: &str, at: usize) -> Style {
             (OTHERS[at % OTHERS.len()], markers[at % markers.len()])
         }
     };
-    // Commands are small: hollow and broken. Data is solid.
+    // Command records are hollow and dashed, data records are solid.
     let command = lower.contains("command");
     Style { colour, marker, filled: !command, dashed: command }
 }

@@ -1,4 +1,4 @@
-//! Charts as SVG: text of the page's colour, no script, nothing from elsewhere.
+//! Charts as SVG: text in the page's colour, no scripts, no external resources.
 
 use crate::axis::{Axis, short};
 use crate::chart::{Bar, Chart, Line, Marks, Spread, Stack};
@@ -10,16 +10,16 @@ const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
-/// One row of a legend.
+/// The height of a row in a legend.
 const ROW: f64 = 17.0;
-/// From bar to bar.
+/// The distance from bar to bar.
 const BAR: f64 = 22.0;
-/// A paper's mark at most so far beyond the longest bar.
+/// The largest value on the axis for a paper's mark, over the longest bar.
 const FAR: f64 = 1.6;
-/// An average letter of the small text, a little wide so that legends never overlap.
+/// The average width of a small letter, a little too wide so that legends never overlap.
 const LETTER: f64 = 6.3;
 
-/// Text that may stand within markup.
+/// Escapes text for use in markup.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
@@ -52,7 +52,7 @@ struct Drawing {
 
 impl Drawing {
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        self.body.write_fmt(text).expect("a string takes everything");
+        self.body.write_fmt(text).expect("writing to a string cannot fail");
         self.body.push('\n');
     }
 
@@ -89,7 +89,8 @@ impl Drawing {
             Marker::Square => {
                 let (left, top, side) = (x - 3.4, y - 3.4, 6.8);
                 format!(
-                    "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{side}\" height=\"{side}\" {look}>"
+                    "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{side}\" height=\"{side}\" \
+                     {look}>"
                 )
             }
             Marker::Triangle => {
@@ -99,11 +100,11 @@ impl Drawing {
                 polygon(&[(x, y - 4.7), (x + 4.7, y), (x, y + 4.7), (x - 4.7, y)], &look)
             }
         };
-        let name = shape[1..].split(' ').next().expect("a name").to_string();
+        let name = shape[1..].split(' ').next().expect("a tag has a name").to_string();
         self.push(format_args!("{shape}<title>{}</title></{name}>", escape(tip)));
     }
 
-    /// The extremes, where there is more than one value.
+    /// Draws an error bar between the extremes.
     fn error_bar(&mut self, low: (f64, f64), high: (f64, f64), colour: &str) {
         let (dx, dy) = if low.0 == high.0 { (3.0, 0.0) } else { (0.0, 3.0) };
         self.push(format_args!(
@@ -124,7 +125,7 @@ impl Drawing {
         ));
     }
 
-    /// Entries in rows from `top`; returns where they end.
+    /// Draws the entries of a legend in rows from `top`; returns where they end.
     fn legend(&mut self, top: f64, entries: &[(&str, Result<Style, &str>)]) -> f64 {
         let (mut x, mut y) = (LEFT, top);
         for (label, look) in entries {
@@ -198,7 +199,7 @@ impl Drawing {
             self.rule((LEFT, y), (WIDTH - RIGHT, y), 0.13);
             self.text(LEFT - 6.0, y + 4.0, "end", "", &short(tick));
         }
-        // The values that were measured, where there is room for all of them.
+        // Ticks at the measured values if there are few, and at round values otherwise.
         let ticks = if xs.len() <= 9 { xs.to_vec() } else { across.ticks() };
         let mut free = f64::MIN;
         for tick in ticks {
@@ -253,7 +254,7 @@ impl Drawing {
         self.text(10.0, 15.0, "start", "title", &chart.title);
         let measured = || bars.iter().filter_map(|bar| bar.value.as_ref().ok());
         let (_, longest) = extremes(measured().map(|s| s.high));
-        // A mark far beyond all bars would make them short: it is drawn at the edge instead.
+        // A mark far beyond all bars would make them short, so it is drawn at the edge instead.
         let papers = || bars.iter().filter_map(|bar| bar.paper).map(|p| p.min(FAR * longest));
         let (_, high) = extremes(measured().map(|s| s.high).chain(papers()));
         let (low, _) =
@@ -285,7 +286,7 @@ impl Drawing {
                 end,
                 "start",
                 "faint",
-                "where the paper's ratio would put the end of the bar",
+                "where the bar would end by the paper's ratio",
             );
             end += 10.0;
         }
@@ -320,7 +321,7 @@ impl Drawing {
         let style = style::of(&bar.label, at);
         let end = along.place(spread.median);
         let thick = 13.0;
-        // Commands are hollow here as in lines: a tint within a border.
+        // Command records are hollow, as in lines: a tint within a border.
         let fill = if style.filled { 0.9 } else { 0.25 };
         self.push(format_args!(
             "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{thick}\" fill=\"{}\" \
@@ -400,7 +401,7 @@ impl Drawing {
     }
 }
 
-/// Room for the longest of these labels.
+/// The left margin that has room for the longest of these labels.
 fn left_of<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
     (longest as f64 * LETTER + 16.0).clamp(60.0, 210.0)

@@ -11,8 +11,8 @@ use hyades_report::scale::{Rates, Size};
 use hyades_report::{svg, table};
 use serde_json::json;
 
-/// Reads markup to its end: every element that is opened is closed in order, attributes are quoted,
-/// and text has no bare sign of markup. Returns the number of elements.
+/// Checks markup: elements are closed in order, quotes in tags are balanced, and text has no bare
+/// `>`. Returns the number of elements.
 fn well_formed(text: &str) -> usize {
     let (mut rest, mut open, mut elements) = (text, Vec::new(), 0);
     while let Some(at) = rest.find('<') {
@@ -84,7 +84,7 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
     for experiment in experiments() {
         let id = experiment.id;
         assert!(experiment.claim.len() > 20 && !experiment.source.is_empty(), "{id}");
-        assert!(!experiment.claim.contains("  "), "{id}: a claim with a hole");
+        assert!(!experiment.claim.contains("  "), "{id}: a claim with two spaces");
         let measured = experiment.not_measured.is_none();
         assert_eq!(
             measured,
@@ -110,12 +110,12 @@ fn every_experiment_has_a_claim_a_source_and_a_way_to_judge() {
     }
 }
 
-/// Whatever its runs give, a check finds its series: with the same figures everywhere, none is
-/// missing.
+/// Data in which all runs printed the same figures. With them every check finds its series.
 fn same_everywhere(experiments: &[Experiment]) -> Data {
     let printed = json!({
         "workers": 2, "acknowledged": 1000, "acknowledged_per_s": 1e6, "aborts": 5, "seconds": 1.0,
-        "latency_us": {"p50": 100.0, "p99": 900.0}, "device_bytes": 1e6, "log_bytes_per_transaction": 50.0,
+        "latency_us": {"p50": 100.0, "p99": 900.0}, "device_bytes": 1e6,
+        "log_bytes_per_transaction": 50.0,
         "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e4,
                      "records_per_s": 1e5, "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5}]},

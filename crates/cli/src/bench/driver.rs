@@ -1,4 +1,4 @@
-//! The driver: workers with many transactions in flight, each counted when it is acknowledged.
+//! Drives a workload: workers with many transactions in flight, each counted at acknowledgement.
 
 use crate::bench::timeline::{self, Look, TICK_NS, Ticks, Timeline};
 use crate::progress::Bar;
@@ -13,19 +13,19 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A worker looks for acknowledgements after so many transactions at most.
+/// The most transactions that a worker runs before it checks for acknowledgements.
 const DRAIN_EVERY: usize = 16;
-/// The longest nap of a worker that waits for its next scheduled start.
+/// The longest sleep of a worker that waits for its next scheduled start.
 const NAP: Duration = Duration::from_micros(50);
 
-/// How to drive.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Drive {
     /// Worker threads.
     pub workers: usize,
     /// Transactions per worker awaiting acknowledgement.
     pub in_flight: usize,
-    /// Offered load per second over all workers; as fast as possible if none.
+    /// Offered load per second over all workers; a closed loop if none.
     pub rate: Option<f64>,
     /// Seconds before the measured interval.
     pub warmup: f64,
@@ -33,13 +33,13 @@ pub struct Drive {
     pub seconds: f64,
     /// The seed of the inputs.
     pub seed: u64,
-    /// Whether the workers' processor time is wanted.
+    /// Whether to measure the workers' processor time.
     pub processor_time: bool,
-    /// Where to look what is on disk while it runs, if the run is wanted over time.
+    /// The log directories, whose size is sampled, if a timeline is wanted.
     pub timeline: Option<Vec<PathBuf>>,
 }
 
-/// What came of it.
+/// Results of a run.
 pub struct Measured {
     /// The measured interval in seconds.
     pub seconds: f64,
@@ -51,19 +51,19 @@ pub struct Measured {
     pub conflicts: u64,
     /// Nanoseconds from the first attempt, or the scheduled start, to the acknowledgement.
     pub latency: Histogram<u64>,
-    /// The longest of these.
+    /// The longest latency, which the histogram rounds.
     pub latency_max_ns: u64,
     /// Bytes of frames made durable within the interval.
     pub log_bytes: u64,
     /// Bytes written to the devices within the interval.
     pub device_bytes: u64,
-    /// Nanoseconds of processor time that workers took within the interval, if that was wanted.
+    /// Processor time of all workers within the interval, in nanoseconds, if measured.
     pub worker_cpu_ns: Option<u64>,
-    /// The run over time, if that was wanted.
+    /// The timeline, if wanted.
     pub timeline: Option<Timeline>,
 }
 
-/// A transaction on its way to its acknowledgement.
+/// A transaction that awaits its acknowledgement.
 #[derive(Clone, Copy)]
 struct Started {
     at_ns: u64,
@@ -82,7 +82,7 @@ struct Tally {
 
 impl Tally {
     fn new(over_time: bool) -> Self {
-        let mut latency = Histogram::new(3).expect("three digits are within what it takes");
+        let mut latency = Histogram::new(3).expect("three significant digits are supported");
         latency.auto(true);
         let ticks = over_time.then(Ticks::default);
         Tally {
@@ -102,7 +102,7 @@ impl Tally {
         self.acknowledged += 1;
         self.rollbacks += u64::from(started.rolled_back);
         self.latency_max_ns = self.latency_max_ns.max(ns);
-        self.latency.record(ns.max(1)).expect("it grows with what is recorded");
+        self.latency.record(ns.max(1)).expect("the histogram resizes itself");
         if let Some(ticks) = &mut self.ticks {
             ticks.count(now - begin, ns);
         }
@@ -121,7 +121,8 @@ impl Tally {
     }
 }
 
-/// The measured interval, in nanoseconds of the monotonic clock.
+/// The start of the warm-up, and the begin and end of the measured interval, in nanoseconds of the
+/// monotonic clock.
 #[derive(Clone, Copy)]
 struct Interval {
     start: u64,
@@ -139,9 +140,9 @@ struct Worker<'a, W: Workload> {
     tally: Tally,
     interval: Interval,
     in_flight: usize,
-    /// Conflicts before the interval began, once it has.
+    /// Conflicts before the measured interval; `None` until it begins.
     conflicts_before: Option<u64>,
-    /// As `conflicts_before`, the thread's processor time.
+    /// The thread's processor time before the measured interval.
     cpu_before_ns: u64,
     processor_time: bool,
 }
@@ -166,15 +167,18 @@ impl<W: Workload> Worker<'_, W> {
         }
         let name = self.workload.name();
         let kind = self.workload.kinds()[self.workload.kind(&self.input)];
-        Err(Error::Recovery(format!("a {kind} of {name} ended as none should: {abort}")))
+        Err(Error::Recovery(format!(
+            "a {kind} transaction of {name} aborted unexpectedly: {abort}"
+        )))
     }
 
-    /// The thread's processor time, if it is wanted.
+    /// The thread's processor time; 0 if it is not measured.
     fn cpu_ns(&self) -> u64 {
         if self.processor_time { thread_cpu_ns() } else { 0 }
     }
 
-    /// Counts what is acknowledged by `now`, where that is within the interval.
+    /// Removes acknowledged transactions from the queue, and counts them if `now` is within the
+    /// interval.
     fn drain(&mut self, now: u64) -> Result<(), Error> {
         let Interval { begin, end, .. } = self.interval;
         let counts = (begin..end).contains(&now);
@@ -191,7 +195,7 @@ impl<W: Workload> Worker<'_, W> {
         Ok(())
     }
 
-    /// As fast as acknowledgements come.
+    /// Closed loop: starts transactions as fast as acknowledgements arrive.
     fn closed_loop(&mut self) -> Result<(), Error> {
         loop {
             for _ in 0..DRAIN_EVERY {
@@ -206,7 +210,7 @@ impl<W: Workload> Worker<'_, W> {
         }
     }
 
-    /// Takes in acknowledgements, waiting for one if too many are awaited. False at the end.
+    /// Drains acknowledgements, and waits while too many are outstanding. False at the end.
     fn make_room(&mut self) -> Result<bool, Error> {
         let mut now = monotonic_ns();
         self.drain(now)?;
@@ -218,8 +222,8 @@ impl<W: Workload> Worker<'_, W> {
         Ok(now < self.interval.end)
     }
 
-    /// At the times of a schedule, one every `step` nanoseconds. If a start comes late the latency
-    /// counts from when it should have been.
+    /// Open loop: starts one transaction every `step` nanoseconds. The latency of a late start
+    /// counts from its scheduled time.
     fn open_loop(&mut self, first: f64, step: f64) -> Result<(), Error> {
         let mut scheduled = first;
         let mut since_drain = 0;
@@ -243,7 +247,7 @@ impl<W: Workload> Worker<'_, W> {
         }
     }
 
-    /// Waits for everything that is still under way; none of it counts.
+    /// Waits for all transactions in flight, without counting them.
     fn finish(&mut self) -> Result<(), Error> {
         let conflicts = self.session.conflicts();
         self.tally.conflicts = conflicts - self.conflicts_before.unwrap_or(conflicts);
@@ -258,17 +262,17 @@ impl<W: Workload> Worker<'_, W> {
     }
 }
 
-/// Runs the workload and returns when everything is acknowledged.
+/// Runs the workload and returns when all transactions are acknowledged.
 ///
 /// # Errors
-/// The database's; or a transaction ended as none should.
+/// Those of the database, or an unexpected abort.
 pub fn drive<W: Workload>(
     workload: &W,
     database: &Database,
     drive: &Drive,
 ) -> Result<Measured, Error> {
     let barrier = Barrier::new(drive.workers + 1);
-    // Stored once before the barrier that everyone waits at, hence Relaxed.
+    // Stored once, before the barrier that all threads wait at, hence Relaxed.
     let start = AtomicU64::new(0);
     let interval = || {
         let start = start.load(Ordering::Relaxed);
@@ -285,7 +289,7 @@ pub fn drive<W: Workload>(
                 barrier.wait();
                 work(workload, database, drive, number, session?, interval())
             });
-            threads.push(running.expect("the system has a thread for each worker"));
+            threads.push(running.expect("a thread can be started for each worker"));
         }
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
@@ -337,7 +341,7 @@ fn work<W: Workload>(
         None => worker.closed_loop()?,
         Some(rate) => {
             let step = drive.workers as f64 * 1e9 / rate;
-            // Workers start in turn.
+            // The schedules of the workers are staggered.
             let first = interval.start as f64 + step * number as f64 / drive.workers as f64;
             worker.open_loop(first, step)?;
         }
@@ -346,8 +350,8 @@ fn work<W: Workload>(
     Ok(worker.tally)
 }
 
-/// Takes the database's counters at both ends of the interval, and looks at it every tick in between if that is
-/// wanted.
+/// Reads the database's counters at both ends of the interval, and samples the database every tick
+/// in between if a timeline is wanted.
 fn watch(
     database: &Database,
     interval: Interval,

@@ -1,41 +1,41 @@
-//! What stands below the options in the help of `hyades bench`: the choices that depend on one another.
+//! The text below the options in the help of `hyades bench`: choices that depend on each other.
 
-/// Protocols, and what may be logged under each.
+/// Protocols and their records, and devices.
 pub const CHOICES: &str = "\
-Protocols (--protocol), and what may be logged under each (--record):
-  none           no log: the yardstick of the others     nothing
+Protocols (--protocol), and the records that each can log (--record):
+  none           no log: the baseline                    nothing
   serial         one stream                              data, command, adaptive
   taurus         parallel streams, LSN vectors           data, command, adaptive
   taurus-2016    parallel streams, predecessor lists     data, command, adaptive
-  poplar         parallel streams, numbers that follow   data
-                 reads-from and overwrites only
-  silo-r         parallel streams, answers by epochs     data
-  plover         parallel streams, a part of the rows    data
-                 in each
-  gsn            parallel streams, numbers that follow   data
-                 every dependency
+  poplar         parallel streams, sequence numbers      data
+                 that order RAW and WAW only
+  silo-r         parallel streams, group commit by epoch data
+  plover         parallel streams, rows partitioned      data
+                 over them
+  gsn            parallel streams, sequence numbers      data
+                 that order all dependencies
   physiological  one stream, before- and after-images    data
 
 Records: data, the changed rows; command, the procedure and its arguments;
-adaptive, whichever is better for each transaction.
+adaptive, one of the two, chosen for each transaction.
 
-Each pair above is sound under both concurrency controls (--concurrency):
-silo, which is optimistic, and no-wait, two-phase locking that aborts instead
-of waiting.
+Each combination above is correct under both concurrency controls
+(--concurrency): silo (optimistic) and no-wait (two-phase locking that aborts
+instead of waiting).
 
-Devices (--device); each log directory is one:
-  file                     files, synced
-  memory                   shared memory: outlives the process, not the machine
+Devices (--device); each log directory is a separate device:
+  file                     files, with fsync
+  memory                   shared memory: survives the process, not the machine
   throttled:bandwidth=8MB/s,latency=100us,depth=1
                            a device of this speed, over file
-  nvm:factor=2,line=80ns   memory with cache lines slow to flush, over memory
-  striped:unit=64KiB       each file spread over all directories, over file
-The last three take another device to stand on, written last, as in
+  nvm:factor=2,line=80ns   emulated NVM: slow cache-line flushes, over memory
+  striped:unit=64KiB       each file striped over all directories, over file
+The last three can be put over another device, which is named last, as in
 striped:over=throttled:bandwidth=8MB/s
 
 Times are seconds, or have a unit: 500ms, 40us, 2m. Sizes: 4096, 64KiB, 8MB.
-Which to choose: docs/choosing.md. What goes wrong in each protocol as it was
-published: docs/protocols.md.";
+How to choose: docs/choosing.md. Errors in the protocols as published:
+docs/protocols.md.";
 
 #[cfg(test)]
 mod tests {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn every_device_that_is_named_can_be_chosen() {
-        // What is further in goes on with the line above.
+        // A line that is indented further continues the line above.
         let listed = CHOICES.lines().filter_map(|line| line.strip_prefix("  "));
         let words = listed.filter(|line| !line.starts_with(' ')).map(str::split_whitespace);
         let named: Vec<&str> =

@@ -1,5 +1,5 @@
-//! What the papers' experiments turn: how the log is flushed and compressed, which devices it is on,
-//! and how it is replayed.
+//! Options of the papers' experiments: how the log is flushed and compressed, which devices it is
+//! on, and how it is replayed.
 
 use super::options::usage;
 use crate::device::DeviceChoice;
@@ -26,7 +26,7 @@ words! {
 }
 
 impl RecoveryKind {
-    /// The engine's word for it.
+    /// The engine's name for it.
     pub fn replay(self) -> Replay {
         match self {
             RecoveryKind::Parallel => Replay::Wavefront,
@@ -36,41 +36,41 @@ impl RecoveryKind {
     }
 }
 
-/// The buffer of a stream on memory whose cache lines are flushed: it holds what is on its way, and
-/// Poplar's experiments give it a megabyte.
+/// Default buffer of a stream on NVM. It holds only records that are not flushed yet; Poplar's
+/// experiments use a megabyte.
 const NVM_BUFFER: u64 = 1 << 20;
 
-/// The segments of a log on throttled devices. Recovery looks behind the end of each stream for what
-/// would prove that bytes are missing, through the rest of the last segment and the prepared one; on a slow
-/// device that should not take longer than the log itself.
+/// Default segment size on throttled devices. Recovery searches for proof that bytes are missing
+/// behind the end of each stream: in the rest of the last segment and in the preallocated next one.
+/// On a slow device that must not take longer than reading the log itself.
 const THROTTLED_SEGMENT: u64 = 4 << 20;
 
-/// The options.
+/// Options of experiments.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 #[command(next_help_heading = "For experiments")]
 pub struct Knobs {
-    /// How many devices to run on, each a temporary directory; for several of your own, repeat
-    /// --log-dir
+    /// Number of devices, each a temporary directory; to use your own directories, repeat --log-dir
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "log_dir")]
     pub devices: usize,
-    /// Collect this long before each flush [default: flush as soon as somebody waits]
+    /// How long each flush collects records [default: flush as soon as a transaction waits]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     pub flush_interval: Option<f64>,
-    /// Flush before the interval is over once so much has collected, up to half of the buffer
+    /// Flush before the interval ends once this much is collected, up to half of the buffer
     /// [default: 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "flush_interval")]
     pub flush_fill: Option<u64>,
-    /// The buffer of each stream, a power of two, 4KiB or more [default: 8MiB; 1MiB on nvm]
+    /// Buffer of each stream: a power of two, 4KiB or more [default: 8MiB; 1MiB on nvm]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub buffer: Option<u64>,
-    /// The largest segment file of a stream [default: 64MiB; 4MiB on throttled devices]
+    /// Largest segment file of a stream [default: 64MiB; 4MiB on throttled devices]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub segment: Option<u64>,
-    /// Write an anchor, to which vectors are compressed, after so many bytes of the log
+    /// Write an anchor, against which LSN vectors are compressed, after this many bytes of log
     /// [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub anchor_interval: Option<u64>,
-    /// Keep vectors of rows until these lie so many bytes below what is durable [default: 0]
+    /// Keep the LSN vectors of rows until they are this many bytes below the durable LSNs [default:
+    /// 0]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub delta: Option<u64>,
     /// Under physiological logging: log no before-images, and recover without an undo pass
@@ -79,18 +79,17 @@ pub struct Knobs {
     /// Log updates as whole rows instead of changed columns, as the papers' systems do
     #[arg(long)]
     pub whole_rows: bool,
-    /// The device of the last log directory, where it is another one
+    /// Device of the last log directory, if it differs from --device
     #[arg(long, value_name = "DEVICE")]
     pub last_device: Option<DeviceChoice>,
-    /// Also measure the processor time that workers take for a transaction
+    /// Also measure the workers' processor time per transaction
     #[arg(long)]
     pub processor_time: bool,
-    /// How to recover: parallel, serial (on one thread) or pools (the Taurus paper's, for a taurus log
-    /// with commands; as parallel for others)
+    /// How to recover: parallel, serial (on one thread) or pools (as in the Taurus paper, for a
+    /// taurus log with commands; the same as parallel for other logs)
     #[arg(long, value_name = "HOW", default_value = "parallel")]
     pub recovery: RecoveryKind,
-    /// Drop the log's files from the page cache before recovering, so that they are read from the
-    /// disk
+    /// Drop the log's files from the page cache before recovery, so that they are read from disk
     #[arg(long, requires = "recover")]
     pub cold: bool,
 }
@@ -107,20 +106,22 @@ impl Knobs {
         }
         if device.is_striped() && devices == 1 {
             return usage(
-                "a striped set has several devices: give --devices 4, say, or repeat --log-dir",
+                "striped needs several devices: give --devices 4, for example, or repeat --log-dir",
             );
         }
         if let Some(last) = &self.last_device
             && (devices == 1 || device.is_striped() || last.is_striped())
         {
             return usage(
-                "--last-device is for several devices: give --devices 4, say, none striped",
+                "--last-device needs several devices, not striped: give --devices 4, for example",
             );
         }
         if let Some(last) = &self.last_device
             && last.lowest() != device.lowest()
         {
-            return usage("--last-device has to stand on what --device stands on: file, or memory");
+            return usage(
+                "--last-device must be over the same storage as --device: file or memory",
+            );
         }
         if let Some(buffer) = self.buffer.filter(|b| !b.is_power_of_two() || *b < 4096) {
             return usage(format!(
@@ -140,23 +141,23 @@ impl Knobs {
             ));
         }
         if self.anchor_interval == Some(0) {
-            return usage("--anchor-interval must be at least a byte: 128KiB, say");
+            return usage("--anchor-interval must be at least a byte, as in 128KiB");
         }
         if self.cold && device.lowest() == DeviceKind::Memory {
             return usage(
-                "--cold drops files from memory, and a log in memory is nowhere else: choose \
+                "--cold drops the page cache, but a log in memory is stored nowhere else: choose \
                  --device file, or one over it",
             );
         }
         Ok(())
     }
 
-    /// The largest segment file on this device; none for the engine's own choice.
+    /// The largest segment file on this device; none: the engine's default.
     pub fn segment_on(&self, device: &DeviceChoice) -> Option<u64> {
         self.segment.or(device.is_throttled().then_some(THROTTLED_SEGMENT))
     }
 
-    /// Sets what was asked for.
+    /// Applies these options to the settings of the log.
     pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
         log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
         log.flush_fill_bytes = self.flush_fill.map(|fill| fill as usize);
@@ -239,7 +240,7 @@ mod tests {
         for (words, device, says) in [
             ("--devices 0", "file", "1 to 64"),
             ("--last-device throttled:latency=1ms", "file", "several devices"),
-            ("--devices 2 --last-device memory", "file", "stand on"),
+            ("--devices 2 --last-device memory", "file", "over the same storage"),
             ("", "striped", "several devices"),
             ("--buffer 10MB", "file", "power of two"),
             ("--buffer 8GiB", "file", "4GiB"),

@@ -1,4 +1,5 @@
-//! `hyades bench`: populate, run, measure; and, if asked, crash and recover in fresh processes.
+//! `hyades bench`: loads, runs and measures a workload. With `--recover` it crashes at the end and
+//! recovers in a fresh process.
 
 mod driver;
 pub mod help;
@@ -22,14 +23,14 @@ use options::{Bench, Protocol, Settings, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
 use serde::{Deserialize, Serialize};
 
-/// What a run leaves behind for whoever recovers it.
+/// The result of a run, and what the recovery is compared with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ran {
     report: Report,
     digest: u64,
 }
 
-/// What a recovery found.
+/// The result of a recovery.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovered {
     recovery: Recovery,
@@ -37,10 +38,10 @@ pub struct Recovered {
     consistent: Option<bool>,
 }
 
-/// `hyades bench`. True if everything that was checked holds.
+/// Runs `hyades bench`. True if all checks hold.
 ///
 /// # Errors
-/// Wrong usage, or something went wrong.
+/// Wrong usage, or a failure of the run.
 pub fn bench(options: Bench) -> Result<bool, Failure> {
     if let Bench::Paper(options) = &options {
         return crate::paper::paper(options);
@@ -66,7 +67,10 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
         run(&settings)?.report
     };
     if settings.json {
-        println!("{}", serde_json::to_string(&report).map_err(Failure::doing("no JSON"))?);
+        println!(
+            "{}",
+            serde_json::to_string(&report).map_err(Failure::doing("cannot write JSON"))?
+        );
     } else {
         print!("{}", report.text(&settings));
         if let Some(place) = place.as_ref().filter(|place| !place.is_temporary()) {
@@ -76,10 +80,10 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
     Ok(report.holds())
 }
 
-/// The run. If it is to be recovered, its database is left open for the crash.
+/// Loads and runs the workload. If it is to be recovered, the database stays open for the crash.
 ///
 /// # Errors
-/// The database's.
+/// Those of the database.
 pub fn run(settings: &Settings) -> Result<Ran, Failure> {
     memory::reserve(settings.reserve_memory)?;
     match &settings.workload {
@@ -89,14 +93,14 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
     }
 }
 
-/// The recovery after it.
+/// Recovers the database after the crash.
 ///
 /// # Errors
-/// The database's.
+/// Those of the database.
 pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
     memory::reserve(settings.reserve_memory)?;
     for dir in settings.dirs.iter().filter(|_| settings.knobs.cold) {
-        let what = format!("cannot drop the files in {} from memory", dir.display());
+        let what = format!("cannot drop the files in {} from the page cache", dir.display());
         let bytes = hyades_platform::device::drop_cached(dir).map_err(Failure::doing(what))?;
         let size = units::bytes(bytes as f64);
         eprintln!("dropped {size} in {} from the page cache", dir.display());
@@ -149,18 +153,18 @@ fn load<W: Workload>(
 
 fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran, Failure> {
     let mut workload = make();
-    // The population is logged as commands where that can be, which is short, in an incarnation of its
-    // own.
+    // The population is logged as commands where the protocol allows it, because they are short. It
+    // is an incarnation of its own.
     let commands = settings.protocol.protocol().takes_commands();
     let record = if commands { RecordKind::Command } else { RecordKind::Data };
-    // It is not measured, so it does not wait for a slow device.
+    // Loading is not measured, so it does not use a slow device.
     let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
     let load = load(settings, &workload, &database)?;
     if settings.protocol != Protocol::None {
         database.close()?;
         workload = make();
         let record = settings.record.record();
-        database = open(settings, &mut workload, record, "opening what was loaded")?;
+        database = open(settings, &mut workload, record, "reopening after loading")?;
     }
     if settings.device.lowest() == DeviceKind::Memory && settings.protocol != Protocol::None {
         let root = std::path::Path::new(MemoryDevice::ROOT);
@@ -203,7 +207,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     }
     if settings.recover {
         let digest = database.digest();
-        // The process is about to crash: nothing may close the log in good order before.
+        // The process is about to crash, so the log must not be closed cleanly.
         std::mem::forget(database);
         return Ok(Ran { report, digest });
     }
@@ -212,7 +216,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     Ok(Ran { report, digest: 0 })
 }
 
-/// What the drawing of a run is called.
+/// The title of the timeline's drawing.
 fn title(settings: &Settings) -> String {
     format!(
         "{}, {} workers, {} streams, {} records",

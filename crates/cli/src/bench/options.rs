@@ -1,4 +1,4 @@
-//! What `hyades bench` can be told, and what it makes of it.
+//! Options of `hyades bench`, and the settings of a run that follow from them.
 
 use super::help::CHOICES;
 use super::knobs::Knobs;
@@ -21,11 +21,11 @@ words! {
         None = "none",
         /// One stream.
         Serial = "serial",
-        /// Parallel streams with vectors.
+        /// Parallel streams with LSN vectors.
         Taurus = "taurus",
         /// Parallel streams with lists of predecessors.
         Taurus2016 = "taurus-2016",
-        /// Parallel streams, by epochs.
+        /// Parallel streams with group commit by epoch.
         SiloR = "silo-r",
         /// Parallel streams with a global sequence number.
         Gsn = "gsn",
@@ -61,7 +61,7 @@ words! {
 }
 
 impl Protocol {
-    /// The engine's word for it.
+    /// The engine's name for it.
     pub fn protocol(self) -> hyades::Protocol {
         match self {
             Protocol::None => hyades::Protocol::None,
@@ -78,7 +78,7 @@ impl Protocol {
 }
 
 impl RecordKind {
-    /// The engine's word for it.
+    /// The engine's name for it.
     pub fn record(self) -> hyades::RecordKind {
         match self {
             RecordKind::Data => hyades::RecordKind::Data,
@@ -88,7 +88,7 @@ impl RecordKind {
     }
 }
 
-/// Transactions per worker that may await acknowledgement, unless told otherwise.
+/// Default limit of transactions per worker that await acknowledgement.
 pub const IN_FLIGHT: usize = 8192;
 
 /// Options of every workload.
@@ -99,7 +99,7 @@ pub struct Common {
     /// physiological (see below)
     #[arg(long, default_value = "taurus")]
     protocol: Protocol,
-    /// What is logged: data, command or adaptive. Not every protocol takes commands (see below)
+    /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
     /// Concurrency control: no-wait or silo
@@ -108,56 +108,58 @@ pub struct Common {
     /// Log streams, 1 to 64 [default: 4; serial and physiological have 1]
     #[arg(long)]
     streams: Option<usize>,
-    /// Log directory, empty or absent; may be given several times. It is kept [default: a
-    /// temporary one, removed at the end]
+    /// Log directory, empty or absent, which is kept; may be given several times [default: a
+    /// temporary directory, removed at the end]
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// What the log is on: file, memory, throttled:.., nvm:.. or striped:.. (see below)
+    /// Device of the log: file, memory, throttled:.., nvm:.. or striped:.. (see below)
     #[arg(long, default_value = "file", value_name = "DEVICE")]
     device: DeviceChoice,
     /// Worker threads [default: the number of cores]
     #[arg(long)]
     workers: Option<usize>,
-    /// Transactions per worker awaiting acknowledgement
+    /// Most transactions per worker that await acknowledgement
     #[arg(long, default_value_t = IN_FLIGHT, value_name = "K")]
     in_flight: usize,
     /// Offered load in transactions per second over all workers (open loop)
     #[arg(long, value_parser = units::positive)]
     rate: Option<f64>,
-    /// How long to measure
+    /// Length of the measured interval
     #[arg(long, default_value = "5", value_parser = units::some_seconds)]
     seconds: f64,
-    /// How long to run before measuring
+    /// Length of the warm-up before it
     #[arg(long, default_value = "1", value_parser = units::seconds)]
     warmup: f64,
-    /// Memory to take from the system before the run, so that its page faults are not measured, and a quarter
-    /// as much for a log in memory [default: 4GiB, or a quarter of what is free]
+    /// Memory to reserve before the run, so that page faults are not measured; a log in memory gets
+    /// a quarter of this in addition [default: 4GiB, or a quarter of the free memory if that is
+    /// less]
     #[arg(long, value_parser = units::size, value_name = "SIZE")]
     reserve_memory: Option<u64>,
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long an epoch is; under silo-r an answer takes about as long [default: 10ms; 40ms under
+    /// Length of an epoch; under silo-r, commits take about this long [default: 10ms; 40ms under
     /// silo-r]
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     epoch: Option<f64>,
-    /// Take checkpoints so often that replay of the log, as it was measured last, stays below this
+    /// Take checkpoints often enough that replaying the log, at the last measured speed, takes less
+    /// than this
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     max_recovery: Option<f64>,
-    /// Take a checkpoint this often
+    /// Time between two checkpoints
     #[arg(long, value_name = "TIME", value_parser = units::some_seconds)]
     checkpoint_interval: Option<f64>,
-    /// The share of all processors' time that writing a checkpoint may take, above 0, up to 1
+    /// Share of the time of all processors that writing checkpoints may use, above 0, up to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = units::positive)]
     checkpoint_share: f64,
-    /// Write the run over time to this file, as CSV, and a drawing beside it, as SVG: throughput, latency, what is
-    /// on disk, and when checkpoints are written
+    /// Write a timeline of the run to this file, as CSV, and a chart beside it, as SVG: throughput,
+    /// latency, bytes on disk, and when checkpoints were written
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Crash at the end, recover in a fresh process, and compare
+    /// Crash at the end, recover in a fresh process, and compare the states
     #[arg(long)]
     recover: bool,
-    /// Threads that recover [default: the number of cores]
+    /// Threads for recovery [default: the number of cores]
     #[arg(long, value_name = "N")]
     recovery_threads: Option<usize>,
     /// Print one JSON object instead of text
@@ -174,7 +176,7 @@ pub enum Workload {
     Ycsb(Ycsb),
     /// Order processing, all five transactions
     Tpcc(Tpcc),
-    /// Transfers between accounts, each written down
+    /// Transfers between accounts, each recorded as a row
     Bank(Bank),
 }
 
@@ -188,7 +190,7 @@ pub struct Tpcc {
     #[arg(long, default_value = "full",
         value_parser = ["full", "payment-new-order", "payment", "new-order"])]
     mix: String,
-    /// The terminals that a worker serves: of any warehouse, or of one of its own, as in DBx1000
+    /// Home warehouses of a worker's transactions: any, or one of its own (worker), as in DBx1000
     #[arg(long, default_value = "any", value_parser = ["any", "worker"])]
     home: String,
 }
@@ -201,7 +203,7 @@ pub struct Bank {
     accounts: u64,
 }
 
-/// A workload with its options and those of every workload.
+/// The options of one workload, and those of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct With<W: Args> {
     #[command(flatten)]
@@ -219,14 +221,14 @@ pub enum Bench {
     /// TPC-C: order processing, all five transactions
     #[command(after_help = CHOICES)]
     Tpcc(With<Tpcc>),
-    /// Transfers between accounts, each written down
+    /// Bank: transfers between accounts, each recorded as a row
     #[command(after_help = CHOICES)]
     Bank(With<Bank>),
-    /// The papers' experiments, and a page with their figures beside ours
+    /// Repeat the papers' experiments, and write a page with their figures beside ours
     Paper(crate::paper::PaperOptions),
 }
 
-/// Everything that is fixed before a run begins; also what its child processes are told.
+/// All settings of a run. Child processes receive them as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// The workload.
@@ -241,7 +243,7 @@ pub struct Settings {
     pub streams: usize,
     /// Log directories, filled in once they are known.
     pub dirs: Vec<PathBuf>,
-    /// What these are on.
+    /// The device of the log.
     pub device: DeviceChoice,
     /// Worker threads.
     pub workers: usize,
@@ -251,27 +253,27 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// Measured seconds.
     pub seconds: f64,
-    /// Seconds before.
+    /// Seconds of warm-up.
     pub warmup: f64,
-    /// Bytes of memory to take beforehand; a default if none are named.
+    /// Bytes of memory to reserve; the default if none.
     pub reserve_memory: Option<u64>,
     /// The seed.
     pub seed: u64,
-    /// Seconds of an epoch, if not the protocol's own choice.
+    /// Length of an epoch in seconds; the protocol's default if none.
     pub epoch: Option<f64>,
-    /// Bound on replay in seconds, kept by checkpoints.
+    /// Bound on the replay time in seconds, which checkpoints keep.
     pub max_recovery: Option<f64>,
     /// Seconds between checkpoints.
     pub checkpoint_interval: Option<f64>,
-    /// What writing them may take.
+    /// Share of processor time that writing checkpoints may use.
     pub checkpoint_share: f64,
-    /// Where the run over time goes.
+    /// File for the timeline.
     pub timeline: Option<PathBuf>,
     /// Whether to crash and recover.
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
     pub recovery_threads: usize,
-    /// What experiments turn.
+    /// Options of experiments.
     pub knobs: Knobs,
     /// Whether results are JSON.
     pub json: bool,
@@ -282,7 +284,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Wrong usage, in one sentence.
+/// Returns a failure of wrong usage with this sentence.
 pub fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Usage(text.into()))
 }
@@ -297,7 +299,7 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
-            Bench::Paper(_) => return usage("bench paper has no settings of one run"),
+            Bench::Paper(_) => return usage("bench paper is not a single run and has no settings"),
         };
         workload.check()?;
         common.check()?;
@@ -353,7 +355,8 @@ impl Common {
         let protocol = self.protocol.protocol();
         if self.record != RecordKind::Data && !protocol.takes_commands() {
             return usage(format!(
-                "{} logging does not order commands for their replay: choose --record data, or --protocol {}",
+                "{} logging does not record the dependencies that replaying commands needs: \
+                 choose --record data, or --protocol {}",
                 self.protocol.word(),
                 hyades::Protocol::names_taking_commands()
             ));
@@ -361,15 +364,15 @@ impl Common {
         if self.protocol == Protocol::None && self.recover {
             return usage(
                 "--protocol none keeps no log to recover from: leave --recover out, or choose \
-                 another, as --protocol taurus",
+                 another protocol, such as --protocol taurus",
             );
         }
         if self.protocol == Protocol::None
             && (self.max_recovery.is_some() || self.checkpoint_interval.is_some())
         {
             return usage(
-                "--protocol none keeps no log, and needs no checkpoints: leave --max-recovery and \
-                 --checkpoint-interval out, or choose another, as --protocol taurus",
+                "--protocol none keeps no log and takes no checkpoints: leave --max-recovery and \
+                 --checkpoint-interval out, or choose another protocol, such as --protocol taurus",
             );
         }
         if let Some(workers) = self.workers.filter(|n| !(1..=255).contains(n)) {
@@ -406,7 +409,7 @@ impl Workload {
         }
     }
 
-    /// Its name.
+    /// The workload's name.
     pub fn name(&self) -> &'static str {
         match self {
             Workload::Ycsb(_) => "ycsb",
@@ -417,23 +420,23 @@ impl Workload {
 }
 
 impl Tpcc {
-    /// What the workload is to run.
+    /// The workload's configuration.
     pub fn config(&self, seed: u64) -> tpcc::TpccConfig {
-        let known = "clap took only words that the workload knows";
+        let known = "clap accepts only words that the workload knows";
         let (mix, home) = (self.mix.parse().expect(known), self.home.parse().expect(known));
         tpcc::TpccConfig { mix, home, seed, ..tpcc::TpccConfig::new(self.warehouses) }
     }
 }
 
 impl Bank {
-    /// What the workload is to run.
+    /// The workload's configuration.
     pub fn config(&self) -> bank::BankConfig {
         bank::BankConfig { accounts: self.accounts, ..bank::BankConfig::default() }
     }
 }
 
 impl Settings {
-    /// The same for the population, which is made on devices that nothing slows down.
+    /// The same settings for loading the population, on devices without emulated delays.
     pub fn loading(&self) -> Settings {
         let mut loading = self.clone();
         loading.device = self.device.unhindered();
@@ -444,7 +447,7 @@ impl Settings {
         loading
     }
 
-    /// A builder for the settings' database, with this kind of record.
+    /// A builder with these settings and this kind of record.
     pub fn builder(&self, record: hyades::RecordKind) -> Builder {
         let mut builder = hyades::Database::builder()
             .protocol(self.protocol.protocol())
@@ -456,7 +459,7 @@ impl Settings {
             .streams(self.streams.max(1))
             .recovery_threads(self.recovery_threads)
             .replay(self.knobs.recovery.replay());
-        // The device knows of the others where files are striped.
+        // A striped device has the other directories; the log is given the first only.
         for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
             builder = builder.log_dir(dir);
         }

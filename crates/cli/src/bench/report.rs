@@ -1,4 +1,4 @@
-//! What a run is reported as: one JSON object whose keys scripts rely on, or text for people.
+//! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
 use super::knobs::RecoveryKind;
 use super::options::{Concurrency, Protocol, RecordKind, Settings};
@@ -16,7 +16,7 @@ pub struct Report {
     pub workload: String,
     /// The logging protocol.
     pub protocol: Protocol,
-    /// What records hold; none without a log.
+    /// What log records contain; none without a log.
     pub record: Option<RecordKind>,
     /// The concurrency control.
     pub concurrency: Concurrency,
@@ -24,11 +24,11 @@ pub struct Report {
     pub workers: usize,
     /// Log streams; 0 without a log.
     pub streams: usize,
-    /// What the log is on; none without a log.
+    /// The device of the log; none without a log.
     pub device: Option<DeviceChoice>,
     /// Transactions per worker awaiting acknowledgement.
     pub in_flight: usize,
-    /// The measured interval.
+    /// The measured interval in seconds.
     pub seconds: f64,
     /// Transactions acknowledged within it.
     pub acknowledged: u64,
@@ -46,32 +46,32 @@ pub struct Report {
     pub log_bytes_per_transaction: Option<f64>,
     /// From the first attempt to the acknowledgement.
     pub latency_us: Latency,
-    /// Processor time of the workers per acknowledged transaction; left out if it was not asked for.
+    /// Processor time of the workers per acknowledged transaction; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu_us: Option<f64>,
-    /// Checkpoints; left out if none were asked for.
+    /// Checkpoints; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
     /// The population.
     pub load: Load,
     /// What recovery did.
     pub recovery: Recovery,
-    /// Whether the workload's conditions hold; none where it has none.
+    /// Whether the workload's consistency conditions hold; none if it has none.
     pub consistent: Option<bool>,
 }
 
-/// Microseconds; none if nothing was acknowledged.
+/// Latencies in microseconds; none if nothing was acknowledged.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// The median.
     pub p50: Option<f64>,
-    /// 99 % are not above.
+    /// The 99th percentile.
     pub p99: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
 }
 
-/// How checkpoints went while the workload ran.
+/// Checkpoints taken while the workload ran.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// How many were taken.
@@ -86,11 +86,11 @@ pub struct Checkpoints {
     pub rows: Option<u64>,
     /// Of these, how many had changed since the one before.
     pub changed_rows: Option<u64>,
-    /// The longest that replay of the log would have taken at any time, in seconds.
+    /// The longest estimated replay time of the log at any time, in seconds.
     pub longest_replay_seconds: f64,
-    /// Why the bound on it was missed, if it was.
+    /// Why the bound on the replay time was missed, if it was.
     pub bound_missed: Option<String>,
-    /// The run during checkpoints and between them.
+    /// Throughput and latency during checkpoints and between them.
     #[serde(flatten)]
     pub contrast: Contrast,
 }
@@ -104,35 +104,35 @@ pub struct Load {
     pub bytes: u64,
 }
 
-/// What recovery did; nothing but nulls if it was not asked for.
+/// Result of the recovery; all null unless requested.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
-    /// From opening until the database takes transactions.
+    /// Seconds from opening until the database accepts transactions.
     pub seconds: Option<f64>,
-    /// What of this went into the population.
+    /// Part of these that recovered the population.
     pub image_seconds: Option<f64>,
     /// Live transactions of the run.
     pub records: Option<u64>,
     /// Log bytes of the run.
     pub bytes: Option<u64>,
-    /// Transactions per second of replay, the population left out.
+    /// Replayed transactions per second, without the population.
     pub records_per_s: Option<f64>,
     /// Threads used.
     pub threads: Option<usize>,
-    /// Whether the page cache was dropped before; left out if that was not asked for.
+    /// Whether the page cache was dropped before; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold: Option<bool>,
-    /// Whether the digest is that of the run.
+    /// Whether the digest of the state equals that before the crash.
     pub state_matches: Option<bool>,
 }
 
 impl Report {
-    /// Whether everything that was checked holds.
+    /// Whether all checks hold.
     pub fn holds(&self) -> bool {
         self.recovery.state_matches != Some(false) && self.consistent != Some(false)
     }
 
-    /// The text for people. `settings` has what is not in the object.
+    /// The report as text. `settings` has details that are not in the object.
     pub fn text(&self, settings: &Settings) -> String {
         let mut out = String::new();
         let log = match self.record {
@@ -206,10 +206,10 @@ impl Report {
     fn checkpoint_text(&self, line: &mut impl FnMut(&str, String)) {
         let Some(of) = &self.checkpoints else { return };
         let mut text = format!("{} taken, {} failed", of.taken, of.failed);
-        let _ = write!(text, "; replay never above {}", time(of.longest_replay_seconds));
+        let _ = write!(text, "; replay time at most {}", time(of.longest_replay_seconds));
         if let (Some(rows), Some(changed)) = (of.rows, of.changed_rows) {
             let share = changed as f64 / rows.max(1) as f64 * 100.0;
-            let _ = write!(text, "; {share:.0} % of the last one's rows had changed");
+            let _ = write!(text, "; {share:.0} % of the rows in the last one had changed");
         }
         line("checkpoints", text);
         let contrast = &of.contrast;
@@ -217,9 +217,9 @@ impl Report {
             let share = format!("{:.0} %", during / between.max(1e-9) * 100.0);
             let p99 = |us: Option<f64>| time(us.unwrap_or(0.0) * 1e-6);
             line(
-                "during them",
+                "throughput",
                 format!(
-                    "{} or {share} of the {} between them; p99 {} against {}",
+                    "{} during checkpoints, {share} of the {} between them; p99 {} against {}",
                     rate(during),
                     rate(between),
                     p99(contrast.during_p99_us),
@@ -227,7 +227,7 @@ impl Report {
                 ),
             );
         }
-        line("on disk", format!("never above {}", bytes(contrast.most_disk_bytes as f64)));
+        line("on disk", format!("at most {}", bytes(contrast.most_disk_bytes as f64)));
         if let Some(why) = &of.bound_missed {
             line("bound missed", why.clone());
         }
@@ -254,7 +254,7 @@ impl Report {
             ),
         );
         let same = r.state_matches == Some(true);
-        line("state", if same { "matches the one before" } else { "DIFFERS" }.to_string());
+        line("state", if same { "matches that before the crash" } else { "DIFFERS" }.to_string());
     }
 }
 

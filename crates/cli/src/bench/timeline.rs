@@ -1,5 +1,5 @@
-//! A run over time: what was acknowledged in each moment, how long that took, whether a checkpoint was being
-//! written then, and what the log took on disk. As a table (CSV), and drawn (SVG).
+//! The timeline of a run: throughput, latency, whether a checkpoint was being written, and the size
+//! of the log on disk, for each tick. It is written as a table (CSV) and a chart (SVG).
 
 use crate::failure::Failure;
 use hyades::Database;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 /// The length of a tick in nanoseconds.
 pub const TICK_NS: u64 = 50_000_000;
 
-/// Bins of latencies: eight to each doubling.
+/// Number of latency bins: eight for each power of two.
 const BINS: usize = 42 * 8;
 
-/// Latencies of a tick.
+/// Histogram of the latencies in a tick.
 #[derive(Clone)]
 pub struct Tick {
     count: u64,
@@ -55,12 +55,13 @@ impl Tick {
     }
 }
 
-/// What each worker counts.
+/// The ticks that a worker counts.
 #[derive(Clone, Default)]
 pub struct Ticks(Vec<Tick>);
 
 impl Ticks {
-    /// A transaction that took `ns` was acknowledged, so long after the interval began.
+    /// Counts a transaction that took `ns` and was acknowledged `since_ns` after the interval
+    /// began.
     #[inline]
     pub fn count(&mut self, since_ns: u64, ns: u64) {
         let at = (since_ns / TICK_NS) as usize;
@@ -71,7 +72,7 @@ impl Ticks {
         self.0[at].bins[bin(ns)] += 1;
     }
 
-    /// Adds another worker's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &Ticks) {
         if other.0.len() > self.0.len() {
             self.0.resize_with(other.0.len(), Tick::default);
@@ -80,18 +81,18 @@ impl Ticks {
     }
 }
 
-/// What is seen from outside at the end of a tick.
+/// A sample of the database at the end of a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// A checkpoint was being written.
+    /// Whether a checkpoint was being written.
     checkpoint: bool,
-    /// What the log's directories take.
+    /// Size of the log's directories.
     disk_bytes: u64,
-    /// How long replay would take.
+    /// Estimated replay time.
     replay_seconds: f64,
 }
 
-/// Looks at the database now.
+/// Samples the database.
 pub fn look(database: &Database, dirs: &[PathBuf]) -> Look {
     let stats = database.checkpoints();
     let disk_bytes = dirs.iter().map(|dir| size(dir)).sum();
@@ -104,7 +105,7 @@ fn size(dir: &Path) -> u64 {
         .map(|entry| match entry.metadata() {
             Ok(data) if data.is_dir() => size(&entry.path()),
             Ok(data) => data.len(),
-            // It has just been removed.
+            // The file has just been removed.
             Err(_) => 0,
         })
         .sum()
@@ -113,15 +114,15 @@ fn size(dir: &Path) -> u64 {
 /// Throughput and latency while a checkpoint was being written, and while none was.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Contrast {
-    /// Acknowledged per second during checkpoints.
+    /// Transactions acknowledged per second during checkpoints.
     pub during_per_s: Option<f64>,
-    /// And between them.
+    /// The same between checkpoints.
     pub between_per_s: Option<f64>,
     /// The 99th percentile of latency during checkpoints, in microseconds.
     pub during_p99_us: Option<f64>,
-    /// And between them.
+    /// The same between checkpoints.
     pub between_p99_us: Option<f64>,
-    /// The most that the log's directories took on disk, in bytes.
+    /// The largest size of the log's directories on disk, in bytes.
     pub most_disk_bytes: u64,
 }
 
@@ -132,16 +133,17 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Puts together what the workers counted and what was seen.
+    /// Combines the counts of the workers with the samples.
     pub fn new(ticks: Ticks, looks: &[Look]) -> Timeline {
         Timeline { ticks: ticks.0.into_iter().zip(looks.iter().copied()).collect() }
     }
 
-    /// Compares ticks that a checkpoint was being written throughout to those without any.
+    /// Compares the ticks during all of which a checkpoint was being written with those without
+    /// one.
     pub fn contrast(&self) -> Contrast {
         let (mut during, mut between) = ((Tick::default(), 0u64), (Tick::default(), 0u64));
         for pair in self.ticks.windows(2) {
-            // What began or ended within the tick is neither.
+            // A tick in which a checkpoint began or ended is neither.
             let of = match (pair[0].1.checkpoint, pair[1].1.checkpoint) {
                 (true, true) => &mut during,
                 (false, false) => &mut between,
@@ -162,7 +164,7 @@ impl Timeline {
         }
     }
 
-    /// Writes the table to `path`, and the drawing beside it, with the ending `svg`.
+    /// Writes the table to `path`, and the chart beside it, with the extension `svg`.
     ///
     /// # Errors
     /// A file could not be written.
@@ -196,7 +198,7 @@ impl Timeline {
     }
 
     fn svg(&self, title: &str) -> String {
-        // Ten ticks to a point: half a second.
+        // A point is ten ticks, half a second.
         let points: Vec<(Tick, Look)> = self
             .ticks
             .chunks(10)
@@ -212,9 +214,9 @@ impl Timeline {
         let late = |(tick, _): &(Tick, Look)| tick.quantile_us(0.99).unwrap_or(0.0) / 1e3;
         let disk = |(_, look): &(Tick, Look)| look.disk_bytes as f64 / 1e6;
         let rows: [(&str, Vec<f64>); 3] = [
-            ("thousand acknowledged per second", points.iter().map(rate).collect()),
-            ("99th percentile of latency, ms", points.iter().map(late).collect()),
-            ("on disk, MB", points.iter().map(disk).collect()),
+            ("acknowledged transactions per second, thousands", points.iter().map(rate).collect()),
+            ("99th percentile latency, ms", points.iter().map(late).collect()),
+            ("log on disk, MB", points.iter().map(disk).collect()),
         ];
         let seconds = self.ticks.len() as f64 * TICK_NS as f64 / 1e9;
         let mut out = String::from(
@@ -228,13 +230,14 @@ impl Timeline {
         }
         let _ = writeln!(
             out,
-            "<text x=\"60\" y=\"548\">0 s</text><text x=\"780\" y=\"548\" text-anchor=\"end\">{seconds:.0} \
-             s; shaded: a checkpoint is being written</text>\n</svg>"
+            "<text x=\"60\" y=\"548\">0 s</text><text x=\"780\" y=\"548\" \
+             text-anchor=\"end\">{seconds:.0} s; shaded: a checkpoint is being written</text>\n\
+             </svg>"
         );
         out
     }
 
-    /// One curve over the run, with the checkpoints shaded.
+    /// Draws one curve over the run, with the checkpoints shaded.
     fn row(&self, out: &mut String, top: f64, label: &str, values: &[f64]) {
         let (left, width, height) = (60.0, 720.0, 125.0);
         let n = self.ticks.len().max(1) as f64;
@@ -243,7 +246,8 @@ impl Timeline {
             if run[0].1.checkpoint {
                 let _ = writeln!(
                     out,
-                    "<rect x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height}\" fill=\"#dfe8f5\"/>",
+                    "<rect x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height}\" \
+                     fill=\"#dfe8f5\"/>",
                     left + width * at as f64 / n,
                     width * run.len() as f64 / n,
                 );
@@ -264,10 +268,10 @@ impl Timeline {
         let bottom = top + height;
         let _ = writeln!(
             out,
-            "<path d=\"M{left} {top}V{bottom}H{}\" fill=\"none\" stroke=\"#888\"/>\n<polyline points=\"{}\" \
-             fill=\"none\" stroke=\"#1f4e9c\" stroke-width=\"1.3\"/>\n<text x=\"{}\" y=\"{}\" \
-             text-anchor=\"end\">{most:.0}</text><text x=\"{}\" y=\"{bottom}\" text-anchor=\"end\">0</text>\
-             <text x=\"{}\" y=\"{}\">{label}</text>",
+            "<path d=\"M{left} {top}V{bottom}H{}\" fill=\"none\" stroke=\"#888\"/>\n\
+             <polyline points=\"{}\" fill=\"none\" stroke=\"#1f4e9c\" stroke-width=\"1.3\"/>\n\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"end\">{most:.0}</text><text x=\"{}\" \
+             y=\"{bottom}\" text-anchor=\"end\">0</text><text x=\"{}\" y=\"{}\">{label}</text>",
             left + width,
             line.join(" "),
             left - 5.0,

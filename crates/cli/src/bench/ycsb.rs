@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// Options of YCSB.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct Ycsb {
-    /// Rows of 1,000 bytes
+    /// Number of rows, of 1,000 bytes each
     #[arg(long, default_value_t = 1 << 20)]
     rows: u64,
-    /// Skew; 0 is uniform [default: 0.6; 0.99 for a standard mix]
+    /// Zipf exponent (skew); 0 is uniform [default: 0.6; 0.99 for a standard mix]
     #[arg(long)]
     theta: Option<f64>,
     /// Accesses per transaction
@@ -21,23 +21,24 @@ pub struct Ycsb {
     /// Share of accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.5, conflicts_with = "standard")]
     write_share: f64,
-    /// Share of transactions that read, and then write one and the same row, 0 to 1
+    /// Share of transactions that only read, except that the last access of each writes the same
+    /// hot row, 0 to 1
     #[arg(long, default_value_t = 0.0, conflicts_with_all = ["standard", "scan_length"])]
     hot_share: f64,
     /// Read each row that is accessed, then write it
     #[arg(long, conflicts_with_all = ["standard", "write_share"])]
     read_and_write: bool,
-    /// Instead: write one column of a row, and scan this many rows in key order
+    /// Instead of these accesses, write one column of a row, and scan this many rows in key order
     #[arg(long, value_name = "ROWS", conflicts_with_all = ["standard", "write_share", "accesses",
         "read_and_write", "write_columns", "values"])]
     scan_length: Option<u32>,
     /// Columns that a write sets: 1 or all
     #[arg(long, default_value = "1", value_parser = ["1", "all"])]
     write_columns: String,
-    /// Written values: derived from a small argument, or passed whole as argument
+    /// Written values: derived from a small argument, or passed whole as an argument
     #[arg(long, default_value = "derived", value_parser = ["derived", "argument"])]
     values: String,
-    /// A standard mix instead, A to F
+    /// Run a standard YCSB mix instead, A to F
     #[arg(long, value_parser = ["A", "B", "C", "D", "E", "F"], ignore_case = true)]
     standard: Option<String>,
 }
@@ -61,23 +62,23 @@ impl Ycsb {
             return usage(format!("--hot-share must be 0 to 1, not {}", self.hot_share));
         }
         let most = self.rows.div_ceil(2);
-        // These have accesses of their own.
+        // A standard mix and a scan define their own accesses.
         if self.standard.is_some() || self.scan_length.is_some() {
             return Ok(());
         }
         if self.accesses == 0 || self.accesses as u64 > most {
             return usage(format!(
-                "--accesses must be 1 to {most}, half of the rows, not {}: a transaction's \
-                 accesses are to different rows",
+                "--accesses must be 1 to {most}, half of the rows, not {}: the accesses of a \
+                 transaction are to distinct rows",
                 self.accesses
             ));
         }
         Ok(())
     }
 
-    /// What the workload is to run.
+    /// The workload's configuration.
     pub fn config(&self, seed: u64) -> ycsb::YcsbConfig {
-        let parsed = "clap took only words that the workload knows";
+        let parsed = "clap accepts only words that the workload knows";
         let mut config = match &self.standard {
             Some(mix) => ycsb::YcsbConfig::standard(mix.parse().expect(parsed), self.rows),
             None => ycsb::YcsbConfig {

@@ -1,4 +1,4 @@
-//! After the crash, in a fresh process: recover, and hold the journal against what is there.
+//! After the crash, in a fresh process: recovers the database and compares it with the journal.
 
 use super::RoundSettings;
 use super::journal::{self, What};
@@ -12,35 +12,35 @@ use hyades_workloads::{Reader, Workload, bank};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What was found after a crash.
+/// The result of a recovery after a crash.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// Why the database did not open, if it did not.
     pub refused: Option<String>,
-    /// From opening until the database took transactions.
+    /// Seconds from opening until the database accepted transactions.
     pub seconds: f64,
-    /// Threads that recovered.
+    /// Threads used for recovery.
     pub threads: usize,
     /// Transactions replayed.
     pub records: u64,
     /// Log bytes replayed.
     pub bytes: u64,
-    /// Transactions that were in the log but not whole with what they depend on.
+    /// Dead transactions: in the log, but dependent on lost records.
     pub dead: u64,
     /// The digest of the state.
     pub digest: u64,
-    /// Acknowledged transactions that are not there.
+    /// Acknowledged transactions that were not recovered.
     pub missing: u64,
-    /// Conditions that do not hold: a transaction is there in part.
+    /// Violated consistency conditions: a transaction was recovered in part.
     pub violations: u64,
-    /// The first of these, as text.
+    /// The first violation, as text.
     pub first_violation: Option<String>,
 }
 
-/// Recovers; and checks, unless this is only about the time it takes.
+/// Recovers the database, and compares it with the journal if `checks` is set.
 ///
 /// # Errors
-/// The journal cannot be read, or the database cannot.
+/// The journal or the database cannot be read.
 pub fn recover(settings: &RoundSettings, checks: bool) -> Result<Found, Failure> {
     let bar = Arc::new(Bar::new("recovering", 1));
     let shown = bar.clone();
@@ -52,7 +52,7 @@ pub fn recover(settings: &RoundSettings, checks: bool) -> Result<Found, Failure>
         Ok(database) => database,
         Err(error) => {
             let text = error.to_string();
-            bar.finish(&format!("recovery refused: {text}"));
+            bar.finish(&format!("recovery failed: {text}"));
             return Ok(Found { refused: Some(text), ..Found::default() });
         }
     };
@@ -67,7 +67,7 @@ pub fn recover(settings: &RoundSettings, checks: bool) -> Result<Found, Failure>
     ));
     found.digest = database.digest();
     if checks {
-        eprintln!("  checking every acknowledged transaction, balances, and TPC-C's conditions");
+        eprintln!("  checking acknowledged transactions, balances, and TPC-C's conditions");
         found.missing = missing(settings, &work, &database)?;
         let mut violations = work.bank.check(&database)?.unwrap_or_default();
         violations.extend(work.tpcc.check(&database)?.unwrap_or_default());
@@ -89,9 +89,10 @@ fn found(report: &RecoveryReport) -> Found {
     }
 }
 
-/// How many acknowledged transactions left no trace.
+/// Counts the acknowledged transactions whose rows were not recovered.
 fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result<u64, Failure> {
-    let file = std::fs::File::open(&settings.journal).map_err(Failure::doing("the journal"))?;
+    let file = std::fs::File::open(&settings.journal)
+        .map_err(Failure::doing("cannot open the journal"))?;
     let (mut transfers, mut orders, mut payments) = (Vec::new(), Vec::new(), 0);
     journal::read_all(file, |entry| match entry.what {
         What::Transfer(id) => transfers.push(id),
@@ -99,7 +100,7 @@ fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result
         What::Payment => payments += 1,
         What::Other => {}
     })
-    .map_err(Failure::doing("the journal"))?;
+    .map_err(Failure::doing("cannot read the journal"))?;
     let mut missing = bank::missing(database, work.bank.tables(), &transfers)?.len() as u64;
     let table = work.tpcc.tables().orders;
     for orders in orders.chunks(1000) {
@@ -111,7 +112,7 @@ fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result
             Ok(absent)
         })?;
     }
-    // A payment leaves a row of history, which has no key to find it by: they are counted.
+    // A payment inserts a row into history, which has no key to look it up by: compare the counts.
     let expected = settings.size.customers() * DISTRICTS as u64 + payments;
     Ok(missing + expected.saturating_sub(history_rows(work, database)?))
 }

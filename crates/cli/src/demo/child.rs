@@ -1,4 +1,4 @@
-//! The child: runs both workloads until it is killed, and says what was acknowledged.
+//! The child process: runs both workloads until it is killed, and reports what was acknowledged.
 
 use super::journal::{Entry, What};
 use super::work::Work;
@@ -16,23 +16,23 @@ use std::sync::{Arc, Mutex};
 
 /// Transactions per worker that await acknowledgement.
 const IN_FLIGHT: usize = 1024;
-/// After so many transactions a worker looks for acknowledgements.
+/// Transactions that a worker runs between two checks for acknowledgements.
 const DRAIN_EVERY: usize = 64;
-/// How likely an unsynced sector reaches the medium before its time.
+/// Probability that an unsynced sector reaches the medium before its sync.
 const EARLY_SECTORS: f64 = 0.2;
 
-/// Runs until it is killed.
+/// Runs until the process is killed.
 ///
 /// # Errors
-/// The database's; or the parent has gone.
+/// Those of the database; or the parent has exited.
 pub fn run(settings: &RoundSettings) -> Result<(), Failure> {
     load(settings)?;
     let device: Arc<dyn Device> = match settings.medium {
         Medium::Files => Work::files(),
         Medium::PowerCut { lying } => Arc::new(PowerCutDevice::new(PowerCutOptions {
             seed: settings.seed,
-            // A lie beside torn sectors shows at once, recovery refuses; alone it loses
-            // transactions.
+            // With torn sectors, recovery detects a lying sync and refuses to open. Without them
+            // the lie loses transactions, which the check has to find.
             early_sectors: if lying { 0.0 } else { EARLY_SECTORS },
             lying_sync: lying,
         })),
@@ -41,7 +41,7 @@ pub fn run(settings: &RoundSettings) -> Result<(), Failure> {
     let mut builder = Work::builder(settings, RecordKind::Adaptive, device);
     work.declare(&mut builder);
     let database = builder.open(&settings.dir)?;
-    // Each line is written as a whole, whichever worker it comes from.
+    // The lock keeps the entries of different workers apart.
     let pipe = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         let (work, database, pipe) = (&work, &database, &pipe);
@@ -54,7 +54,7 @@ pub fn run(settings: &RoundSettings) -> Result<(), Failure> {
     })
 }
 
-/// Populates the database on files, synced, and closes it: only the run is to be cut off.
+/// Populates the database on synced files and closes it, so that the crash affects only the run.
 fn load(settings: &RoundSettings) -> Result<(), Failure> {
     let mut work = Work::new(settings.size);
     let mut builder = Work::builder(settings, RecordKind::Command, Work::files());
@@ -65,7 +65,7 @@ fn load(settings: &RoundSettings) -> Result<(), Failure> {
     Ok(database.close()?)
 }
 
-/// A transaction on its way.
+/// A transaction that awaits its acknowledgement.
 struct StartedStep {
     at_ns: u64,
     what: What,
@@ -87,7 +87,7 @@ fn worker(
     loop {
         for _ in 0..DRAIN_EVERY {
             let at_ns = monotonic_ns();
-            // About as many of both, and each kind from every worker.
+            // Every worker runs both workloads, about half of its transactions each.
             let (outcome, ticket, what) = if rng.bool() {
                 work.bank.draw(&mut rng, number, &mut transfer);
                 let (outcome, ticket) = work.bank.run(&mut session, &transfer)?;
@@ -102,7 +102,9 @@ fn worker(
                 Ok(()) => what,
                 Err(abort) if work.bank.expects(abort) || work.tpcc.expects(abort) => What::Other,
                 Err(abort) => {
-                    return Err(Failure::Failed(format!("a transaction ended with: {abort}")));
+                    return Err(Failure::Failed(format!(
+                        "a transaction aborted unexpectedly: {abort}"
+                    )));
                 }
             };
             queue.push(ticket, StartedStep { at_ns, what });
@@ -133,7 +135,7 @@ fn order_of(input: &tpcc::TpccInput, session: &Session) -> Result<What, Failure>
     })
 }
 
-/// Tells the parent what is acknowledged by now, and only that.
+/// Reports to the parent what is acknowledged by now, and only that.
 fn say(
     queue: &mut CommitQueue<StartedStep>,
     said: &mut Vec<u8>,
@@ -147,5 +149,5 @@ fn say(
     })?;
     let mut pipe = pipe.lock().expect("no holder panics");
     let written = pipe.write_all(said).and_then(|()| pipe.flush());
-    written.map_err(Failure::doing("the parent process has gone"))
+    written.map_err(Failure::doing("the parent process has exited"))
 }

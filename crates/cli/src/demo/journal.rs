@@ -1,8 +1,8 @@
-//! The journal of acknowledgements: what the child says through its pipe, and the parent keeps.
+//! The journal of acknowledgements, which the child writes to its pipe and the parent to a file.
 
 use std::io::{self, Read};
 
-/// The bytes of an entry: kind, latency, what identifies the transaction.
+/// Bytes of an entry: kind, latency, and the identity of the transaction.
 pub const ENTRY_BYTES: usize = 16;
 
 /// Which transaction was acknowledged.
@@ -10,7 +10,7 @@ pub const ENTRY_BYTES: usize = 16;
 pub enum What {
     /// The transfer with this number.
     Transfer(u64),
-    /// An order, which has this number in its district.
+    /// The order with this number in its district.
     Order {
         /// Warehouse.
         w: u16,
@@ -21,7 +21,7 @@ pub enum What {
     },
     /// A payment.
     Payment,
-    /// Something that leaves no trace of its own: a read, a rollback, a delivery.
+    /// A transaction that inserts no row of its own: a read, a rollback, a delivery.
     Other,
 }
 
@@ -35,7 +35,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// As it goes through the pipe.
+    /// Encodes the entry.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let (kind, value): (u32, u64) = match self.what {
             What::Transfer(id) => (1, id),
@@ -50,7 +50,7 @@ impl Entry {
         out
     }
 
-    /// Reads an entry; `None` if it is none.
+    /// Decodes an entry; `None` if its kind is unknown.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -67,10 +67,11 @@ impl Entry {
     }
 }
 
-/// Reads entries to the end; what was cut off in the middle was not acknowledged to anyone.
+/// Calls `take` with each entry up to the end. An incomplete last entry is ignored, because it did
+/// not reach the parent whole.
 ///
 /// # Errors
-/// The source's; or something in it is no entry.
+/// Those of the source; or an entry is invalid.
 pub fn read_all(mut from: impl Read, mut take: impl FnMut(Entry)) -> io::Result<()> {
     let mut buffer = vec![0; ENTRY_BYTES * 4096];
     let mut held = 0;
@@ -87,7 +88,7 @@ pub fn read_all(mut from: impl Read, mut take: impl FnMut(Entry)) -> io::Result<
         let (entries, rest) = buffer[..held].as_chunks::<ENTRY_BYTES>();
         let left = rest.len();
         for entry in entries {
-            let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is no journal");
+            let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not a journal");
             take(Entry::decode(entry).ok_or_else(wrong)?);
         }
         buffer.copy_within(held - left..held, 0);

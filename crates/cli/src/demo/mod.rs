@@ -1,10 +1,10 @@
-//! `hyades demo`: no acknowledged transaction is lost, shown on this machine in about a minute.
+//! `hyades demo`: shows in about a minute that no acknowledged transaction is lost.
 //!
-//! A child process runs bank transfers and TPC-C at once; every acknowledgement goes through a pipe
-//! to this process, which journals it. The child is killed at a random moment, the database is
-//! recovered, and the journal is held against it. Killing a process leaves the system's page cache
-//! alone, so a second round runs on a device that keeps what is not synced in the child's memory:
-//! the kill is a power cut there.
+//! A child process runs bank transfers and TPC-C at once. Every acknowledgement goes through a pipe
+//! to this process, which writes it to a journal. The child is killed at a random moment, and the
+//! recovered database is compared with the journal. Killing a process does not lose the system's
+//! page cache, so a second round runs on a device that keeps unsynced data in the child's memory:
+//! there the kill acts as a power cut.
 
 pub mod check;
 pub mod child;
@@ -23,36 +23,36 @@ use work::Size;
 /// Options of `hyades demo`. It needs none.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Seed of the moments at which processes are killed, and of the inputs [default: random]
+    /// Seed of the times of the kills, and of the inputs [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// Run for at most so long in each round before the kill
+    /// Longest time that each round runs before the kill
     #[arg(long, default_value = "12", value_parser = units::some_seconds)]
     seconds: f64,
     /// Log streams
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
-    /// A device whose sync does nothing: shows that the check can fail
+    /// Use a device whose sync does nothing, to show that the check can fail
     #[arg(long, hide = true)]
     lying_sync: bool,
-    /// A small database
+    /// Use a small database
     #[arg(long, hide = true)]
     small: bool,
 }
 
-/// What the log of a round is on.
+/// The storage of a round's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Medium {
     /// Files.
     Files,
-    /// Files that keep only what is synced.
+    /// Files that keep only synced data.
     PowerCut {
-        /// Syncs do nothing.
+        /// Whether syncs do nothing.
         lying: bool,
     },
 }
 
-/// What a round's processes are told.
+/// Settings of a round's child processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RoundSettings {
     dir: PathBuf,
@@ -66,7 +66,7 @@ pub struct RoundSettings {
     journal: PathBuf,
 }
 
-/// `hyades demo`. True if everything holds.
+/// Runs `hyades demo`. True if all checks hold.
 ///
 /// # Errors
 /// A process could not be started, or a database did not open.
@@ -74,10 +74,10 @@ pub fn demo(options: &DemoOptions) -> Result<bool, Failure> {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     let rounds = [
-        ("killed", "a process killed with SIGKILL; its log in files", Medium::Files),
+        ("killed", "a process killed with SIGKILL; its log is in files", Medium::Files),
         (
             "power cut",
-            "a power cut; whatever was not synced is gone, some sectors of it written early",
+            "a power cut; unsynced data is lost, except for some sectors written early",
             Medium::PowerCut { lying: options.lying_sync },
         ),
     ];

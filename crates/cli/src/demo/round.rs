@@ -18,38 +18,38 @@ use std::process::{Child, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a round goes.
+/// Parameters of a round.
 pub struct Plan {
-    /// What the log is on.
+    /// The storage of the log.
     pub medium: Medium,
     /// Log streams.
     pub streams: usize,
     /// The seed of inputs and of torn sectors.
     pub seed: u64,
-    /// How large the database is.
+    /// The size of the database.
     pub size: Size,
-    /// The child is killed so many seconds after its first acknowledgement.
+    /// Seconds from the child's first acknowledgement to its kill.
     pub kill_after: f64,
 }
 
-/// What came of it.
+/// The result of a round.
 pub struct Round {
     /// Transactions acknowledged to this process.
     pub acknowledged: u64,
-    /// From the first to the last of these.
+    /// Seconds from the first acknowledgement to the last.
     pub seconds: f64,
-    /// Microseconds.
+    /// Latencies in microseconds.
     pub latency: Histogram<u64>,
     /// Log streams.
     pub streams: usize,
     /// Recovery on one thread.
     pub alone: Found,
-    /// Recovery on all, and what was checked after it.
+    /// Recovery on all threads, and the checks after it.
     pub together: Found,
 }
 
 impl Round {
-    /// Whether everything holds.
+    /// Whether all checks hold.
     pub fn holds(&self) -> bool {
         self.acknowledged > 0
             && self.alone.refused.is_none()
@@ -68,7 +68,7 @@ impl Round {
 /// Runs a round.
 ///
 /// # Errors
-/// A process could not be started or ended by itself, or a file could not be written.
+/// A process could not be started, or exited by itself; or a file could not be written.
 pub fn run(plan: &Plan) -> Result<Round, Failure> {
     let place = Place::temporary(&std::env::temp_dir())?;
     let dir = &place.dirs[0];
@@ -82,7 +82,7 @@ pub fn run(plan: &Plan) -> Result<Round, Failure> {
         journal: dir.with_file_name("journal"),
     };
     let heard = run_and_kill(plan, &settings)?;
-    // Recovery ends with a database that may write: each gets its own copy of what the crash left.
+    // Recovery changes the log, so each recovery gets its own copy of the files after the crash.
     let copy = dir.with_file_name("copy");
     copy_files(dir, &copy).map_err(Failure::doing("cannot copy the log"))?;
     settings.dir = copy.clone();
@@ -102,7 +102,7 @@ pub fn run(plan: &Plan) -> Result<Round, Failure> {
     })
 }
 
-/// What came through the pipe.
+/// The acknowledgements received through the pipe.
 struct Heard {
     entries: u64,
     seconds: f64,
@@ -110,38 +110,39 @@ struct Heard {
 }
 
 fn run_and_kill(plan: &Plan, settings: &RoundSettings) -> Result<Heard, Failure> {
-    let file = File::create(&settings.journal).map_err(Failure::doing("cannot make a journal"))?;
+    let file =
+        File::create(&settings.journal).map_err(Failure::doing("cannot create the journal"))?;
     let mut child = children::spawn("demo-child", settings)?;
-    let pipe = child.stdout.take().expect("it was asked for");
-    // Added to by the listener, read for progress: Relaxed.
+    let pipe = child.stdout.take().expect("standard output is piped");
+    // Counted by the listener, read here for progress only, hence Relaxed.
     let entries = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let listener = scope.spawn(|| listen(pipe, file, &entries));
         let killed = wait_and_kill(plan, &mut child, &entries);
-        // Whatever happened, the child must not outlive this, and the pipe must end.
+        // Also after an error, end the child, and with it the pipe.
         let _ = child.kill();
         let _ = child.wait();
         let heard = listener.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         killed?;
-        heard.map_err(Failure::doing("cannot keep the journal"))
+        heard.map_err(Failure::doing("cannot write the journal"))
     })
 }
 
-/// Journals entries as they come.
+/// Writes entries to the journal as they arrive.
 fn listen(pipe: ChildStdout, file: File, entries: &AtomicU64) -> io::Result<Heard> {
     let mut journal = BufWriter::new(file);
-    let mut latency = Histogram::new(3).expect("three digits are within what it takes");
+    let mut latency = Histogram::new(3).expect("three significant digits are supported");
     latency.auto(true);
     let (mut first, mut last) = (None, Instant::now());
     let mut failure = None;
     journal::read_all(pipe, |entry: Entry| {
         let count = entries.fetch_add(1, Ordering::Relaxed);
-        // The clock is looked at now and then only.
+        // Read the clock for some entries only.
         if count.is_multiple_of(64) {
             last = Instant::now();
             first.get_or_insert(last);
         }
-        latency.record(u64::from(entry.latency_us).max(1)).expect("it grows with what is recorded");
+        latency.record(u64::from(entry.latency_us).max(1)).expect("the histogram resizes itself");
         if let Err(error) = journal.write_all(&entry.encode()) {
             failure.get_or_insert(error);
         }
@@ -159,7 +160,7 @@ fn wait_and_kill(plan: &Plan, child: &mut Child, entries: &AtomicU64) -> Result<
     let mut began = None;
     loop {
         if let Some(status) = child.try_wait().map_err(Failure::doing("cannot wait"))? {
-            return Err(Failure::Failed(format!("the child ended by itself, with {status}")));
+            return Err(Failure::Failed(format!("the child exited by itself, with {status}")));
         }
         let count = entries.load(Ordering::Relaxed);
         if count > 0 {
@@ -184,7 +185,7 @@ fn wait_and_kill(plan: &Plan, child: &mut Child, entries: &AtomicU64) -> Result<
     ));
     match status.signal() {
         Some(_) => Ok(()),
-        None => Err(Failure::Failed(format!("the child ended by itself, with {status}"))),
+        None => Err(Failure::Failed(format!("the child exited by itself, with {status}"))),
     }
 }
 

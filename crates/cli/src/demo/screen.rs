@@ -1,4 +1,4 @@
-//! The one screen that the demo ends with.
+//! The summary that the demo prints at its end.
 
 use super::round::Round;
 use crate::units::{bytes, exact, rate, time};
@@ -15,7 +15,7 @@ fn yes_or(holds: bool, no: &str) -> String {
     if holds { "yes".to_string() } else { no.to_string() }
 }
 
-/// The screen.
+/// The summary of all rounds as text.
 pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
     let mut out = String::new();
     let _ = writeln!(
@@ -43,8 +43,8 @@ pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
     line("log", &|r| format!("{} on {} streams", bytes(r.together.bytes as f64), r.streams));
     line("recovery on 1 thread", &|r| recovery(&r.alone));
     line(&format!("recovery on {threads} threads"), &|r| recovery(&r.together));
-    line("both find the same state", &|r| yes_or(r.states_agree(), "NO"));
-    line("balances and TPC-C hold", &|r| {
+    line("both recover the same state", &|r| yes_or(r.states_agree(), "NO"));
+    line("consistency conditions hold", &|r| {
         yes_or(r.together.refused.is_none() && r.together.violations == 0, "NO")
     });
     line("partial transactions", &|r| match r.together.refused {
@@ -64,9 +64,9 @@ pub fn screen(rounds: &[(&str, Round)], seed: u64) -> String {
         }
     }
     let verdict = if rounds.iter().all(|(_, round)| round.holds()) {
-        "Everything that was acknowledged is there, whole."
+        "Every acknowledged transaction was recovered completely."
     } else {
-        "NOT everything that was acknowledged is there, whole."
+        "NOT every acknowledged transaction was recovered completely."
     };
     let _ = writeln!(out, "  {verdict}");
     out

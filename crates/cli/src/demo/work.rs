@@ -1,4 +1,4 @@
-//! What the demo runs: transfers and TPC-C in one database.
+//! The workloads of the demo: bank transfers and TPC-C in one database.
 
 use super::RoundSettings;
 use hyades::{Builder, Database, RecordKind};
@@ -8,7 +8,7 @@ use hyades_workloads::tpcc::{self, Tpcc};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How large the database is.
+/// The size of the database.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Size {
     accounts: u64,
@@ -18,14 +18,14 @@ pub struct Size {
 }
 
 impl Size {
-    /// For people.
+    /// The default.
     pub const USUAL: Size = Size { accounts: 50_000, warehouses: 2, items: 10_000, customers: 300 };
     /// For tests.
     pub const SMALL: Size = Size { accounts: 1000, warehouses: 1, items: 200, customers: 30 };
 }
 
 impl Size {
-    /// Customers per district, over all warehouses; each has one row of history to begin with.
+    /// Customers of a district, times the warehouses. Each customer starts with one row of history.
     pub fn customers(&self) -> u64 {
         self.customers as u64 * self.warehouses as u64
     }
@@ -40,7 +40,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Both, not declared yet.
+    /// Creates both workloads. Their tables are not declared yet.
     pub fn new(size: Size) -> Work {
         let config = bank::BankConfig { accounts: size.accounts, ..bank::BankConfig::default() };
         let scale = tpcc::Scale {
@@ -52,7 +52,7 @@ impl Work {
         Work { bank: Bank::new(config), tpcc: Tpcc::new(tpcc) }
     }
 
-    /// Declares both.
+    /// Declares the tables and procedures of both.
     pub fn declare(&mut self, builder: &mut Builder) {
         use hyades_workloads::Workload;
         self.bank.declare(builder);
@@ -72,7 +72,7 @@ impl Work {
             .log_settings(|log| log.device = Some(device))
     }
 
-    /// Files, synced.
+    /// The device for files, with fsync.
     pub fn files() -> Arc<dyn Device> {
         FileDevice::shared()
     }

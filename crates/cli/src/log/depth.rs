@@ -1,30 +1,29 @@
-//! How parallel replay can be: the work, over the longest chain of records that wait for each
-//! other.
+//! How parallel replay can be: the number of transactions over the longest chain of records that
+//! wait for each other.
 //!
-//! A vector's entry means all of a stream up to a position, and the same is meant here. Chains may
-//! therefore be longer than those of rows that really were read and written; those are not in the
-//! log, so they cannot be counted from it.
+//! As in replay, a component of an order vector covers all of a stream up to its LSN. Chains may
+//! therefore be longer than the actual chains of reads and writes, which the log does not contain.
 
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 
-/// A frame to be passed in order.
+/// A frame that is passed in the order of replay.
 pub struct Item {
-    /// Its end.
+    /// The LSN of its end.
     pub end: Lsn,
     /// Whether it is a live transaction.
     pub live: bool,
-    /// What it waits for, by lane; empty for nothing.
+    /// The LSNs that it waits for, by lane; empty if it waits for nothing.
     pub order: Vec<Lsn>,
 }
 
-/// One stream's items as they are read.
+/// The items of one stream as they are read.
 pub struct Lane {
     queue: VecDeque<Item>,
-    /// Everything below this is passed.
+    /// Everything below this LSN is passed.
     passed: Lsn,
     ended: bool,
-    /// (end, depth) wherever the greatest depth so far rises.
+    /// (end, depth) of each record that is deeper than all before it.
     rises: Vec<(Lsn, u64)>,
 }
 
@@ -35,27 +34,28 @@ impl Lane {
     }
 }
 
-/// The lanes of one incarnation on the way through their dependencies.
+/// Computes the depths of the records in one incarnation.
 pub struct Depths {
     lanes: Vec<Lane>,
-    /// Each record waits for the one before it in its stream: a log without vectors.
+    /// Whether each record waits for the one before it in its stream, as in a log without vectors.
     chained: bool,
     /// Live transactions passed.
     pub records: u64,
-    /// The longest chain.
+    /// The length of the longest chain.
     pub longest: u64,
 }
 
 impl Depths {
-    /// Lanes that begin at these positions.
+    /// Creates lanes that begin at these LSNs.
     pub fn new(starts: &[Lsn], chained: bool) -> Depths {
         let lane =
             |&passed| Lane { queue: VecDeque::new(), passed, ended: false, rises: Vec::new() };
         Depths { lanes: starts.iter().map(lane).collect(), chained, records: 0, longest: 0 }
     }
 
-    /// Passes everything that can be, asking `more` for a lane's next items when it has run out of
-    /// them (`None` at its end). Returns false if records wait for each other in a circle.
+    /// Passes all records whose dependencies are passed. Calls `more` for the next items of a lane
+    /// that has run out of them (`None` at its end). Returns false if records wait for each other
+    /// in a cycle.
     ///
     /// # Errors
     /// Those of `more`.
@@ -92,7 +92,7 @@ impl Depths {
         }
     }
 
-    /// Passes the lane's first item, unless it has to wait.
+    /// Passes the first item of the lane, unless it has to wait.
     fn pass_one(&mut self, at: usize) -> bool {
         let Some(item) = self.lanes[at].queue.front() else { return false };
         if item.live && item.order.iter().zip(&self.lanes).any(|(lsn, lane)| *lsn > lane.passed) {
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn an_entry_means_everything_below_it() {
-        // The second of lane 0 is deep; lane 1 waits for the third, which is not, but lies above.
+        // In lane 0 the second record has depth 2, and the third has depth 1. Lane 1 waits for the
+        // third, whose LSN covers the second.
         let lanes = vec![
             vec![record(10, &[0, 0]), record(20, &[10, 0]), record(30, &[0, 0])],
             vec![record(10, &[30, 0])],

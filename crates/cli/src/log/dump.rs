@@ -1,4 +1,4 @@
-//! `hyades log dump`: every frame as a line.
+//! `hyades log dump`: prints every frame as a line.
 
 use super::{Dirs, Trouble, end_vector, open, survey};
 use clap::Args;
@@ -12,18 +12,18 @@ use std::io::Write;
 pub struct DumpOptions {
     #[command(flatten)]
     dirs: Dirs,
-    /// This stream only, by its id
+    /// Only this stream, by its id
     #[arg(long, value_name = "ID")]
     stream: Option<u32>,
-    /// This incarnation only
+    /// Only this incarnation
     #[arg(long, value_name = "NUMBER")]
     incarnation: Option<u32>,
-    /// At most so many frames of each stream and incarnation
+    /// At most this many frames of each stream and incarnation
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// `hyades log dump`. What is valid is printed even if something behind it is damaged.
+/// Runs `hyades log dump`. Valid frames are printed even if something behind them is damaged.
 pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
@@ -52,7 +52,7 @@ fn title(incarnation: &Incarnation, out: &mut impl Write) -> Result<(), Trouble>
     let Incarnation { number, protocol, .. } = incarnation;
     let holds = if incarnation.data_only { "data records only" } else { "data and commands" };
     let streams = incarnation.dims.len();
-    let closed = if incarnation.clean { "closed" } else { "not closed in good order" };
+    let closed = if incarnation.clean { "closed" } else { "not closed cleanly" };
     writeln!(out, "incarnation {number}: {protocol}, {holds}, {streams} streams, {closed}")?;
     Ok(())
 }
@@ -66,7 +66,7 @@ fn stream(
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     let (lane, id) = (reader.dimension, reader.stream);
-    writeln!(out, " stream {id} (lane {lane}): Lsn {} to {}", reader.start(), ends[lane])?;
+    writeln!(out, " stream {id} (component {lane}): LSN {} to {}", reader.start(), ends[lane])?;
     let mut inspect = inspector.stream(incarnation, id);
     let mut left = options.limit.unwrap_or(usize::MAX);
     while let Some(chunk) = reader.next_chunk()? {
@@ -97,7 +97,7 @@ fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Tr
             let mut anchor = vec![0; lanes];
             match read_anchor(frame.payload, &mut anchor) {
                 Some(()) => writeln!(out, "anchor     durable {}", vector(&anchor))?,
-                None => writeln!(out, "anchor     of another number of streams")?,
+                None => writeln!(out, "anchor     for a different number of streams")?,
             }
         }
         FrameKind::Heartbeat => {
@@ -112,7 +112,7 @@ fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Tr
     Ok(())
 }
 
-/// The lanes that are not 0.
+/// The components that are not 0, each with its lane.
 fn vector(lanes: &[u64]) -> String {
     let some = lanes.iter().enumerate().filter(|(_, lsn)| **lsn > 0);
     let text: Vec<String> = some.map(|(lane, lsn)| format!("{lane}:{lsn}")).collect();
@@ -140,7 +140,7 @@ fn transaction(
         write!(out, " number {number}{read};")?;
     }
     if !record.counts() {
-        write!(out, " more of a transaction;")?;
+        write!(out, " further record of a transaction;")?;
     }
     if !record.validity().is_empty() {
         write!(out, " needs {};", vector(record.validity()))?;
@@ -176,7 +176,7 @@ fn row(change: &RowChange) -> String {
     match change.kind {
         ChangeKind::Put => format!("put {table} ({key}): {columns}"),
         ChangeKind::Delta(epoch, sequence) => {
-            format!("change {table} ({key}) of {epoch}.{sequence}: {columns}")
+            format!("change {table} ({key}) after version {epoch}.{sequence}: {columns}")
         }
         ChangeKind::Delete => format!("delete {table} ({key})"),
     }

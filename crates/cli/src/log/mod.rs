@@ -1,4 +1,4 @@
-//! `hyades log`: a closed log as people can read it. These commands change nothing on disk.
+//! `hyades log`: prints the contents of a closed log. These commands change nothing on disk.
 
 mod depth;
 mod dump;
@@ -14,26 +14,26 @@ use std::path::PathBuf;
 /// `hyades log`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Log {
-    /// Print every record, readably
+    /// Print every frame and record as text
     Dump(dump::DumpOptions),
     /// The same as hyades verify
     Verify(Dirs),
-    /// Sizes by stream and kind, incarnations, and how parallel replay can be
+    /// Print sizes by stream and kind of frame, incarnations, and how parallel replay can be
     Stat(stat::StatOptions),
 }
 
 /// The directories of one log.
 #[derive(Args, Clone, Debug)]
 pub struct Dirs {
-    /// The database's directories, all of them
+    /// All directories of the database
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
 }
 
-/// `hyades log`. True if what was checked holds.
+/// Runs `hyades log`. True if all checks hold.
 ///
 /// # Errors
-/// The log is in use, damaged, or none.
+/// The log is in use, damaged, or absent.
 pub fn log(command: Log) -> Result<bool, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
@@ -45,17 +45,17 @@ pub fn log(command: Log) -> Result<bool, Failure> {
     match result.and_then(|holds| flushed.map(|()| holds)) {
         Ok(holds) => Ok(holds),
         Err(Trouble::Failure(failure)) => Err(failure),
-        // Whoever reads has seen enough.
+        // The reader of the pipe has ended, as in `hyades log dump | head`.
         Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
         Err(Trouble::Output(error)) => Err(Failure::Failed(format!("cannot print: {error}"))),
     }
 }
 
-/// What stops a tool: the log, or its own output.
+/// Why a log command failed.
 pub enum Trouble {
-    /// The log.
+    /// An error of the log.
     Failure(Failure),
-    /// Its output.
+    /// An error of the command's output.
     Output(io::Error),
 }
 
@@ -82,12 +82,12 @@ fn open(dirs: &Dirs) -> Result<Recovering, Trouble> {
     existing::find(&dirs.dirs, hyades_wal::open_read).map_err(Trouble::Failure)
 }
 
-/// As [`open`], but what is damaged is noted.
+/// As [`open`], but damage is recorded instead of returned as an error.
 pub fn open_damaged(dirs: &Dirs) -> Result<Recovering, Trouble> {
     existing::find(&dirs.dirs, hyades_wal::open_damaged).map_err(Trouble::Failure)
 }
 
-/// Reads everything once, in parallel, to know where each stream ends.
+/// Reads all streams once, in parallel, to find where each ends.
 fn survey(recovering: &Recovering) -> Result<Vec<ReaderEnd>, Trouble> {
     let ends: Vec<Result<ReaderEnd, hyades_wal::Error>> = std::thread::scope(|scope| {
         let threads: Vec<_> = recovering
@@ -108,7 +108,7 @@ fn survey(recovering: &Recovering) -> Result<Vec<ReaderEnd>, Trouble> {
     Ok(ends.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// Where the streams of an incarnation end, by lane.
+/// The valid ends of the streams of an incarnation, by lane.
 fn end_vector(ends: &[ReaderEnd], incarnation: u32) -> Vec<u64> {
     let of = ends.iter().filter(|end| end.incarnation == incarnation);
     of.map(|end| end.valid_to).collect()

@@ -1,4 +1,5 @@
-//! `hyades log stat`: sizes by stream and kind, incarnations, and how parallel replay can be.
+//! `hyades log stat`: prints sizes by stream and kind, incarnations, and how parallel replay can
+//! be.
 
 use super::depth::{Depths, Item};
 use super::{Dirs, Trouble, end_vector, open, survey};
@@ -20,7 +21,7 @@ pub struct StatOptions {
     json: bool,
 }
 
-/// So many frames with so many bytes.
+/// A number of frames and their bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Amount {
     frames: u64,
@@ -62,7 +63,7 @@ struct IncarnationStat {
     dead: u64,
     /// The longest chain of transactions that wait for each other at replay.
     critical_path: u64,
-    /// Work over critical path.
+    /// `records / critical_path`.
     parallelism: Option<f64>,
 }
 
@@ -72,7 +73,7 @@ struct Stat {
     incarnations: Vec<IncarnationStat>,
 }
 
-/// `hyades log stat`.
+/// Runs `hyades log stat`.
 pub fn stat(options: &StatOptions, out: &mut impl Write) -> Result<bool, Trouble> {
     let recovering = open(&options.dirs)?;
     let inspector = Inspector::new(recovering.manifest())?;
@@ -106,7 +107,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The items of the next chunk.
+    /// Reads the items of the next chunk; `None` at the end.
     fn next(
         &mut self,
         liveness: &Liveness,
@@ -121,7 +122,7 @@ impl Walk<'_> {
             if let Some(record) = self.inspect.read(&frame)? {
                 command = record.is_command();
                 let (live, counted) = (record.is_live(liveness), u64::from(record.counts()));
-                // Of a transaction's records one stands for it.
+                // Exactly one record of each transaction counts.
                 item.live = live && record.counts();
                 item.order = record.order().to_vec();
                 self.stat.records += if live { counted } else { 0 };
@@ -173,7 +174,7 @@ fn walk(
         depths.pass_all(|lane| walks[lane].next(liveness, &mut kinds)).map_err(Trouble::Failure)?;
     if !passed {
         return Err(Trouble::Failure(Failure::Failed(format!(
-            "records of incarnation {} wait for each other in a circle: its vectors are wrong",
+            "records of incarnation {} wait for each other in a cycle: its vectors are wrong",
             incarnation.number
         ))));
     }
@@ -197,12 +198,12 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
     for incarnation in &stat.incarnations {
         let IncarnationStat { number, protocol, streams, .. } = incarnation;
         let holds = if incarnation.data_only { "data records only" } else { "data and commands" };
-        let closed = if incarnation.clean { "closed" } else { "not closed in good order" };
+        let closed = if incarnation.clean { "closed" } else { "not closed cleanly" };
         writeln!(out, "incarnation {number}: {protocol}, {holds}, {closed}")?;
         for s in streams {
             writeln!(
                 out,
-                "  stream {:<4} {:>10}  Lsn {} to {}; {} transactions{}",
+                "  stream {:<4} {:>10}  LSN {} to {}; {} transactions{}",
                 s.stream,
                 bytes(s.bytes as f64),
                 s.start,
@@ -229,8 +230,8 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
         if let Some(parallelism) = incarnation.parallelism {
             writeln!(
                 out,
-                "  replay      {parallelism:>10.1}  transactions at a time: {} in all, the longest \
-                 chain that waits is {}",
+                "  replay      {parallelism:>10.1}  transactions in parallel: {} in total, over \
+                 the longest dependency chain of {}",
                 exact(incarnation.records),
                 exact(incarnation.critical_path)
             )?;

@@ -1,6 +1,6 @@
-//! What this machine is, for the head of a report.
+//! Describes this machine for the head of a report.
 
-/// Processors, memory and system, in a line.
+/// Processors, memory and system, in one line.
 pub fn describe() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -29,8 +29,8 @@ pub fn date() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The Gregorian date so many days after 1 January 1970. Years are counted from March, so that the
-/// leap day is a year's last.
+/// The Gregorian date this many days after 1 January 1970. Years are counted from March, so that
+/// the leap day is the last day of a year.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -24,22 +24,22 @@ pub struct PaperOptions {
     /// Directory for report.html and report.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Short runs, one of each: ten minutes instead of an hour
+    /// Short runs without repetitions: ten minutes instead of an hour
     #[arg(long)]
     quick: bool,
-    /// Only this experiment; may be given several times. Any other word lists the ids
+    /// Run only this experiment; may be given several times. An unknown id lists all ids
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Runs so short that their figures mean nothing: to try the machinery
+    /// Runs so short that their figures mean nothing, to test this command
     #[arg(long, hide = true)]
     tiny: bool,
 }
 
-/// Before that much time is over, repetitions are begun.
+/// Repetitions are skipped unless they end within this time.
 const BUDGET: [(Size, Duration); 2] =
     [(Size::FULL, Duration::from_secs(55 * 60)), (Size::QUICK, Duration::from_secs(9 * 60 + 30))];
 
-/// `hyades bench paper`. True if no run failed.
+/// Runs `hyades bench paper`. True if no run failed.
 ///
 /// # Errors
 /// Wrong usage; or the report cannot be written.
@@ -76,7 +76,8 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
         experiments: &experiments,
         data: &data,
     };
-    let json = serde_json::to_string_pretty(&page.json()).map_err(Failure::doing("no JSON"))?;
+    let json =
+        serde_json::to_string_pretty(&page.json()).map_err(Failure::doing("cannot write JSON"))?;
     let html = options.out.join("report.html");
     std::fs::write(&html, page.html())
         .and_then(|()| std::fs::write(options.out.join("report.json"), json))
@@ -89,7 +90,7 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     Ok(!failed)
 }
 
-/// The experiments that were asked for.
+/// Selects the requested experiments.
 fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Failure> {
     let ids: Vec<&str> = all.iter().map(|experiment| experiment.id).collect();
     if let Some(unknown) = only.iter().find(|id| !ids.contains(&id.as_str())) {
@@ -103,7 +104,7 @@ fn choose(all: Vec<Experiment>, only: &[String]) -> Result<Vec<Experiment>, Fail
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Measures what the scale of devices depends on.
+/// Measures the rates that the scaling of devices depends on.
 fn rates(runner: &Runner, size: &Size, data: &mut Data) -> Option<Rates> {
     let bar = Bar::new("measuring this machine", 3);
     let mut done = 0;
@@ -125,7 +126,7 @@ fn rates(runner: &Runner, size: &Size, data: &mut Data) -> Option<Rates> {
     rates
 }
 
-/// Calibrates the model, if it is asked.
+/// Calibrates the model, if an experiment needs it.
 fn calibrate(
     runner: &Runner,
     size: &Size,
@@ -150,18 +151,18 @@ fn calibrate(
     }
 }
 
-/// Runs the plan. Repetitions give way when time runs out.
+/// Runs the plan. Repetitions are skipped when time runs out.
 fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &mut Data) {
     let bar = Bar::new("experiments", steps.len() as u64);
     let budget = BUDGET.iter().find(|(of, _)| *of == size).map(|(_, budget)| *budget);
     let mut skipped = 0;
-    // How long runs take, over how long the table says.
+    // Measured and expected seconds of the runs so far.
     let (mut took, mut expected) = (0.0_f64, 0.0_f64);
     for (at, step) in steps.iter().enumerate() {
         let pace = if expected > 0.0 { took / expected } else { 1.0 };
         let firsts: f64 = steps[at..].iter().filter(|s| s.repeat == 0).map(|s| s.cost).sum();
         let left = Duration::from_secs_f64(plan::cost(&steps[at..]) * pace);
-        bar.say(format!("{} to go, {}", units::time(left.as_secs_f64()), step.experiment));
+        bar.say(format!("{} left, {}", units::time(left.as_secs_f64()), step.experiment));
         let needed = Duration::from_secs_f64((firsts + step.cost) * pace);
         if step.repeat > 0 && budget.is_some_and(|budget| began.elapsed() + needed > budget) {
             skipped += 1;
@@ -182,7 +183,7 @@ fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &m
     }
     let skipped = match skipped {
         0 => String::new(),
-        n => format!(", {n} repetitions left out for lack of time"),
+        n => format!(", {n} repetitions skipped for lack of time"),
     };
     bar.finish(&format!(
         "{} runs in {}{skipped}",
@@ -191,7 +192,7 @@ fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &m
     ));
 }
 
-/// The file of the model's costs in the directory of a report.
+/// The path of the model's costs in the directory of a report.
 pub fn calibration_in(out: &Path) -> PathBuf {
     out.join("calibration.json")
 }

@@ -1,4 +1,4 @@
-//! Runs a command of this program in a process of its own, and takes what it prints.
+//! Runs a command of this program in a process of its own, and reads its output.
 
 use crate::failure::Failure;
 use hyades_report::data::Outcome;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A run that takes longer hangs.
+/// A run that takes longer is considered hung and killed.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Where a command has its log, if it is looked into afterwards.
+/// Placeholder for the log directory of a command whose log is inspected afterwards.
 const LOG: &str = "LOG";
 
 /// Runs commands.
@@ -21,26 +21,26 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// For a report in this directory.
+    /// Creates a runner for a report in this directory.
     ///
     /// # Errors
-    /// This program's own file is not found.
+    /// The executable of this program is not found.
     pub fn new(out: &Path) -> Result<Runner, Failure> {
         let program = std::env::current_exe();
-        let program = program.map_err(Failure::doing("cannot find this program's own file"))?;
+        let program = program.map_err(Failure::doing("cannot find this program's executable"))?;
         Ok(Runner { program, calibration: super::calibration_in(out) })
     }
 
-    /// Runs `hyades` with these words and `--json`; a log that the words place in `LOG` is looked
-    /// into afterwards, as `log` in what was printed.
+    /// Runs `hyades` with these words and `--json`. If a word is `LOG`, it is replaced by a
+    /// temporary directory, and the output of `log stat` on it is added to the result as `log`.
     pub fn run(&self, words: &[String]) -> Outcome {
         let needs_log = words.iter().any(|word| word == LOG);
         if !needs_log {
             return self.json(words, None);
         }
-        // In memory, as the runs that are looked into keep their log there.
+        // In shared memory, where these runs keep their logs.
         let Ok(dir) = tempfile::Builder::new().prefix("hyades-").tempdir_in("/dev/shm") else {
-            return Outcome::Failed("cannot make a directory in /dev/shm".to_string());
+            return Outcome::Failed("cannot create a directory in /dev/shm".to_string());
         };
         let log = dir.path().join("log");
         let ran = self.json(words, Some(&log));
@@ -74,7 +74,7 @@ impl Runner {
     }
 }
 
-/// Waits, taking in both outputs so that neither fills.
+/// Waits for the child, and reads both of its outputs so that neither pipe fills.
 fn wait(mut child: Child) -> Outcome {
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let reading = std::thread::spawn(move || text(&mut out));
@@ -84,7 +84,7 @@ fn wait(mut child: Child) -> Outcome {
         match child.try_wait() {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if began.elapsed() > LIMIT => {
-                // Its own children end when their pipes do.
+                // Its own child processes end when their pipes are closed.
                 let _ = child.kill();
                 let _ = child.wait();
                 break Err(format!("took longer than {} s", LIMIT.as_secs()));
@@ -103,7 +103,7 @@ fn wait(mut child: Child) -> Outcome {
     if status.code() == Some(2) {
         return Outcome::Unavailable(last);
     }
-    // A run whose checks do not hold ends with 1, and prints its object all the same.
+    // A run whose checks do not hold exits with 1, but prints its JSON object.
     match serde_json::from_str::<Value>(printed.trim()) {
         Ok(value) => Outcome::Done(value),
         Err(_) if last.is_empty() => Outcome::Failed(format!("ended with {status}")),
@@ -119,7 +119,7 @@ fn text(from: &mut Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The sentence among the errors that says why: the parser's, or this program's own.
+/// The line of standard error that gives the reason: of the option parser, or of this program.
 fn said(errors: &str) -> String {
     let lines = || errors.lines().map(str::trim).filter(|line| !line.is_empty());
     let telling = lines().find(|line| line.starts_with("error:") || line.starts_with("hyades:"));

@@ -42,7 +42,7 @@ fn the_plans_fit_their_time() {
 #[test]
 fn an_unknown_experiment_is_refused_with_those_there_are() {
     let error = choose(tables(), &["figure-7".to_string()]).err();
-    let Some(Failure::Usage(text)) = error else { panic!("wrong usage is told") };
+    let Some(Failure::Usage(text)) = error else { panic!("expected wrong usage") };
     assert!(text.contains("2020-hdd-logging"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Running the program as a script would.
+//! Runs the program as a script would.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ pub fn hyades(words: &str, more: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-/// Its exit code; a signal is none.
+/// Its exit code; a signal is an error.
 pub fn code(output: &Output) -> i32 {
     output.status.code().expect("it ended by itself")
 }

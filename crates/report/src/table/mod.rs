@@ -1,4 +1,4 @@
-//! The table of experiments, a file for each paper, and what their commands are made of.
+//! The table of experiments, with a file for each paper, and the building blocks of their commands.
 
 mod command_logging;
 mod poplar;
@@ -47,24 +47,24 @@ pub fn rates(results: [Option<&Value>; 3]) -> Option<Rates> {
     })
 }
 
-/// What the tables are made for.
+/// The sizes and rates that a table is made for.
 pub(crate) struct Table<'a> {
     pub size: Size,
     pub rates: &'a Rates,
 }
 
-/// Segments of logs that are as short as ours: recovery looks through what is left of the last one and
-/// through the one that is prepared, and on a slow device that is to be little beside the log.
+/// The segment size for short logs. Recovery searches the rest of the last segment and the
+/// preallocated next one, which on a slow device must be little compared with the log.
 pub(crate) const SEGMENT: &str = "--segment 512KiB";
 
-/// The workers' processor time is measured: others at work on the machine are not in it.
+/// Measures the workers' processor time, which excludes other processes.
 pub(crate) const PROCESSOR: &str = "--processor-time";
 
-/// A command in the making.
+/// A command under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     words: Vec<String>,
-    /// Seconds to make the population.
+    /// Seconds to load the population.
     load: f64,
     seconds: f64,
 }
@@ -102,7 +102,7 @@ pub(crate) const GSN: Scheme = scheme("GSN (NVM-D)", "--protocol gsn --record da
 pub(crate) const PHYSIOLOGICAL: Scheme =
     scheme("Physiological", "--protocol physiological --record data", true);
 
-/// Transactions that may await acknowledgement, so many that an epoch of 50 ms does not bind.
+/// Enough transactions in flight that an epoch of 50 ms does not limit the throughput.
 pub(crate) const DEEP: &str = "--in-flight 65536";
 
 impl Table<'_> {
@@ -113,7 +113,7 @@ impl Table<'_> {
             load: load + 0.2,
             seconds: seconds + warmup,
         };
-        // Taking memory beforehand costs more than a run that only tries the machinery.
+        // Reserving memory would take longer than the runs of a test.
         let reserve = if *rows < 10_000 { "0" } else { "512MiB" };
         let short =
             format!("{words} --seconds {seconds} --warmup {warmup} --reserve-memory {reserve}");
@@ -126,14 +126,14 @@ impl Table<'_> {
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
-    /// The same with so many rows at most: a population that is logged row by row is read back from its
-    /// devices when the run begins.
+    /// The same with at most this many rows: a population that is logged as rows is read back from
+    /// its devices when the run begins.
     pub fn small_ycsb_with(&self, rows: u64, options: &str) -> Command {
         let rows = self.size.rows.min(rows);
         self.command(&format!("ycsb --rows {rows} {options}"), rows as f64 * 2.5e-6)
     }
 
-    /// YCSB as the paper of 2020 has it: whole rows written, their values derived at replay.
+    /// YCSB as in the paper of 2020: whole rows are written, and their values derived at replay.
     pub fn ycsb(&self) -> Command {
         self.ycsb_with("--theta 0.6 --accesses 2 --write-columns all --values derived")
     }
@@ -171,13 +171,13 @@ impl Table<'_> {
 }
 
 impl Command {
-    /// With more options.
+    /// Adds options.
     pub fn with(mut self, options: &str) -> Command {
         self.words.extend(options.split_whitespace().map(str::to_string));
         self
     }
 
-    /// By a scheme, on so many devices with so many streams each.
+    /// Adds the options of a scheme, on this many devices with this many streams each.
     pub fn by(self, scheme: Scheme, device: &str, devices: u32, streams_each: u32) -> Command {
         let command = self.with(scheme.options);
         match (scheme.label, scheme.single) {
@@ -191,23 +191,23 @@ impl Command {
         }
     }
 
-    /// With a crash at the end, and recovery.
+    /// Adds a crash at the end, and recovery.
     pub fn recovered(self) -> Command {
         self.with("--recover")
     }
 
-    /// A run of it.
+    /// Makes it a run of a figure.
     pub fn run(self, group: &'static str, series: impl Into<String>, x: f64) -> Run {
         let recovers = self.words.iter().any(|word| word == "--recover");
-        // The population is made again, the log is read about as fast as it was written, and both
-        // states are put into digests.
+        // The population is recovered too, the log is read about as fast as it was written, and
+        // digests of both states are computed.
         let again = if recovers { self.load * 1.3 + self.seconds * 1.2 } else { 0.0 };
         let cost = 0.3 + self.load + self.seconds + again;
         Run { group, series: series.into(), x, words: self.words, cost }
     }
 }
 
-/// The worker's time for a transaction in microseconds, of a series at a place.
+/// Worker time per transaction in microseconds, of a series at `x`.
 pub(crate) fn worker_time(view: &View<'_>, group: &str, series: &str, x: f64) -> Option<f64> {
     view.median(group, series, x, Metric::WorkerTime)
 }

@@ -12,10 +12,11 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
 /// The paper's central log is serial logging.
 const SCHEMES: [Scheme; 6] = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA, TAURUS_2016_DATA];
 
-/// GSN as the paper measured it.
+/// GSN as the paper measured it: each worker waits for each of its transactions.
 const ALONE: &str = "GSN (NVM-D), one at a time";
 
-/// Flushes as the paper has them: 5 ms, or half a buffer; of 30 MB there, scaled as the devices.
+/// Flushes as in the paper: after 5 ms, or when half of the buffer is full. The paper's 30 MB are
+/// scaled like the devices.
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 4MiB --buffer 8MiB";
 
 fn device(table: &Table<'_>, load: Load) -> String {
@@ -26,7 +27,7 @@ fn write_only(table: &Table<'_>) -> Command {
     table.ycsb_with("--theta 0 --accesses 1 --write-share 1 --write-columns all")
 }
 
-/// GSN's workers flush for themselves, as soon as they can.
+/// Adds [`FLUSH`], except under GSN, whose workers flush their own records as soon as they can.
 fn flushed(command: Command, scheme: Scheme) -> Command {
     if scheme.label == GSN.label { command } else { command.with(FLUSH) }
 }
@@ -37,7 +38,7 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
         let ycsb = write_only(table).with(DEEP).by(scheme, &device(table, Load::Ycsb), 2, 1);
         out.push(flushed(ycsb, scheme).recovered().run("YCSB", scheme.label, 0.0));
         if scheme.label == GSN.label {
-            // A worker that waits for each of its transactions.
+            // Each worker waits for each of its transactions.
             let alone = write_only(table).with("--in-flight 1");
             let alone = alone.by(scheme, &device(table, Load::Ycsb), 2, 1);
             out.push(alone.run("YCSB", ALONE, 0.0));
@@ -53,9 +54,9 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
 
 fn how(table: &Table<'_>) -> String {
     format!(
-        "SSDs of 1.2 GB/s there; here throttled devices in memory of {} MB/s for YCSB and {} MB/s for \
-         TPC-C, scaled as everywhere; two of them, one for serial logging, which is the paper's CENTR. \
-         Two workers.",
+        "The paper has SSDs of 1.2 GB/s. Here throttled devices in memory have {} MB/s for YCSB \
+         and {} MB/s for TPC-C, scaled by the common rule: two devices, and one for serial \
+         logging, which is the paper's CENTR. Two workers.",
         SSD.scaled(table.rates, Load::Ycsb),
         SSD.scaled(table.rates, Load::Mixed)
     )
@@ -78,13 +79,13 @@ fn logging(table: &Table<'_>) -> Experiment {
         paper: Paper::Poplar,
         source: "Figures 5, 6 and 7, section 6.3",
         title: "Throughput and latency on two SSDs",
-        claim: "Poplar and Silo make about twice what a central log makes; NVM-D is about 280 (YCSB) \
-                and 131 times (TPC-C) slower than Poplar. Silo's latency is about six times the \
-                others'.",
+        claim: "Poplar and Silo have about twice the throughput of a central log. NVM-D is about \
+                280 (YCSB) and 131 times (TPC-C) slower than Poplar. Silo's latency is about six \
+                times that of the others.",
         how: format!(
-            "{} NVM-D's workers there write each transaction and wait for it. Ours commits groups, and \
-             is shown both ways: in groups, and with one transaction of each worker at a time. Twenty \
-             workers waited there, two here.",
+            "{} In the paper NVM-D's workers write each transaction and wait for it. Ours has \
+             group commit, and is shown both ways: with group commit, and with one transaction at \
+             a time per worker. The paper has twenty workers, we have two.",
             how(table)
         ),
         runs: runs(table),
@@ -107,7 +108,7 @@ fn logging(table: &Table<'_>) -> Experiment {
 
 fn latency(table: &Table<'_>) -> Experiment {
     let schemes = [SERIAL_DATA, GSN, SILO_R, POPLAR, TAURUS_DATA];
-    // A fixed offered load at which no device binds.
+    // A fixed offered load at which no device is the bottleneck.
     let offered = (table.rates.ycsb * 0.05 / 1e3).round().max(1.0) * 1e3;
     let mut runs = Vec::new();
     for scheme in schemes {
@@ -121,10 +122,11 @@ fn latency(table: &Table<'_>) -> Experiment {
         paper: Paper::Poplar,
         source: "Figure 7, section 6.3",
         title: "Commit latency at low load",
-        claim: "With few workers Poplar and the central log answer after about 5 ms, the interval of \
-                flushes. Silo takes about six times as long, because whole epochs become durable.",
+        claim: "With few workers Poplar and the central log acknowledge after about 5 ms, the \
+                flush interval. Silo takes about six times as long, because whole epochs become \
+                durable.",
         how: format!(
-            "Offered load of {offered} transactions per second, 5 % of what the processors make. {}",
+            "The offered load is {offered} transactions per second, 5 % of our rate in memory. {}",
             how(table)
         ),
         runs,
@@ -168,12 +170,13 @@ fn scan(table: &Table<'_>) -> Experiment {
         paper: Paper::Poplar,
         source: "Figure 10, section 6.3",
         title: "One write and a scan, on NVM",
-        claim: "At L = 0 all make the same, and Silo answers after 25.7 ms where the others take \
-                0.23 ms (112 times). All fall with L. The cost of an SSN does not grow with L; that of \
-                a GSN does.",
-        how: "NVM as a busy wait for each cache line flushed, twice the latency of memory; two streams, \
-              two workers. Buffers of 1 MiB there, flushed after 5 ms or when a tenth is full; an eighth \
-              of that here, which is about our rate over theirs."
+        claim: "At L = 0 all schemes have the same throughput, and Silo acknowledges after 25.7 \
+                ms where the others take 0.23 ms (112 times). All throughputs fall with L. The \
+                cost of an SSN does not grow with L; that of a GSN does.",
+        how: "NVM is emulated by a busy wait for each flushed cache line, at twice the latency of \
+              memory. Two streams, two workers. The paper has buffers of 1 MiB, flushed after 5 \
+              ms or when a tenth is full. Here they are an eighth of that, which is about our \
+              rate over the paper's."
             .to_string(),
         runs,
         panels: vec![
@@ -192,8 +195,8 @@ fn scan(table: &Table<'_>) -> Experiment {
                 let (gsn, ssn) = (kept("GSN (NVM-D)")?, kept("Poplar")?);
                 Some(Finding {
                     text: format!(
-                        "From L = 50 to 200 a transaction takes {gsn:.2} times as long with GSN, \
-                         {ssn:.2} with Poplar (paper: more with GSN)"
+                        "From L = 50 to L = 200 the time of a transaction grows {gsn:.2} times \
+                         with GSN and {ssn:.2} times with Poplar (paper: more with GSN)"
                     ),
                     level: of_distance(ssn / gsn, 0.98, 1.05),
                 })
@@ -210,11 +213,12 @@ fn recovery(table: &Table<'_>) -> Experiment {
         paper: Paper::Poplar,
         source: "Tables 2 and 3, figure 11, section 6.4",
         title: "Recovery from two SSDs",
-        claim: "Central 104 s, Silo 51 s, Poplar 51 s for 9 GB of checkpoint and 77 GB of log (YCSB); \
-                197, 95 and 96 s for 40 and 117 GB (TPC-C): twice as fast from two devices as from one.",
+        claim: "The central log recovers in 104 s, Silo and Poplar in 51 s, from 9 GB of \
+                checkpoint and 77 GB of log (YCSB); in 197, 95 and 96 s from 40 and 117 GB \
+                (TPC-C). Recovery from two devices is twice as fast as from one.",
         how: format!(
-            "Rates instead of seconds, because the logs differ in length; the population is made again \
-             instead of read from a checkpoint, and left out. {}",
+            "Rates instead of times, because the logs differ in length. The population is \
+             recreated instead of read from a checkpoint, and not counted. {}",
             how(table)
         ),
         runs: runs(table),

@@ -1,5 +1,5 @@
-//! What a slow or an idle stream costs whom: shapes that hold on any machine, and that no paper has a
-//! figure for.
+//! The cost of a slow stream and of idle streams: shapes that hold on any machine, for which no
+//! paper has a figure.
 
 use super::*;
 use crate::experiment::{Panel, Paper, Shape};
@@ -30,7 +30,7 @@ fn lines(group: &'static str, x: &'static str) -> Vec<Panel> {
 fn slow_stream(table: &Table<'_>) -> Experiment {
     const GROUP: &str = "One slow device";
     let steps = table.steps(&[1.0, 2.0, 5.0, 10.0, 20.0, 40.0], &[1.0, 5.0, 20.0]);
-    // A load that no device binds.
+    // A load at which no device is the bottleneck.
     let offered = (table.rates.ycsb * 0.02 / 1e3).round().clamp(1.0, 20.0) * 1e3;
     let mut runs = Vec::new();
     for scheme in SCHEMES {
@@ -52,15 +52,16 @@ fn slow_stream(table: &Table<'_>) -> Experiment {
         paper: Paper::Shapes,
         source: "Taurus 2020, sections 2 and 3; Poplar, section 4",
         title: "One device is slow",
-        claim: "With vectors a transaction waits for its own stream and those that it depends on: a slow \
-                stream is nobody else's. An epoch, or a smallest sequence number over all streams, \
-                waits for the slowest.",
+        claim: "With LSN vectors a transaction waits for its own stream and for the streams that \
+                it depends on; a slow stream does not delay other transactions. An epoch, or the \
+                lowest sequence number over all streams, waits for the slowest stream.",
         how: format!(
-            "Four streams, each on a device whose writes take 1 ms; those of the last take as long as the \
-             axis says. {offered} transactions per second are offered, two accesses to rows chosen \
-             uniformly, half of them writes; a session moves to the stream that has least to do, under \
-             every scheme. Vectors are to stay within 1.3 times, the others to take at least half of what \
-             the slow device takes (for an epoch, which is long already: 1.3 times)."
+            "Four streams, each on a device whose writes take 1 ms; those of the last device take \
+             as long as the axis says. The offered load is {offered} transactions per second, \
+             with two accesses to uniformly chosen rows, half of them writes. Under every scheme \
+             a session moves to the stream with the least to do. Expected latencies: with vectors \
+             at most 1.3 times that without a slow device, with the others at least half of the \
+             slow write (with epochs, which are long already, at least 1.3 times)."
         ),
         runs,
         panels: lines(GROUP, "a write to the slow device (ms)"),
@@ -91,14 +92,16 @@ fn idle_streams(table: &Table<'_>) -> Experiment {
         id: "shape-idle-streams",
         paper: Paper::Shapes,
         source: "Taurus 2020, section 3; Poplar, section 4",
-        title: "Streams that nobody writes to",
-        claim: "With vectors an idle stream costs nothing. Where a smallest number over all streams \
-                decides, each idle one has to say durably that it is idle before anybody is answered.",
-        how: "One worker, 2,000 transactions per second, so that most streams are idle at any time; each \
-              on a device of its own whose writes take 1 ms. Our streams write such a statement as soon \
-              as somebody waits for it, so it costs a write, not a timeout: vectors are to stay within \
-              1.3 times of one stream, the others to take at least 1.3 times. Epochs end by the clock, so \
-              Silo-R is not judged."
+        title: "Streams without writes",
+        claim: "With LSN vectors an idle stream costs nothing. Where the lowest number over all \
+                streams decides, each idle stream has to write durably that it is idle before a \
+                transaction is acknowledged.",
+        how: "One worker and 2,000 transactions per second, so that most streams are idle at any \
+              time. Each stream is on a device of its own whose writes take 1 ms. Our streams \
+              write such a statement as soon as a transaction waits for it, so it costs a write, \
+              not a timeout. Expected latencies: with vectors at most 1.3 times that with one \
+              stream, with the others at least 1.3 times. Epochs end by the clock, so Silo-R is \
+              not judged."
             .to_string(),
         runs,
         panels: lines(GROUP, "streams"),

@@ -1,10 +1,10 @@
-//! The papers' machines, by the model: curves over many workers.
+//! The papers' machines, simulated: curves over many workers.
 
 use super::*;
 use crate::experiment::{Panel, Paper, Shape};
 use crate::judge::{Check, Finding, of_factor};
 
-/// Stands for the file with the costs of this machine; whoever runs it puts in its path.
+/// Placeholder for the path of the file with the costs of this machine.
 pub const CALIBRATION: &str = "CALIBRATION";
 
 pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
@@ -30,7 +30,8 @@ fn run(
     more: &str,
 ) -> Run {
     let words = format!(
-        "simulate --calibration {CALIBRATION} --protocol {protocol} --workers {workers} {machine} {more}"
+        "simulate --calibration {CALIBRATION} --protocol {protocol} --workers {workers} {machine} \
+         {more}"
     );
     Run {
         group,
@@ -79,7 +80,8 @@ fn peak(
             .max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Finding {
             text: format!(
-                "Simulated, {group}: {of} is at most {:.2} times {over}, with {} workers (paper: {paper})",
+                "Simulated, {group}: {of} is at most {:.2} times {over}, with {} workers (paper: \
+                 {paper})",
                 ratio.1, ratio.0
             ),
             level: of_factor(ratio.1, paper),
@@ -87,10 +89,10 @@ fn peak(
     })
 }
 
-const HOW: &str = "Simulated: a discrete-event model with the costs of this machine at one and two \
-                   workers (calibration.json), and with the paper's devices. What it does not know is \
-                   the paper's processors: sockets, their caches, two threads on a core. The residuals \
-                   on points that it was not fitted to stand at the end of the page.";
+const HOW: &str = "Simulated: a discrete-event model with the costs of this machine at one and \
+                   two workers (calibration.json), and with the paper's devices. It does not \
+                   model the paper's processors: sockets, their caches, two threads per core. The \
+                   residuals on runs that it was not fitted to are at the end of the page.";
 
 fn nvme(table: &Table<'_>) -> Experiment {
     let workers = table.steps(&[1.0, 8.0, 16.0, 32.0, 48.0, 64.0, 80.0, 96.0], &[8.0, 32.0, 80.0]);
@@ -101,7 +103,8 @@ fn nvme(table: &Table<'_>) -> Experiment {
         paper: Paper::Simulation,
         source: "Taurus 2020, figures 5 and 6",
         title: "Logging on eight NVMe drives",
-        claim: "Taurus data 9.9 times serial data; Taurus command 2.9 times serial command, 2.4 times \
+        claim: "Taurus data logging is 9.9 times as fast as serial data logging; Taurus command \
+                logging is 2.9 times as fast as serial command logging, and 2.4 times as fast as \
                 Plover.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
@@ -124,7 +127,8 @@ fn hdd(table: &Table<'_>) -> Experiment {
         paper: Paper::Simulation,
         source: "Taurus 2020, figure 9",
         title: "Logging on eight hard disks",
-        claim: "Taurus data 7.1 times serial data; Taurus command 9.2 times Plover.",
+        claim: "Taurus data logging is 7.1 times as fast as serial data logging; Taurus command \
+                logging is 9.2 times as fast as Plover.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &MODELLED, &workers, machine, ""),
         panels: vec![lines("YCSB", "YCSB", rate)],
@@ -147,7 +151,8 @@ fn recovery(table: &Table<'_>) -> Experiment {
         paper: Paper::Simulation,
         source: "Taurus 2020, figures 7 and 8, abstract",
         title: "Recovery from eight NVMe drives",
-        claim: "Taurus recovers up to 22.9 (data) and 75.6 times (command) as fast as serial logging.",
+        claim: "Taurus recovers up to 22.9 (data) and 75.6 times (command) as fast as serial \
+                logging.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &schemes, &workers, machine, "--recover"),
         panels: vec![lines("YCSB", "YCSB", rate)],
@@ -175,8 +180,8 @@ fn poplar(table: &Table<'_>) -> Experiment {
         paper: Paper::Simulation,
         source: "Poplar, figures 5 and 7",
         title: "Poplar's machine: two SSDs",
-        claim: "Poplar and Silo make about twice what a central log makes; Silo's latency is six times \
-                the others'.",
+        claim: "Poplar and Silo have about twice the throughput of a central log; Silo's latency \
+                is six times that of the others.",
         how: HOW.to_string(),
         runs: sweep("YCSB", &schemes, &workers, machine, "--flush-interval 5ms"),
         panels: vec![

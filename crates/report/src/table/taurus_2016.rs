@@ -20,10 +20,11 @@ pub(super) fn experiments(table: &Table<'_>, slow: &Table<'_>) -> Vec<Experiment
     vec![logging(slow), recovery(slow), loggers(slow), bytes(table)]
 }
 
-/// Flushes as the report has them: 5 ms, or half a buffer; of 16 MB there, scaled as the devices.
+/// Flushes as in the report: after 5 ms, or when half of the buffer is full. The report's 16 MB are
+/// scaled like the devices.
 const FLUSH: &str = "--flush-interval 5ms --flush-fill 1MiB --buffer 2MiB";
 
-/// YCSB as the report has it: uniform, two tuples read and written, values passed in.
+/// YCSB as in the report: uniform, two rows read and written, values passed as arguments.
 fn ycsb(table: &Table<'_>) -> Command {
     table.ycsb_with("--theta 0 --accesses 2 --read-and-write --values argument").with(DEEP)
 }
@@ -48,8 +49,9 @@ fn runs(table: &Table<'_>) -> Vec<Run> {
 
 fn how(table: &Table<'_>) -> String {
     format!(
-        "{} there; here 4 throttled devices in memory of {} MB/s for YCSB and {} MB/s for TPC-C, scaled \
-         as everywhere. Two workers, two warehouses. Our TPC-C does every insert and keeps its indexes.",
+        "The paper has {}. Here 4 throttled devices in memory have {} MB/s for YCSB and {} MB/s \
+         for TPC-C, scaled by the common rule. Two workers. Our TPC-C does all inserts and \
+         maintains its indexes.",
         FLASH.name,
         FLASH.scaled(table.rates, Load::Ycsb),
         FLASH.scaled(table.rates, Load::Mixed)
@@ -72,9 +74,10 @@ fn logging(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2016,
         source: "Figures 5 and 6, sections 6.3 and 6.4",
         title: "Throughput, latency, traffic",
-        claim: "Taurus makes 3.8 (data) and 2.67 times (command) what serial logging makes. TPC-C: \
-                0.29 M/s serial data, 1.09 M/s Taurus data. Latency stays around 5 ms, the interval of \
-                flushes; serial logging's is longer, as its device is full.",
+        claim: "Taurus is 3.8 (data) and 2.67 times (command) as fast as serial logging. On TPC-C \
+                serial data logging has 0.29 M/s, Taurus data logging 1.09 M/s. Latency stays \
+                around 5 ms, the flush interval; that of serial logging is longer, because its \
+                device is saturated.",
         how: how(table),
         runs: runs(table),
         panels: vec![
@@ -120,7 +123,7 @@ fn recovery(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2016,
         source: "Figure 8, section 6.4, abstract",
         title: "Recovery",
-        claim: "Recovery is 4.9 (data) and 9.8 times (command) as fast as serial recovery.",
+        claim: "Taurus recovers 4.9 (data) and 9.8 times (command) as fast as serial logging.",
         how: format!("The logs of the figure above. {}", how(table)),
         runs: runs(table),
         panels: vec![bars("YCSB", "(a) YCSB", ratios.clone()), bars("TPC-C", "(b) TPC-C", ratios)],
@@ -146,7 +149,8 @@ fn loggers(table: &Table<'_>) -> Experiment {
     ];
     let counts = table.steps(&[1.0, 2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]);
     let last = counts.last().copied().unwrap_or(4.0);
-    // So slow that all of them together still bind commands of 25 bytes at a quarter of our rate.
+    // Slow enough that all devices together are the bottleneck for command records of 25 bytes at a
+    // quarter of our rate.
     let one = (table.rates.ycsb * 0.25 * 25.0 / 1e6 / last).clamp(0.5, 100.0);
     let device = format!("throttled:bandwidth={one:.1}MB/s,latency=100us,depth=1,over=memory");
     let base = |scheme: Scheme| {
@@ -154,7 +158,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
         // A population that is not logged as commands is read back through the slow devices.
         let by_rows = [SILO_R, PLOVER, POPLAR, GSN].iter().any(|s| s.label == scheme.label);
         let rows = if by_rows { 2_000 } else { table.size.rows };
-        // Two for each device: a worker whose stream's buffer is full waits, and others go on.
+        // Two workers for each device, because a worker waits while its stream's buffer is full.
         let workers = format!("--workers {}", 2.0 * last);
         table.small_ycsb_with(rows, words).with(DEEP).with(&workers)
     };
@@ -187,16 +191,18 @@ fn loggers(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2016,
         source: "Figure 9, section 6.5; Poplar, figures 6 and 9",
         title: "More devices",
-        claim: "With one logger Taurus is as fast as serial logging or slightly slower; with more its \
-                throughput grows with them, and serial logging's does not. Poplar says the same of \
-                itself and of Silo.",
+        claim: "With one logger Taurus is as fast as serial logging or slightly slower. With more \
+                loggers its throughput grows, and that of serial logging does not. Poplar claims \
+                the same of itself and of Silo.",
         how: format!(
-            "Throttled devices in memory of {one:.1} MB/s, so slow that {last} of them together still bind \
-             command records at a quarter of our rate; a log stream on each, two workers for each of the most devices; one column of two rows \
-             written, of 2,000 where a scheme logs its population row by row, as that is read back from \
-             the slow devices. A parallel scheme is to make 0.9 times as much for each device as for the \
-             first, serial logging no more than with one, and commands as many times more than data as \
-             their records are smaller."
+            "Throttled devices in memory have {one:.1} MB/s each, so that even {last} of them \
+             together are the bottleneck for command records at a quarter of our rate. Each \
+             device has one log stream, and there are two workers for each device of the largest \
+             number. Transactions write one column of two rows; where a scheme logs its \
+             population as rows there are 2,000 rows, because the population is read back from \
+             the slow devices. Expected: each device adds at least 0.9 times the throughput of \
+             one to a parallel scheme and nothing to serial logging, and commands exceed data by \
+             the ratio of their record sizes."
         ),
         runs,
         panels: vec![
@@ -240,10 +246,11 @@ fn bytes(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2016,
         source: "Table 1, section 6.6",
         title: "Bytes per record",
-        claim: "Redo and dependencies take, on YCSB, 252 + 20.5 bytes (data) and 244 + 30.6 (command); \
-                on TPC-C 1,899.7 + 68.5 and 196.9 + 77.8.",
-        how: "Four streams, log in memory; bytes of frames over replayed records, checksums and headers \
-              included. What dependencies take is the difference to serial logging of the same records."
+        claim: "Redo and dependencies take 252 + 20.5 bytes (data) and 244 + 30.6 bytes (command) \
+                on YCSB, and 1,899.7 + 68.5 and 196.9 + 77.8 bytes on TPC-C.",
+        how: "Four streams, log in memory. Bytes of frames per replayed record, with checksums \
+              and headers. The bytes of dependencies are the difference to serial logging of the \
+              same records."
             .to_string(),
         runs,
         panels: vec![parts("YCSB", "(a) YCSB"), parts("TPC-C", "(b) TPC-C")],
@@ -278,7 +285,7 @@ fn parts(group: &'static str, title: &str) -> Panel {
     }
 }
 
-/// Bytes of serial logging, and what a scheme has above them; the paper's beside them.
+/// Bytes of serial logging and the bytes that a scheme adds, beside those of the paper.
 fn split(view: &View<'_>, group: &'static str) -> Vec<Stack> {
     let bytes = |series: &str| view.median(group, series, 0.0, Metric::BytesPerRecord);
     let mut out = Vec::new();

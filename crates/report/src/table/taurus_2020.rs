@@ -11,7 +11,7 @@ const WORKLOADS: [(&str, Load); 3] =
 const RAID_DATA: &str = "Serial RAID-0 data";
 const RAID_COMMAND: &str = "Serial RAID-0 command";
 
-/// What is compared on devices.
+/// The schemes that are compared on devices.
 const SCHEMES: [Scheme; 7] =
     [NONE, SERIAL_DATA, TAURUS_DATA, SILO_R, PLOVER, SERIAL_COMMAND, TAURUS_COMMAND];
 
@@ -30,26 +30,28 @@ fn of(table: &Table<'_>, workload: &str) -> Command {
     .with(DEEP)
 }
 
-/// A paper's device, scaled, in memory so that the disk of this machine plays no part.
+/// A scaled device of a paper, in memory so that the disk of this machine has no influence.
 fn device(table: &Table<'_>, machine: &Machine, load: Load) -> String {
     format!("{},over=memory", machine.device(table.rates, load))
 }
 
-/// Buffers scaled as devices are: what is in one takes a slow device no longer than a real disk.
+/// Buffers are scaled like the devices, so that a slow device writes a full one no longer than a
+/// real disk.
 const BUFFER: &str = "--buffer 512KiB";
 
-/// Serial logging on a striped set has as much of it as all streams together.
+/// The buffer of serial logging on a striped set, as large as those of all streams together.
 fn raid_buffer(machine: &Machine) -> String {
     format!("--buffer {}KiB", 512 * machine.devices)
 }
 
-/// The papers log whole rows. YCSB sets all columns anyhow.
+/// The papers log whole rows. YCSB sets all columns in any case.
 fn as_logged(command: Command, scheme: Scheme, group: &str) -> Command {
     let data = scheme.options.ends_with("data") && group != "YCSB";
     if data { command.with("--whole-rows") } else { command }
 }
 
-/// All schemes on a machine's devices. Runs are recovered, so that both figures share them.
+/// All schemes on a machine's devices. Runs are recovered, so that the logging and recovery figures
+/// share them.
 fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) -> Vec<Run> {
     let mut out = Vec::new();
     for (group, load) in WORKLOADS.into_iter().filter(|(name, _)| some.contains(name)) {
@@ -64,7 +66,8 @@ fn runs(table: &Table<'_>, machine: &Machine, streams_each: u32, some: &[&str]) 
         }
         for (label, record) in [(RAID_DATA, "data"), (RAID_COMMAND, "command")] {
             let set = format!(
-                "--protocol serial --record {record} --device striped:over={device} --devices {} {} {SEGMENT}",
+                "--protocol serial --record {record} --device striped:over={device} --devices {} \
+                 {} {SEGMENT}",
                 machine.devices,
                 raid_buffer(machine)
             );
@@ -104,12 +107,13 @@ fn times(groups: &[Group], metric: Metric) -> Vec<Check> {
 fn scaled(table: &Table<'_>, machine: &Machine) -> String {
     let [ycsb, payment, new_order] = WORKLOADS.map(|(_, load)| machine.scaled(table.rates, load));
     format!(
-        "{} there; here {} throttled devices in memory of {ycsb} MB/s for YCSB, {payment} MB/s for \
-         Payment, {new_order} MB/s for New-Order: scaled by our rate of Taurus command logging to \
-         memory over the rate that the paper's figures imply, so that the devices bind at the same \
-         fraction of the processors. Two workers stand for theirs. Data records hold whole rows, as \
-         there, not the changed columns that we log otherwise. Our command records are a half of \
-         theirs or less, so that commands can do better here than there where a device binds them.",
+        "The paper has {}. Here {} throttled devices in memory have {ycsb} MB/s for YCSB, \
+         {payment} MB/s for Payment and {new_order} MB/s for New-Order: scaled by our rate of \
+         Taurus command logging to memory over the rate that the paper's figures imply, so that \
+         the devices are the bottleneck at the same fraction of what the processors can do. Two \
+         workers. Data records hold whole rows, as in the paper, not only the changed columns \
+         that we log otherwise. Our command records are at most half as long as the paper's, so \
+         that commands can gain more here where a device is the bottleneck.",
         machine.name, machine.devices
     )
 }
@@ -137,9 +141,10 @@ fn hdd_logging(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 9, section 5.3",
         title: "Logging on slow devices",
-        claim: "On eight hard disks Taurus data logging makes 7.1 times serial data logging on YCSB, \
-                and so do serial logging on RAID-0, Silo-R and Plover. Taurus command logging is 9.2 \
-                times as fast as Silo-R and Plover on YCSB and 5.2 times as fast as Silo-R on Payment.",
+        claim: "On eight hard disks Taurus data logging is 7.1 times as fast as serial data \
+                logging on YCSB, and so are serial logging on RAID-0, Silo-R and Plover. Taurus \
+                command logging is 9.2 times as fast as Silo-R and Plover on YCSB and 5.2 times \
+                as fast as Silo-R on Payment.",
         how: scaled(table, &HDD),
         runs: runs(table, &HDD, 1, hdd_workloads(table)),
         panels: panels(&groups, Metric::Throughput),
@@ -185,16 +190,18 @@ fn hdd_recovery(table: &Table<'_>, slow: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 10, section 5.3",
         title: "Recovery from slow devices",
-        claim: "From eight hard disks Taurus command and data logging recover YCSB 11.3 and 5.5 times \
-                as fast as the serial schemes; Payment 7.1 times; New-Order 17.5 and 6.7 times, command \
-                7.7 times as fast as data. Command is up to 6.3 times as fast as Silo-R, data up to \
-                1.7 times as fast as serial data on RAID-0.",
+        claim: "From eight hard disks Taurus recovers YCSB 11.3 (command) and 5.5 times (data) as \
+                fast as the serial schemes, Payment 7.1 times (command), and New-Order 17.5 \
+                (command) and 6.7 times (data), where command is 7.7 times as fast as data. \
+                Command logging recovers up to 6.3 times as fast as Silo-R, data logging up to \
+                1.7 times as fast as serial data logging on RAID-0.",
         how: format!(
-            "The logs of the figure above, read from the same devices. {} Serial data is replayed on \
-             all threads by the last writer here, and commands run on two cores, not on 56: where the \
-             device does not bind, no scheme can be more than twice as fast as a serial one. So beside \
-             the paper's ratios stand those that are possible here: of the rate of replay from memory, \
-             which is what our processors do, and bandwidth over bytes, the lesser for each scheme.",
+            "The logs of the figure above, read from the same devices. {} Here serial data is \
+             replayed on all threads (the last writer of a row wins), and commands run on two \
+             cores, not on 56: where the device is not the bottleneck, no scheme can be more than \
+             twice as fast as a serial one. So the checks also compare with the ratios that are \
+             possible here. The limit of each scheme is the lower of its replay rate from memory, \
+             which our processors set, and bandwidth over bytes per record.",
             scaled(slow, &HDD)
         ),
         runs: runs(slow, &HDD, 1, hdd_workloads(table)).into_iter().chain(from_memory).collect(),
@@ -212,7 +219,7 @@ fn hdd_workloads(table: &Table<'_>) -> &'static [&'static str] {
     if table.size.fine { &["YCSB", "Payment", "New-Order"] } else { &["YCSB", "Payment"] }
 }
 
-/// The groups that have runs: short sessions leave some out.
+/// The groups that have runs. Quick reports leave some out.
 fn present(groups: Vec<Group>, some: &[&str]) -> Vec<Group> {
     groups.into_iter().filter(|(name, _)| some.contains(name)).collect()
 }
@@ -236,12 +243,13 @@ fn nvme_logging(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figures 5 and 6, section 5.2",
         title: "Logging on fast devices",
-        claim: "On eight NVMe drives Taurus data logging makes up to 9.9 times serial data logging, \
-                Taurus command up to 2.9 times serial command, 2.4 times Plover and 2.8 times Silo-R. \
-                The shared counter of serial logging binds there, not the drive.",
+        claim: "On eight NVMe drives Taurus data logging is up to 9.9 times as fast as serial \
+                data logging. Taurus command logging is up to 2.9 times as fast as serial command \
+                logging, 2.4 times as fast as Plover and 2.8 times as fast as Silo-R. The \
+                bottleneck of serial logging is its shared counter, not the drive.",
         how: format!(
-            "{} Two streams on each device, as there. The claims about counters that many cores share \
-             cannot show on two; see the simulated figures.",
+            "{} Two streams on each device, as in the paper. Claims about counters that many \
+             cores share cannot be tested on two cores; see the simulated figures.",
             scaled(table, &NVME)
         ),
         runs: runs(table, &NVME, 2, nvme_workloads(table)),
@@ -269,11 +277,12 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figures 7 and 8, section 5.2, abstract",
         title: "Recovery from fast devices",
-        claim: "Taurus recovers up to 22.9 (data) and 75.6 times (command) as fast as the serial schemes \
-                (abstract; the text supports 42.6 on YCSB), command up to 9.7 times as fast as Silo-R.",
+        claim: "Taurus recovers up to 22.9 (data) and 75.6 times (command) as fast as the serial \
+                schemes (abstract; the text supports 42.6 on YCSB), and with commands up to 9.7 \
+                times as fast as Silo-R.",
         how: format!(
-            "{} A serial scheme replays on one thread there and Taurus on 80; here on two, so that \
-             factors above two need a device that binds.",
+            "{} In the paper a serial scheme replays on one thread and Taurus on 80. Here Taurus \
+             has two, so that factors above two need a device that is the bottleneck.",
             scaled(table, &NVME)
         ),
         runs: runs(table, &NVME, 2, nvme_workloads(table)),
@@ -283,7 +292,7 @@ fn nvme_recovery(table: &Table<'_>) -> Experiment {
     }
 }
 
-/// Runs with the log in memory, in no panel of their own.
+/// The group of runs with the log in memory, which has no panel.
 const MEMORY: &str = "YCSB in memory";
 
 fn in_memory(table: &Table<'_>, workload: &str, group: &'static str, scheme: Scheme) -> Run {
@@ -314,11 +323,10 @@ fn memory(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 11, section 5.4",
         title: "Enough bandwidth: the log in memory",
-        claim: "On a RAM disk the advantage of command logging is greatly reduced. All parallel schemes \
-                scale in recovery, and Silo-R is slightly ahead of Taurus data, as it resolves no \
-                dependencies.",
-        how: "The log in shared memory, four streams, two workers. What is left are the costs of the \
-              processors."
+        claim: "On a RAM disk the advantage of command logging is greatly reduced. All parallel \
+                schemes scale in recovery, and Silo-R is slightly ahead of Taurus data logging, \
+                because it resolves no dependencies.",
+        how: "The log in shared memory, four streams, two workers. Only processor costs remain."
             .to_string(),
         runs,
         panels: vec![

@@ -36,10 +36,11 @@ fn full_mix(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 12, section 5.5",
         title: "TPC-C, all five transactions",
-        claim: "With two-phase locking Taurus is about 11.7 % below no logging; its command recovery is \
-                12.8 times as fast as the serial ones.",
-        how: "The log in shared memory, four streams, locking without waiting, with every insert, \
-              delete, scan and secondary index. Two threads replay, so that twice as fast is the most."
+        claim: "With two-phase locking Taurus is about 11.7 % below no logging. With commands it \
+                recovers 12.8 times as fast as serial logging.",
+        how: "The log in shared memory, four streams, two-phase locking without waiting, with all \
+              inserts, deletes, scans and secondary indexes. Two threads replay, so a factor of \
+              two is the limit."
             .to_string(),
         runs: runs.into(),
         panels: vec![
@@ -88,10 +89,11 @@ fn contention(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 13, section 5.6",
         title: "Contention",
-        claim: "Logging falls for every scheme when theta goes beyond 1.0. Recovery of Taurus falls \
-                beyond 0.8, serial recovery gains; beyond 1.0 Taurus recovers serially.",
-        how: "The log in shared memory, four streams, one column written. Two workers meet far fewer \
-              conflicts than 56."
+        claim: "The throughput of every scheme falls when theta exceeds 1.0. Recovery gets slower \
+                with Taurus beyond 0.8, and faster with serial logging; beyond 1.0 Taurus \
+                recovers serially.",
+        how: "The log in shared memory, four streams, one column written. Two workers have far \
+              fewer conflicts than 56."
             .to_string(),
         runs,
         panels: vec![
@@ -107,7 +109,8 @@ fn contention(table: &Table<'_>) -> Experiment {
                 let gain = at(1.2)? / at(0.0)?;
                 Some(Finding {
                     text: format!(
-                        "Serial command recovery at theta 1.2 is {gain:.2} times that at 0 (paper: gains)"
+                        "Serial command recovery at theta 1.2 is {gain:.2} times that at 0 \
+                         (paper: faster)"
                     ),
                     level: if gain > 1.1 { Level::Holds } else { Level::Fails },
                 })
@@ -125,7 +128,7 @@ fn parallelism(table: &Table<'_>) -> Experiment {
             let run = table
                 .ycsb_with(&format!("--theta {theta} --accesses 2"))
                 .with(&format!("--protocol taurus --record command --streams {streams}"))
-                // The directory is made and looked into by whoever runs this: see `log stat`.
+                // The runner replaces LOG by a directory, and adds the output of `log stat` on it.
                 .with("--device memory --log-dir LOG")
                 .run("YCSB", label, *theta);
             runs.push(run);
@@ -135,11 +138,12 @@ fn parallelism(table: &Table<'_>) -> Experiment {
         id: "2020-parallelism",
         paper: Paper::Taurus2020,
         source: "Sections 3.5 and 5.6",
-        title: "How parallel replay could be",
-        claim: "Recovery loses parallelism when theta goes beyond 0.8.",
-        how: "From the real log: transactions over the longest chain of them that wait for each other \
-              by their vectors (`hyades log stat`). A log of fixed length in time: faster runs have \
-              longer logs. This needs no processors to show."
+        title: "Parallelism in the log",
+        claim: "Recovery loses parallelism when theta exceeds 0.8.",
+        how: "From the real log: transactions over the longest chain of transactions that wait \
+              for each other by their vectors (`hyades log stat`). Runs have a fixed time, so \
+              faster runs have longer logs. The result does not depend on the number of \
+              processors."
             .to_string(),
         runs,
         panels: vec![Panel {
@@ -163,7 +167,7 @@ fn accesses(table: &Table<'_>) -> Experiment {
     let mut runs = Vec::new();
     for scheme in ACCESS_SCHEMES {
         for accesses in &steps {
-            // Few enough in flight that the tables of long transactions fit.
+            // Fewer transactions in flight if they are long, so that the engine's tables fit.
             let in_flight = (16_384.0 / accesses).max(64.0) as u64;
             let options = format!(
                 "--theta 0.6 --accesses {accesses} --concurrency no-wait --in-flight {in_flight}"
@@ -178,13 +182,14 @@ fn accesses(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figures 14 and 15, section 5.6",
         title: "Long transactions",
-        claim: "Throughput is inversely proportional to the number of accesses. Vectors take 0.6 % of \
-                the time from 2 to 200 accesses and 2.1 % at 2,000.",
-        how: "The log in shared memory, four streams, locking without waiting. Panel (b) is a \
-              difference of runs: the workers' processor time per transaction of Taurus data less that of serial \
-              data, over the former. It contains everything that Taurus adds (vectors, the table of \
-              hot rows, four flushers instead of one), so it is an upper bound of the paper's figure, \
-              and noise between runs is noise in it."
+        claim: "Throughput is inversely proportional to the number of accesses. Vectors take 0.6 % \
+                of the time from 2 to 200 accesses and 2.1 % at 2,000.",
+        how: "The log in shared memory, four streams, two-phase locking without waiting. Panel \
+              (b) is a difference of runs: the workers' processor time per transaction of Taurus \
+              data logging minus that of serial data logging, over the former. It contains \
+              everything that Taurus adds (vectors, the table of rows that have vectors, four \
+              flushers instead of one), so it is an upper bound of the paper's figure. It \
+              contains the noise between runs."
             .to_string(),
         runs,
         panels: vec![
@@ -212,8 +217,8 @@ fn accesses(table: &Table<'_>) -> Experiment {
                 let ratio = at(2.0)? / at(last)? / (last / 2.0);
                 Some(Finding {
                     text: format!(
-                        "From 2 to {last} accesses throughput falls by {ratio:.2} times the number of \
-                         accesses (paper: 1)"
+                        "From 2 to {last} accesses throughput falls by {ratio:.2} times the number \
+                         of accesses (paper: 1)"
                     ),
                     level: of_distance((ratio.ln()).abs(), 0.5, 1.1),
                 })
@@ -223,8 +228,8 @@ fn accesses(table: &Table<'_>) -> Experiment {
                 let (x, share) = lines.first()?.points.last()?;
                 Some(Finding {
                     text: format!(
-                        "At {x} accesses all that Taurus adds is {:.1} % of the time (paper, vectors \
-                         alone: 0.6 to 2.1 %)",
+                        "At {x} accesses all that Taurus adds is {:.1} % of the time (paper, \
+                         vectors alone: 0.6 to 2.1 %)",
                         share.median
                     ),
                     level: of_distance(share.median, 3.0, 10.0),
@@ -253,7 +258,7 @@ fn added(view: &View<'_>, group: &'static str) -> Vec<Line> {
 
 /// Where a transaction's time goes, by runs that differ in one thing.
 fn breakdown(table: &Table<'_>) -> Experiment {
-    // One worker: its time is all of a core, the flushers have the other.
+    // One worker, which has a core of its own; the flushers use the other.
     let base = |options: &str| {
         let command = format!("--theta 0 {options} --workers 1 --in-flight 8192");
         table.ycsb_with(&command).with(PROCESSOR)
@@ -287,14 +292,16 @@ fn breakdown(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 15, section 5.6; Poplar, figure 8; Taurus 2016, figure 7",
         title: "Where the time goes",
-        claim: "Tuple tracking and the log buffer take most of what logging costs; vectors take 0.6 to \
-                2.1 %. Allocating a sequence number is the least part under every scheme.",
-        how: "No profiler: differences of processor time between runs that differ in one thing, one worker, log in memory, two writes to rows chosen uniformly. Index and read: the cost of two \
-              more reads. Lock and install: two writes less two reads. Driver and begin: the rest \
-              without a log. Record and buffer: serial logging less no logging (acknowledgement is in \
-              it). Tracking: what a scheme with one stream, or with its numbers, adds to serial. \
-              Vectors: four streams less one. A part below zero is drawn as nothing; runs differ by \
-              some percent, and so do the parts."
+        claim: "Tuple tracking and the log buffer take most of the cost of logging; vectors take \
+                0.6 to 2.1 %. Allocating a sequence number is the smallest part under every \
+                scheme.",
+        how: "Not from a profiler, but differences of processor time between runs that differ in \
+              one thing: one worker, log in memory, two writes to uniformly chosen rows. Index \
+              and read: the cost of two more reads. Lock and install: two writes minus two reads. \
+              Driver and begin: the rest without a log. Record and buffer: serial logging minus \
+              no logging, acknowledgement included. Tracking: what a scheme with one stream, or \
+              with its sequence numbers, adds to serial logging. Vectors: four streams minus one. \
+              A negative part is drawn as zero; runs differ by some percent, and so do the parts."
             .to_string(),
         runs,
         panels: vec![Panel {
@@ -387,13 +394,13 @@ fn streams(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 16, section 5.6",
         title: "The number of log files",
-        claim: "Vector instructions save up to 89.5 % of the overhead of vectors; without them it grows \
-                with the number of log files.",
-        how: "One worker, log in memory: its processor time per transaction, of Taurus less that of serial \
-              logging with the same records. It contains everything that Taurus adds, the flushers' \
-              part in the second core's time apart. Scalar code cannot be chosen for a run: what \
-              vector instructions save is counted in instructions by `cargo bench -p hyades --bench \
-              vectors` (docs/benchmarks.md)."
+        claim: "Vector instructions save up to 89.5 % of the overhead of LSN vectors; without \
+                them the overhead grows with the number of log files.",
+        how: "One worker, log in memory: its processor time per transaction with Taurus minus \
+              that with serial logging of the same records. It contains everything that Taurus \
+              adds, except the time of the flushers on the second core. Scalar code cannot be \
+              selected for a run; `cargo bench -p hyades --bench vectors` (docs/benchmarks.md) \
+              counts the instructions that vector instructions save."
             .to_string(),
         runs,
         panels: vec![
@@ -467,10 +474,10 @@ fn anchors(table: &Table<'_>) -> Experiment {
         paper: Paper::Taurus2020,
         source: "Figure 4, section 4.1",
         title: "Compression of vectors and the interval of anchors",
-        claim: "Lanes at or below the last anchor are left out of a record: anchors make records small, \
-                and cost space themselves.",
-        how: "The paper gives no figure for it. Command records, all accesses write; an uncompressed \
-              vector would take 8 bytes for each stream."
+        claim: "Vector components at or below the last anchor are left out of a record. Anchors \
+                make records shorter, but take space themselves.",
+        how: "The paper has no figure for it. Command records of transactions whose accesses all \
+              write; an uncompressed vector would take 8 bytes for each stream."
             .to_string(),
         runs,
         panels: vec![
@@ -480,15 +487,16 @@ fn anchors(table: &Table<'_>) -> Experiment {
         checks: vec![Check::new(|view| {
             let points =
                 view.points("YCSB", "Taurus command, 16 streams", Metric::BytesPerTransaction);
-            let four = view.points("YCSB", "Taurus command, 4 streams", Metric::BytesPerTransaction);
+            let four =
+                view.points("YCSB", "Taurus command, 4 streams", Metric::BytesPerTransaction);
             let at = |points: &[(f64, Spread)]| {
                 points.iter().find(|(x, _)| *x == 32.0).map(|(_, spread)| spread.median)
             };
             let (small, large) = (at(&four)?, at(&points)?);
             Some(Finding {
                 text: format!(
-                    "With anchors every 32 KiB twelve more streams cost {:.1} bytes a transaction, of \
-                     96 that their lanes have",
+                    "With anchors every 32 KiB, twelve more streams cost {:.1} bytes per \
+                     transaction, of the 96 bytes of their vector components",
                     large - small
                 ),
                 level: of_distance(large - small, 24.0, 60.0),
