@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["fuzzing", "restore"],
 ];
 
-/// Files that import each other in a circle can only be understood together: so many may be.
+/// Files that import each other in a circle can only be understood together: at most this many may.
 const LARGEST_CYCLE: usize = 5;
 
 /// A word, `::`, or a single character, with its line, counted from 1.

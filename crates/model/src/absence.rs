@@ -102,8 +102,8 @@ pub enum Action {
     Crash,
 }
 
-const SEEN: &str = "what an acknowledged reader saw is recovered";
-const ORDERED: &str = "who follows another by a conflict has its position in the vector";
+const SEEN: &str = "what an acknowledged reader has read is recovered";
+const ORDERED: &str = "a vector has the position of each conflicting predecessor";
 const STREAMS: usize = 2;
 
 impl Absent {
@@ -252,8 +252,8 @@ impl Protocol for Absent {
                 let what = match op {
                     Op::Insert => "inserts k",
                     Op::Delete => "deletes k",
-                    Op::Look if before.present => "looks for k and finds it",
-                    Op::Look => "looks for k and does not find it",
+                    Op::Look if before.present => "looks up k and finds it",
+                    Op::Look => "looks up k and finds nothing",
                     Op::Count => "counts the range of k, writes the count",
                 };
                 let txn = &after.txns[after.txns.len() - 1];
@@ -285,11 +285,13 @@ impl Protocol for Absent {
     fn verdict(&self, state: &State) -> String {
         if let Some((reader, saw)) = Self::deceived(state) {
             let (reader, saw) = (reader + 1, saw + 1);
-            return format!("T{reader} was answered with what T{saw} had done, which is lost");
+            return format!(
+                "T{reader} was acknowledged, and has seen the effect of T{saw}, which is lost"
+            );
         }
         match self.unordered(state) {
             Some((before, after)) => format!(
-                "T{} follows T{}, but logs {}: replay may run it first",
+                "T{} depends on T{}, but logs {}: replay may run it first",
                 after + 1,
                 before + 1,
                 show(state.txns[after].logged, STREAMS)
@@ -308,25 +310,25 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::breaks(
             ("E8", Printed),
-            "stamps go with a deleted row, an inserted one has none: data records",
+            "a deleted row loses its stamps, an inserted one has none: data records",
             ORDERED,
             || run(4, Absence::Nothing, Order::Writers),
         ),
         Case::breaks(
             ("E8", Printed),
-            "stamps go with a deleted row, an inserted one has none: commands that scan",
+            "a deleted row loses its stamps, an inserted one has none: commands that scan",
             ORDERED,
             || run(4, Absence::Nothing, Order::Everyone),
         ),
         Case::breaks(
             ("E8", Printed),
-            "stamps go with a deleted row, an inserted one has none: readers",
+            "a deleted row loses its stamps, an inserted one has none: readers",
             SEEN,
             || run(4, Absence::Nothing, Order::Nobody),
         ),
         Case::breaks(
             ("E8", Mutation),
-            "tombstones keep stamps, but who saw an absence leaves no mark",
+            "tombstones keep stamps, but readers of an absent key leave no read stamp",
             ORDERED,
             || run(4, Absence::Writers, Order::Everyone),
         ),

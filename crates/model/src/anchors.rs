@@ -96,8 +96,8 @@ pub enum Action {
     Truncate(usize),
 }
 
-const KEPT: &str = "a record read back depends on all that it depended on";
-const DURABLE: &str = "a record read back needs nothing more than that and what was durable";
+const KEPT: &str = "a decoded record has all its dependencies";
+const DURABLE: &str = "a decoded record has no further dependency that was not durable";
 
 impl Anchors {
     /// The rules as built.
@@ -256,7 +256,7 @@ impl Protocol for Anchors {
     fn tell(&self, before: &State, action: &Action, after: &State) -> String {
         let place = || format!("[{},{})", after.frames.len() - 1, after.frames.len());
         match action {
-            Action::Append => format!("stream 2 is appended to, up to {}", after.appended),
+            Action::Append => format!("stream 2 is appended up to {}", after.appended),
             Action::Harden => format!("stream 2 is durable up to {}", after.durable),
             Action::Fold => {
                 let loaded = match self.loading {
@@ -273,13 +273,16 @@ impl Protocol for Anchors {
             }
             Action::Reserve => match (before.worker, after.worker) {
                 (Worker::Folded(needs, anchor), Worker::Idle) => {
-                    let out =
-                        if needs <= anchor { "leaves the lane out" } else { "writes the lane" };
-                    format!("it gets stream 1 {}, and {out}", place())
+                    let out = if needs <= anchor {
+                        "leaves the component out"
+                    } else {
+                        "stores the component"
+                    };
+                    format!("its record gets stream 1 {}, and {out}", place())
                 }
-                _ => format!("it gets stream 1 {}", place()),
+                _ => format!("its record gets stream 1 {}", place()),
             },
-            Action::Fill => format!("it loads the anchor {}, and fills its frame", after.published),
+            Action::Fill => format!("it loads the anchor {}, and fills the frame", after.published),
             Action::Anchor if self.published_first => {
                 format!("an anchor of {} is in effect", after.published)
             }
@@ -291,7 +294,10 @@ impl Protocol for Anchors {
             }
             Action::AnchorEnds => "the anchor is in effect".into(),
             Action::Truncate(at) => {
-                format!("stream 1 is truncated below {at}; its header says {}", after.header)
+                format!(
+                    "stream 1 is truncated below {at}; its header has the anchor {}",
+                    after.header
+                )
             }
         }
     }
@@ -302,7 +308,7 @@ impl Protocol for Anchors {
             .or_else(|| Self::wrong(state, |needs, read| read > needs && read > durable));
         match wrong {
             Some((at, needs, read)) if read < needs => {
-                format!("the record at {at} needs stream 2 up to {needs}, and reads back as {read}")
+                format!("the record at {at} needs stream 2 up to {needs}, and is decoded as {read}")
             }
             Some((at, needs, read)) => format!(
                 "the record at {at} needs {needs}, and reads back as {read}, \
@@ -322,7 +328,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::breaks(
             ("Compression", Printed),
-            "an anchor stands only where it was appended, and the log is truncated",
+            "an anchor is stored only where it was appended, and the log is truncated",
             KEPT,
             || run(Anchors { headers: false, ..Anchors::ours() }),
         ),
@@ -334,19 +340,19 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("Compression", Mutation),
-            "an anchor is in effect before it has its place",
+            "an anchor is in effect before its frame is reserved",
             KEPT,
             || run(Anchors { published_first: true, ..Anchors::ours() }),
         ),
         Case::breaks(
             ("Compression", Mutation),
-            "an anchor says what is appended, durable or not",
+            "an anchor states what is appended, durable or not",
             DURABLE,
             || run(Anchors { of_appended: true, ..Anchors::ours() }),
         ),
         Case::holds(
             "Compression",
-            "place, then publish; load, then reserve; each segment repeats the anchor",
+            "reserve, then publish; load, then reserve; each segment repeats the anchor",
             10_000,
             || run(Anchors::ours()),
         ),

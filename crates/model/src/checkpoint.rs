@@ -119,7 +119,7 @@ pub enum Action {
     Checkpoint,
 }
 
-const RIGHT: &str = "recovery gives the effects of the live transactions, and no other";
+const RIGHT: &str = "recovery yields the effects of exactly the live transactions";
 /// The epoch of the only cut.
 const CUT: u8 = 1;
 
@@ -161,7 +161,7 @@ impl Checkpointing {
             {
                 let found = rows[read as usize];
                 return Err(format!(
-                    "T{}, replayed, finds {} as {} left it, and not as {} did",
+                    "T{}, replayed, reads {} with {}, not {}",
                     number + 1,
                     ROW_NAMES[read as usize],
                     name(found),
@@ -195,7 +195,7 @@ impl Checkpointing {
                 Ok(rows) => {
                     if let Some(row) = (0..ROWS).find(|row| rows[*row] != expected[*row]) {
                         return Some(format!(
-                            "{cut}: {} is recovered as {} left it, and not as {} did",
+                            "{cut}: {} is recovered with {}, not {}",
                             ROW_NAMES[row],
                             name(rows[row]),
                             name(expected[row])
@@ -304,7 +304,7 @@ impl Checkpointing {
 }
 
 fn name(writer: Option<u8>) -> String {
-    writer.map_or("nobody".into(), |number| format!("T{}", number + 1))
+    writer.map_or("its initial value".into(), |number| format!("T{}'s value", number + 1))
 }
 
 impl Model for Checkpointing {
@@ -450,7 +450,7 @@ pub fn cases() -> Vec<Case> {
         breaks("the log is truncated before the manifest is switched", || {
             run(Checkpointing { truncates_first: true, ..Checkpointing::ours() })
         }),
-        breaks("the cut comes from the log's position, not from what is installed", || {
+        breaks("the scan begins before everything up to the cut is installed", || {
             run(Checkpointing { waits_for_installs: false, ..Checkpointing::ours() })
         }),
         breaks("a checkpoint is valid as soon as it is written", || {
@@ -459,7 +459,7 @@ pub fn cases() -> Vec<Case> {
         breaks("commands are replayed on a fuzzy image", || {
             run(Checkpointing { cut: false, side_buffer: false, ..Checkpointing::ours() })
         }),
-        breaks("rows above the cut are passed over, and nobody keeps what they were", || {
+        breaks("rows above the cut are skipped, and their before-images are not saved", || {
             run(Checkpointing { side_buffer: false, ..Checkpointing::ours() })
         }),
         breaks("commands up to the cut are replayed again", || {

@@ -77,7 +77,7 @@ pub enum Action {
 
 /// `allocated` of a worker that has not announced anything yet.
 const NEVER: u8 = u8::MAX;
-const FILLED: &str = "what is flushed is filled";
+const FILLED: &str = "only filled frames are flushed";
 /// Loads per scan: logLSN, and two for each worker.
 const LOADS: u8 = 1 + 2 * WORKERS as u8;
 
@@ -266,7 +266,7 @@ impl Protocol for FlushPoint {
 
     fn verdict(&self, state: &State) -> String {
         let hole = state.hole.unwrap_or(0);
-        format!("[{hole},{}) is flushed, and was not filled", hole + 1)
+        format!("[{hole},{}) is flushed, but was not filled", hole + 1)
     }
 }
 
@@ -280,9 +280,12 @@ pub fn cases() -> Vec<Case> {
         Case::breaks(("Flush point", Mutation), "logLSN is loaded last", FILLED, || {
             run(FlushPoint { log_lsn_first: false, ..FlushPoint::ours() })
         }),
-        Case::breaks(("Flush point", Mutation), "a place is taken without a slot", FILLED, || {
-            run(FlushPoint { announced: false, ..FlushPoint::ours() })
-        }),
+        Case::breaks(
+            ("Flush point", Mutation),
+            "a frame is reserved without storing allocated",
+            FILLED,
+            || run(FlushPoint { announced: false, ..FlushPoint::ours() }),
+        ),
         Case::breaks(
             ("Flush point", Mutation),
             "filled is stored before the bytes",

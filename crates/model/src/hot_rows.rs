@@ -78,8 +78,8 @@ pub enum Action {
     Fold,
 }
 
-const KEPT: &str = "a row never stands for less than it had";
-const DURABLE: &str = "a row that is not in the table adds nothing that is not durable";
+const KEPT: &str = "a row's vectors are never below its exact stamps";
+const DURABLE: &str = "an evicted row adds no dependency that is not durable";
 
 impl HotRows {
     /// The rules as built.
@@ -211,17 +211,17 @@ impl Protocol for HotRows {
         match action {
             Action::Write => format!("a transaction at {} writes the row", after.appended),
             Action::Read => format!("a transaction at {} reads the row", after.appended),
-            Action::Elsewhere => format!("a transaction at {} is about other rows", after.appended),
+            Action::Elsewhere => format!("a transaction at {} touches other rows", after.appended),
             Action::Harden => format!("everything up to {} is durable", after.durable),
-            Action::RaiseCold => format!("the cold vector is {}", after.cold),
-            Action::Evict => "the row's entry goes".into(),
+            Action::RaiseCold => format!("the eviction vector is {}", after.cold),
+            Action::Evict => "the row's entry is evicted".into(),
             Action::Fold => match (before.folding, after.folding) {
-                (_, Folding::HasCold(cold, _)) => format!("T loads the cold vector {cold}"),
+                (_, Folding::HasCold(cold, _)) => format!("T loads the eviction vector {cold}"),
                 (_, Folding::NoEntry(_)) => "T finds no entry".into(),
                 (Folding::HasCold(..), Folding::Folded(..)) if before.entry.is_none() => {
-                    "T finds no entry, and takes what it has loaded".into()
+                    "T finds no entry, and folds what it has loaded".into()
                 }
-                (Folding::NoEntry(_), _) => format!("T loads the cold vector {}", before.cold),
+                (Folding::NoEntry(_), _) => format!("T loads the eviction vector {}", before.cold),
                 _ => "T folds the row's entry".into(),
             },
         }
@@ -247,31 +247,31 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::breaks(
             ("Hot-row table", Printed),
-            "PLV - delta is read, and then the lock table is looked at",
+            "PLV - delta is read before the lock table",
             KEPT,
             || run(HotRows { cold_first: true, ..HotRows::ours() }),
         ),
         Case::breaks(
             ("Hot-row table", Mutation),
-            "an entry goes when its write stamp is cold",
+            "an entry is evicted when its write stamp is covered",
             KEPT,
             || run(HotRows { both: false, ..HotRows::ours() }),
         ),
         Case::breaks(
             ("Hot-row table", Mutation),
-            "a row that comes back begins with empty stamps",
+            "a row that re-enters the table begins with empty stamps",
             KEPT,
             || run(HotRows { begins_empty: true, ..HotRows::ours() }),
         ),
         Case::breaks(
             ("Hot-row table", Mutation),
-            "a reader's new entry forgets the writer before",
+            "a reader's new entry lacks the write stamp",
             KEPT,
             || run(HotRows { forgets: true, ..HotRows::ours() }),
         ),
         Case::holds(
             "Hot-row table",
-            "both stamps are cold; the cold vector is loaded last",
+            "both stamps are covered; the eviction vector is loaded last",
             1_000,
             || run(HotRows::ours()),
         ),

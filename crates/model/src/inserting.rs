@@ -63,7 +63,7 @@ pub enum Action {
     Read(usize),
 }
 
-const WHOLE: &str = "a transaction is seen whole or not at all";
+const WHOLE: &str = "a reader sees all of a transaction's writes or none";
 
 impl Inserting {
     fn after(&self, writer: Writer) -> Writer {
@@ -149,22 +149,22 @@ impl Protocol for Inserting {
         match action {
             Action::Write => match before.writer {
                 Writer::LocksA => "T1 locks a, to update it".into(),
-                Writer::PutsB => "T1 puts b into the index, locked and absent".into(),
+                Writer::PutsB => "T1 enters b into the index, locked and absent".into(),
                 Writer::Appends => "T1 appends its record".into(),
                 Writer::Releases => "T1 releases its locks".into(),
-                Writer::Enters => "T1 puts b into the index".into(),
+                Writer::Enters => "T1 enters b into the index".into(),
                 Writer::Ended => "T1 has ended".into(),
             },
             Action::Read(_) if after.aborted => "T2 meets a lock and aborts".into(),
             Action::Read(0) if after.updated => "T2 reads a, updated".into(),
             Action::Read(0) => "T2 reads a, as it was".into(),
             Action::Read(_) if after.visible => "T2 reads b".into(),
-            Action::Read(_) => "T2 looks for b and does not find it".into(),
+            Action::Read(_) => "T2 looks up b and finds nothing".into(),
         }
     }
 
     fn verdict(&self, _: &State) -> String {
-        "T2 has seen T1's update, and not its insertion".into()
+        "T2 has seen T1's update, but not its insertion".into()
     }
 }
 
@@ -176,11 +176,11 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::breaks(
             ("E7", Rules::Printed),
-            "the key is put into the index after the locks are released",
+            "the key is entered into the index after the locks are released",
             WHOLE,
             || run(Entry::AfterRelease),
         ),
-        Case::holds("E7", "the entry is there before, locked and absent", 20, || {
+        Case::holds("E7", "the key is entered before, locked and absent", 20, || {
             run(Entry::BeforeInsert)
         }),
     ]

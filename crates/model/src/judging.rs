@@ -131,10 +131,10 @@ pub enum Action {
     Reopen,
 }
 
-const ANSWERED: &str = "what was acknowledged is recovered";
-const SEEN: &str = "what an acknowledged reader saw is recovered";
-const CLOSED: &str = "what is recovered has read only what is recovered";
-const FOR_EVER: &str = "who was recovered stays, and who was dead stays dead";
+const ANSWERED: &str = "an acknowledged transaction is recovered";
+const SEEN: &str = "what an acknowledged reader has read is recovered";
+const CLOSED: &str = "a recovered transaction has read only recovered writes";
+const FOR_EVER: &str = "a recovered transaction stays recovered, and a dead one stays dead";
 
 impl Judge {
     /// The rules as built.
@@ -429,7 +429,7 @@ impl Protocol for Judge {
             }
             Action::Reopen => {
                 format!(
-                    "the log is opened again and goes on at {}",
+                    "the log is reopened and continues at {}",
                     show(after.durable, self.streams)
                 )
             }
@@ -451,7 +451,7 @@ impl Protocol for Judge {
         let answered = |n| state.answered[n] && Self::is_reader(state, n);
         let recovered = |n| state.fate[n] == Fate::Recovered;
         for (who, what) in [
-            (Self::deceived(state, answered), "was answered with"),
+            (Self::deceived(state, answered), "was acknowledged, and has read"),
             (Self::deceived(state, recovered), "is recovered, and has read"),
         ] {
             if let Some(number) = who {
@@ -461,9 +461,9 @@ impl Protocol for Judge {
         }
         match state.changed {
             Some(number) if state.fate[number as usize] == Fate::Recovered => {
-                format!("T{} was dead, and is alive again", number + 1)
+                format!("T{} was dead, and is now live", number + 1)
             }
-            Some(number) => format!("T{} was recovered once, and is gone now", number + 1),
+            Some(number) => format!("T{} was recovered, and is now lost", number + 1),
             None => "nothing is wrong".into(),
         }
     }

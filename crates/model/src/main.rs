@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{} cases in {:.1} s, {wrong} of them not as they should be.",
+        "{} cases in {:.1} s, {wrong} with unexpected results.",
         selected.len(),
         start.elapsed().as_secs_f64()
     );

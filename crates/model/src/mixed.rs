@@ -75,9 +75,9 @@ pub enum Action {
     Replay(u8),
 }
 
-const SAME: &str = "a command finds on replay what it found in the run";
-const STATE: &str = "the replayed state is the state that was";
-const ENDS: &str = "replay comes to its end";
+const SAME: &str = "a command reads the same at replay as when it ran";
+const STATE: &str = "the replayed state is the state before the crash";
+const ENDS: &str = "replay ends";
 
 impl Mixed {
     /// The rules as built.
@@ -259,11 +259,13 @@ impl Protocol for Mixed {
     }
 
     fn verdict(&self, state: &State) -> String {
-        let name = |writer: Option<u8>| writer.map_or("nobody".into(), |n| format!("T{}", n + 1));
+        let name = |writer: Option<u8>| {
+            writer.map_or("the initial value".into(), |n| format!("T{}'s value", n + 1))
+        };
         if let Some((number, found)) = state.misled {
             let wanted = state.txns[number as usize].read_from;
             return format!(
-                "T{} finds what {} wrote, and in the run it was {}",
+                "T{} reads {} at replay, but read {} when it ran",
                 number + 1,
                 name(found),
                 name(wanted)
@@ -271,12 +273,12 @@ impl Protocol for Mixed {
         }
         match Self::differs(state) {
             Some(row) => format!(
-                "{} is as {} left it, and should be as {} did",
+                "{} has {}, and should have {}",
                 ROW_NAMES[row],
                 name(state.replayed[row]),
                 name(state.rows[row].writer)
             ),
-            None => "no record can be replayed any more, and some are left".into(),
+            None => "records are left, and none of them can be replayed".into(),
         }
     }
 }
@@ -290,7 +292,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::breaks(
             ("Data and commands", Mutation),
-            "row images go in by version and wait for nothing",
+            "row images are applied by version and wait for nothing",
             SAME,
             || run(Mixed { data_waits: false, ..Mixed::ours(3) }),
         ),
@@ -302,13 +304,13 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("Data and commands", Mutation),
-            "who is logged as data folds no read stamps",
+            "a writer that is logged as data folds no read stamps",
             SAME,
             || run(Mixed { folded: false, ..Mixed::ours(3) }),
         ),
         Case::holds(
             "Data and commands",
-            "validity decides who counts, order when",
+            "validity decides what is live, order decides when",
             100_000,
             || run(Mixed::ours(4)),
         ),

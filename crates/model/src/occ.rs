@@ -115,7 +115,7 @@ pub enum Action {
     Early(u8),
 }
 
-const CAUGHT: &str = "who follows another by a conflict has its position in the vector";
+const CAUGHT: &str = "a vector has the position of each conflicting predecessor";
 
 impl Occ {
     fn step(&self, txn: &Txn) -> Option<Step> {
@@ -339,7 +339,7 @@ impl Protocol for Occ {
         let written = name(was.program.writes);
         let vector = show(is.vector, 2);
         if matches!(action, Action::Early(_)) {
-            return format!("{who} validates, early: {read} is {}", state_of(is.early));
+            return format!("{who} validates early: {read} is {}", state_of(is.early));
         }
         if is.aborted {
             return format!("{who} aborts");
@@ -348,7 +348,7 @@ impl Protocol for Occ {
             Some(Read | Look) if was.program.reads.is_none() => format!("{who} begins"),
             Some(Look) => format!("{who} reads {read}"),
             Some(Observe) if was.program.reads.is_none() => {
-                format!("{who} has read nothing to fold")
+                format!("{who} has no read row to fold")
             }
             Some(Observe) => format!("{who} folds the stamp of {read}; its vector is {vector}"),
             Some(Read) => format!("{who} reads {read}; its vector is {vector}"),
@@ -362,7 +362,7 @@ impl Protocol for Occ {
                 show(is.logged, 2)
             ),
             Some(Raise) if was.program.reads.is_none() => {
-                format!("{who} has read nothing to stamp")
+                format!("{who} has no read stamp to raise")
             }
             Some(Raise) => {
                 let row = was.program.reads.unwrap_or(0) as usize;
@@ -380,7 +380,7 @@ impl Protocol for Occ {
     fn verdict(&self, state: &State) -> String {
         match self.missed(state) {
             Some((before, after)) => format!(
-                "T{} follows T{}, but logs {}: replay may run it first",
+                "T{} depends on T{}, but logs {}: replay may run it first",
                 after + 1,
                 before + 1,
                 show(state.txns[after].logged, 2)
@@ -428,7 +428,7 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("E4", Mutation),
-            "what was read is folded after the record has its place",
+            "read rows are folded after the frame is reserved",
             CAUGHT,
             || run(2, OBSERVED_LATE, Fence::Always),
         ),

@@ -95,10 +95,10 @@ pub enum Action {
     Heartbeat(usize),
 }
 
-const ANSWERED: &str = "what was acknowledged is recovered";
-const CLOSED: &str = "what is recovered has read only what is recovered";
+const ANSWERED: &str = "an acknowledged transaction is recovered";
+const CLOSED: &str = "a recovered transaction has read only recovered writes";
 const LAST: &str = "the last recovered writer of a row wins";
-const ENDS: &str = "when everything is durable, everyone is answered";
+const ENDS: &str = "when everything is durable, every transaction is acknowledged";
 
 impl Poplar {
     /// The corrected rules.
@@ -333,10 +333,10 @@ impl Protocol for Poplar {
         }
         if let Some((wins, last)) = Self::wrong_writer(state) {
             let (wins, last) = (wins + 1, last + 1);
-            return format!("if power fails now, T{wins}'s value wins, though T{last} came later");
+            return format!("if power fails now, T{wins}'s value wins, though T{last} is later");
         }
         match self.unanswered(state) {
-            Some(waiting) => format!("T{} waits for as long as a stream is idle", waiting + 1),
+            Some(waiting) => format!("T{} waits as long as a stream is idle", waiting + 1),
             None => "nothing is wrong".into(),
         }
     }
@@ -360,11 +360,11 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("Poplar", Mutation),
-            "a write of one column logs the row, and counts as having read nothing",
+            "a one-column write logs the whole row, and counts as blind",
             CLOSED,
             || run(Poplar { whole_rows: true, ..Poplar::mended(3) }),
         ),
-        Case::breaks(("Poplar", Mutation), "a deleted row's number goes with it", LAST, || {
+        Case::breaks(("Poplar", Mutation), "a deleted row's number is dropped", LAST, || {
             run(Poplar { forgets: true, ..Poplar::mended(4) })
         }),
         Case::mended(("Poplar", Mended), "durable heartbeats, columns, tombstones", 10_000, || {

@@ -120,8 +120,8 @@ pub enum Action {
     LookAgain(usize),
 }
 
-const ORDERED: &str = "a command runs after all that it conflicts with";
-const ENDS: &str = "replay comes to its end";
+const ORDERED: &str = "a command is replayed after all earlier commands that it conflicts with";
+const ENDS: &str = "replay ends";
 
 impl Replay {
     /// The rules of `recovery/pools.rs`, with this many workers per pool.
@@ -410,14 +410,14 @@ impl Protocol for Replay {
         match action {
             Action::Run(_) => after.history.tell_last(self.streams),
             Action::Anchor(lane) => format!(
-                "stream {} [{},{}): an anchor that says {}",
+                "stream {} [{},{}): an anchor of {}",
                 lane + 1,
                 after.durable[*lane],
                 after.durable[*lane] + 1,
                 show(after.durable, self.streams)
             ),
             Action::Crash(ends) => {
-                format!("power fails; replay, of streams that end at {}", show(*ends, self.streams))
+                format!("power fails; replay of streams that end at {}", show(*ends, self.streams))
             }
             Action::Decode(lane) if self.raised_first => {
                 format!("log manager {} raises maxLSN to {}", lane + 1, after.max_lsn[*lane])
@@ -426,27 +426,27 @@ impl Protocol for Replay {
                 Some(number) if before.pools[*lane] != after.pools[*lane] => {
                     format!("log manager {} enqueues T{}", lane + 1, number + 1)
                 }
-                _ => format!("log manager {} passes over a frame", lane + 1),
+                _ => format!("log manager {} skips a frame", lane + 1),
             },
             Action::Complete(lane) if before.max_lsn != after.max_lsn => {
                 format!("log manager {} raises maxLSN to {}", lane + 1, after.max_lsn[*lane])
             }
-            Action::Complete(lane) => format!("log manager {} goes on", lane + 1),
-            Action::Take(worker, number) => format!("{} takes T{}", who(*worker), number + 1),
+            Action::Complete(lane) => format!("log manager {} continues", lane + 1),
+            Action::Take(worker, number) => format!("{} dequeues T{}", who(*worker), number + 1),
             Action::Finish(worker) => match before.workers[*worker] {
-                At::Running(number) => format!("{} has run T{}", who(*worker), number + 1),
-                _ => format!("{} has run nothing", who(*worker)),
+                At::Running(number) => format!("{} has replayed T{}", who(*worker), number + 1),
+                _ => format!("{} has replayed nothing", who(*worker)),
             },
             Action::Look(worker) => match after.workers[*worker] {
                 At::SawEmpty => {
                     format!("{} sees that pool {} is empty", who(*worker), pool(*worker))
                 }
                 At::HasMax(max) => format!("{} reads maxLSN {max}", who(*worker)),
-                _ => format!("{} looks at pool {}{}", who(*worker), pool(*worker), resolved()),
+                _ => format!("{} checks pool {}{}", who(*worker), pool(*worker), resolved()),
             },
             Action::LookAgain(worker) => match before.workers[*worker] {
                 At::HasMax(_) => {
-                    format!("{} looks at pool {}{}", who(*worker), pool(*worker), resolved())
+                    format!("{} checks pool {}{}", who(*worker), pool(*worker), resolved())
                 }
                 _ => format!(
                     "{} reads maxLSN {}{}",
@@ -461,7 +461,7 @@ impl Protocol for Replay {
     fn verdict(&self, state: &State) -> String {
         if let Some((taken, missing)) = state.early {
             let (taken, missing) = (taken + 1, missing + 1);
-            return format!("T{taken} runs, though T{missing}, which it follows, has not been run");
+            return format!("T{taken} is replayed before T{missing}, on which it depends");
         }
         match self.hangs(state) {
             Some(left) => format!(

@@ -65,9 +65,9 @@ pub enum Action {
     Crash,
 }
 
-const ANSWERED: &str = "what was acknowledged is recovered";
-const DEAD: &str = "who was dead stays dead";
-const ENDS: &str = "when everything is durable and closed, everyone is answered";
+const ANSWERED: &str = "an acknowledged transaction is recovered";
+const DEAD: &str = "a dead record stays dead";
+const ENDS: &str = "when everything is durable and closed, every transaction is acknowledged";
 /// The last epoch of the model.
 const LAST: u8 = 4;
 
@@ -218,19 +218,22 @@ impl Protocol for SiloR {
             }
             Action::Advance => format!("epoch {} begins", after.epoch),
             Action::Flush(lane) => {
-                format!("stream {} is durable, closed up to {}", lane + 1, after.counted[*lane])
+                format!(
+                    "stream {} is durable, and closes epochs up to {}",
+                    lane + 1,
+                    after.counted[*lane]
+                )
             }
             Action::WriteDown(lane) => {
-                format!(
-                    "that stream {} is closed up to {} is on disk",
-                    lane + 1,
-                    after.on_disk[*lane]
-                )
+                format!("stream {}'s mark {} is on disk", lane + 1, after.on_disk[*lane])
             }
             Action::Crash => {
                 let live = |n: &u8| !after.txns[*n as usize].dead;
                 let live = names("T", (0..after.txns.len() as u8).filter(live));
-                format!("power fails; recovered: {live}; the log goes on in epoch {}", after.epoch)
+                format!(
+                    "power fails; recovered: {live}; the log continues in epoch {}",
+                    after.epoch
+                )
             }
         };
         let was = |n: &u8| before.txns.get(*n as usize).is_some_and(|txn| txn.answered);
@@ -247,8 +250,8 @@ impl Protocol for SiloR {
             return format!("if power fails now, T{} was acknowledged and is lost", number + 1);
         }
         match (Self::risen(state), self.unanswered(state)) {
-            (Some(number), _) => format!("T{} was dead, and would be alive again", number + 1),
-            (None, Some(number)) => format!("T{} is not answered", number + 1),
+            (Some(number), _) => format!("T{} was dead, and would be live now", number + 1),
+            (None, Some(number)) => format!("T{} is not acknowledged", number + 1),
             (None, None) => "nothing is wrong".into(),
         }
     }
@@ -275,13 +278,13 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("Silo-R", Mutation),
-            "the log goes on right above the durable epoch",
+            "the log continues right above the durable epoch",
             DEAD,
             || run(SiloR { above_all: false, ..SiloR::mended(3) }),
         ),
         Case::breaks(
             ("Silo-R", Mutation),
-            "the log goes on above every epoch found, but which were dead is forgotten",
+            "the log continues above every epoch found, but dead epochs are not recorded",
             DEAD,
             || run(SiloR { remembered: false, ..SiloR::mended(3) }),
         ),

@@ -128,7 +128,7 @@ pub enum Action {
     Quiet,
 }
 
-const CAUGHT: &str = "who overwrites a row has the position of who read it";
+const CAUGHT: &str = "a writer's vector has the positions of the readers of its row";
 
 impl Unwritten {
     fn step(&self, txn: &Txn) -> Option<Step> {
@@ -187,7 +187,7 @@ impl Unwritten {
                 state.txns[at].floor = Some(floor.unwrap_or(BOTTOM));
             }
             (Phase::Changing, floor) => {
-                let early = floor.expect("who changes it, and nobody else, is asked");
+                let early = floor.expect("only the writer that changes the phase gets here");
                 let late = spared(state.appended, state.bits);
                 let floor = if self.order.marks_first { late } else { early };
                 state.floor = join(state.floor, floor);
@@ -330,8 +330,10 @@ impl Model for Unwritten {
 impl Protocol for Unwritten {
     fn tell(&self, before: &State, action: &Action, after: &State) -> String {
         let number = match *action {
-            Action::Cool => return format!("the floor {} is cold", show(after.cold, 2)),
-            Action::Quiet => return "nobody has written to the table for a while".into(),
+            Action::Cool => {
+                return format!("the eviction vector covers the floor {}", show(after.cold, 2));
+            }
+            Action::Quiet => return "the table has had no writer for a while".into(),
             Action::Next(number) => number as usize,
         };
         let (was, is) = (&before.txns[number], &after.txns[number]);
@@ -343,22 +345,22 @@ impl Protocol for Unwritten {
         match self.step(was) {
             Some(Read) => format!("{who} reads {row}"),
             Some(Reserve) => format!("{who} gets stream {stream} [{},{})", is.end - 1, is.end),
-            Some(SetBit) => format!("{who} says that readers of stream {stream} leave no marks"),
+            Some(SetBit) => format!("{who} sets the bit of stream {stream}"),
             Some(Look) if is.spared => format!("{who} finds the table unwritten"),
-            Some(Look) => format!("{who} marks {row}"),
+            Some(Look) => format!("{who} stamps {row}"),
             Some(Validate) => format!("{who} is valid"),
             Some(Lock) => format!("{who} locks {row}"),
             Some(Follow) if is.next > was.next => {
-                format!("{who} looks at the table; its vector is {}", show(is.vector, 2))
+                format!("{who} checks the table; its vector is {}", show(is.vector, 2))
             }
             Some(Follow) if before.phase == Phase::Changing => {
                 format!("{who} gives the table the floor {}", show(after.floor, 2))
             }
             Some(Follow) if before.phase != after.phase => {
-                format!("{who} is about to give the table a floor")
+                format!("{who} marks the table as changing")
             }
-            Some(Follow) => format!("{who} looks at where the streams are"),
-            Some(Fold) => format!("{who} folds the marks of {row}"),
+            Some(Follow) => format!("{who} reads the reserved ends of the streams"),
+            Some(Fold) => format!("{who} folds the read stamps of {row}"),
             Some(Install) => format!("{who} installs {row} and releases it"),
             None => format!("{who} has ended"),
         }
@@ -385,22 +387,24 @@ pub fn cases() -> Vec<Case> {
     }
     let mistake = |rule, explore| Case::breaks((ITEM, Rules::Mutation), rule, CAUGHT, explore);
     vec![
-        mistake("a reader looks at the table before it has its place", || {
+        mistake("a reader checks the table before it reserves its frame", || {
             run(Order { reader: &[Read, SetBit, Look, Reserve, Validate], ..OURS })
         }),
-        mistake("a reader looks at the table after it has validated", || {
+        mistake("a reader checks the table after it validates", || {
             run(Order { reader: &[Read, Reserve, Validate, SetBit, Look], ..OURS })
         }),
-        mistake("a reader's stream is named after the look", || {
+        mistake("a reader sets its stream's bit after the check", || {
             run(Order { reader: &[Read, Reserve, Look, SetBit, Validate], ..OURS })
         }),
-        mistake("a writer looks at the table before it locks the row", || {
+        mistake("a writer checks the table before it locks the row", || {
             run(Order { writer: &[Follow, Lock, Fold, Reserve, Install], ..OURS })
         }),
-        mistake("the floor is looked up before the table is marked", || {
+        mistake("the floor is read before the table is marked as changing", || {
             run(Order { marks_first: false, ..OURS })
         }),
-        Case::holds(ITEM, "place, name, look, validate; lock, look, floor", 100_000, || run(OURS)),
+        Case::holds(ITEM, "reserve, set bit, check, validate; lock, check, floor", 100_000, || {
+            run(OURS)
+        }),
     ]
 }
 

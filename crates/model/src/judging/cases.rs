@@ -34,7 +34,7 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("E1", Mutation),
-            "acknowledge before the own frame is durable",
+            "acknowledge before the transaction's own frame is durable",
             ANSWERED,
             || run(Judge { answer: Answer::WithoutOwnFrame, ..Judge::ours(2, 3, 1) }),
         ),
@@ -57,7 +57,7 @@ pub fn cases() -> Vec<Case> {
             || run(Judge { modulus: 2, ..Judge::ours(2, 3, 1) }),
         ),
         Case::holds("E10", "positions never wrap around", 1_000, || run(Judge::ours(2, 3, 1))),
-        Case::breaks(("Waiting", Mutation), "who writes nothing is answered at once", SEEN, || {
+        Case::breaks(("Waiting", Mutation), "readers are acknowledged at once", SEEN, || {
             run(Judge { answer: Answer::ReadersAtOnce, ..Judge::ours(2, 3, 1) })
         }),
         Case::holds("Waiting", "readers wait for what they read", 1_000, || {

@@ -11,12 +11,12 @@ pub fn cases() -> Vec<Case> {
         explore(model)
     }
     vec![
-        Case::breaks(("E2", Printed), "RLV counts transactions that were replayed", ENDS, || {
+        Case::breaks(("E2", Printed), "RLV counts replayed transactions", ENDS, || {
             run(Replay { anchors: 2, looks_idle: true, ends: true, ..as_printed(1) })
         }),
         Case::breaks(
             ("E2", Mutation),
-            "a worker looks what is resolved only after it has run a record",
+            "a worker updates RLV only after it has replayed a record",
             ENDS,
             || run(Replay { looks_idle: false, ..Replay::ours(1) }),
         ),
@@ -31,11 +31,11 @@ pub fn cases() -> Vec<Case> {
         ),
         Case::breaks(
             ("E5", Mutation),
-            "a record leaves the pool before it is replayed, and nothing holds its place",
+            "a record is dequeued before it is replayed, and RLV ignores it meanwhile",
             ORDERED,
             || run(Replay { in_flight: false, ..Replay::ours(2) }),
         ),
-        Case::holds("E5", "what is in a worker's hands holds RLV back", 10_000, || {
+        Case::holds("E5", "records in flight hold RLV back", 10_000, || {
             run(Replay { losses: false, ..Replay::ours(2) })
         }),
         Case::breaks(
@@ -44,16 +44,16 @@ pub fn cases() -> Vec<Case> {
             ORDERED,
             || run(Replay { looking: Looking::PoolThenMax, ..as_printed(1) }),
         ),
-        Case::breaks(("E6", Mutation), "maxLSN is raised before the record is in", ORDERED, || {
-            run(Replay { raised_first: true, ..Replay::ours(1) })
-        }),
         Case::breaks(
             ("E6", Mutation),
-            "maxLSN is read after the pool was looked at",
+            "maxLSN is raised before the record is enqueued",
             ORDERED,
-            || run(Replay { looking: Looking::PoolThenMax, ..Replay::ours(1) }),
+            || run(Replay { raised_first: true, ..Replay::ours(1) }),
         ),
-        Case::holds("E6", "maxLSN is read before the pool is looked at", 10_000, || {
+        Case::breaks(("E6", Mutation), "maxLSN is read after the pool is checked", ORDERED, || {
+            run(Replay { looking: Looking::PoolThenMax, ..Replay::ours(1) })
+        }),
+        Case::holds("E6", "maxLSN is read before the pool is checked", 10_000, || {
             run(Replay::ours(1))
         }),
     ]
