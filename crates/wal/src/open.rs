@@ -85,36 +85,91 @@ pub fn open_damaged(options: LogOptions) -> Result<Recovering, Error> {
 
 pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recovering, Error> {
     options.check()?;
-    let mut damage = Vec::new();
-    // An error stops the opening, or is noted.
-    let mut wrong = |error: Error| {
+    let take = |dir: &PathBuf| take(&*options.device, dir, lenient.reading);
+    let locks = options.dirs.iter().map(take).collect::<Result<Vec<_>, Error>>()?;
+    let mut notes = DamageNotes { tolerant: lenient.damaged, damage: Vec::new() };
+    let identity = read_identity(&options, lenient, &mut notes)?;
+    let places = locate(&options, &identity, &mut notes)?;
+    let chains = read_chains(&options, &identity, &places, &mut notes)?;
+    let Identity { manifest, manifest_dir, .. } = identity;
+    Ok(Recovering {
+        options,
+        locks,
+        manifest,
+        manifest_dir,
+        places,
+        chains,
+        damage: notes.damage,
+        broken: BTreeSet::new(),
+        whole: BTreeMap::new(),
+        lenient,
+    })
+}
+
+/// What the opening has found damaged or missing.
+struct DamageNotes {
+    /// Whether damage is noted. Otherwise it stops the opening.
+    tolerant: bool,
+    damage: Vec<Error>,
+}
+
+impl DamageNotes {
+    /// Notes an error, or returns it if it stops the opening.
+    fn note(&mut self, error: Error) -> Result<(), Error> {
         // A file for which permission is denied is not therefore damaged.
-        let refused = |e: &Error| matches!(e, Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied);
-        if !lenient.damaged || refused(&error) {
+        let is_refused = matches!(
+            &error,
+            Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied
+        );
+        if !self.tolerant || is_refused {
             return Err(error);
         }
-        damage.push(error);
+        self.damage.push(error);
         Ok(())
-    };
-    let device = Arc::clone(&options.device);
-    let take = |dir: &PathBuf| take(&*device, dir, lenient.reading);
-    let locks = options.dirs.iter().map(take).collect::<Result<Vec<_>, Error>>()?;
+    }
+}
+
+/// The manifest, and the markers of the given directories.
+struct Identity {
+    manifest: Manifest,
+    manifest_dir: PathBuf,
+    /// By given directory; None if it has no marker, or one that cannot be read.
+    markers: Vec<Option<Marker>>,
+    /// The directories whose marker cannot be read.
+    unreadable: Vec<PathBuf>,
+}
+
+impl Identity {
+    /// The given directories without a readable marker.
+    fn unmarked<'o>(&self, options: &'o LogOptions) -> Vec<&'o PathBuf> {
+        let dirs = options.dirs.iter().zip(&self.markers);
+        dirs.filter(|(_, marker)| marker.is_none()).map(|(dir, _)| dir).collect()
+    }
+}
+
+/// Reads the marker of each directory, and the manifest from the one that holds it.
+fn read_identity(
+    options: &LogOptions,
+    lenient: Leniency,
+    notes: &mut DamageNotes,
+) -> Result<Identity, Error> {
+    let device = &*options.device;
     let mut found: Option<(PathBuf, Manifest)> = None;
     let mut markers = Vec::new();
     let mut unreadable = Vec::new();
     for dir in &options.dirs {
         if !lenient.unfinished {
-            unfinished::refuse(&*device, dir)?;
+            unfinished::refuse(device, dir)?;
         }
-        markers.push(match Marker::read(&*device, dir) {
+        markers.push(match Marker::read(device, dir) {
             Ok(marker) => marker,
             Err(error) => {
-                wrong(error)?;
+                notes.note(error)?;
                 unreadable.push(dir.clone());
                 None
             }
         });
-        if let Some(manifest) = Manifest::read(&*device, dir)? {
+        if let Some(manifest) = Manifest::read(device, dir)? {
             if let Some((other, _)) = &found {
                 return Err(Error::Invalid(format!(
                     "{} and {} both hold a {MANIFEST}: they are different logs, open one of them",
@@ -125,27 +180,38 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             found = Some((dir.clone(), manifest));
         }
     }
-    let (manifest_dir, manifest) = match found {
-        Some(found) => found,
-        None => {
-            if let Some((dir, _)) = options.dirs.iter().zip(&markers).find(|(_, m)| m.is_some()) {
-                return Err(Error::Invalid(format!(
-                    "{} is a log directory, but no given directory holds its {MANIFEST}: give the \
-                     directory that does, or restore the file from a copy",
-                    dir.display()
-                )));
-            }
+    let marked = options.dirs.iter().zip(&markers).find(|(_, marker)| marker.is_some());
+    let (manifest_dir, manifest) = match (found, marked) {
+        (Some(found), _) => found,
+        (None, Some((dir, _))) => {
+            return Err(Error::Invalid(format!(
+                "{} is a log directory, but no given directory holds its {MANIFEST}: give the \
+                 directory that does, or restore the file from a copy",
+                dir.display()
+            )));
+        }
+        (None, None) => {
             let manifest = Manifest::fresh(random::fresh_uuid(), options.block_bytes);
             (options.dirs[0].clone(), manifest)
         }
     };
-    let mut places = places(&options, &manifest, &markers)?;
-    let unmarked: Vec<&PathBuf> =
-        options.dirs.iter().zip(&markers).filter(|(_, m)| m.is_none()).map(|(d, _)| d).collect();
+    Ok(Identity { manifest, manifest_dir, markers, unreadable })
+}
+
+/// Finds where each of the manifest's directories is now; None for one that is not among the given
+/// directories.
+fn locate(
+    options: &LogOptions,
+    identity: &Identity,
+    notes: &mut DamageNotes,
+) -> Result<Vec<Option<PathBuf>>, Error> {
+    let manifest = &identity.manifest;
+    let mut places = places(options, manifest, &identity.markers)?;
+    let unmarked = identity.unmarked(options);
     for (at, (place, path)) in places.iter_mut().zip(&manifest.dirs).enumerate() {
         if place.is_none() && unmarked.contains(&path) && manifest.needs_dir(at) {
-            if !unreadable.contains(path) {
-                wrong(no_marker(path))?;
+            if !identity.unreadable.contains(path) {
+                notes.note(no_marker(path))?;
             }
             // A directory without a readable marker is identified by its path.
             *place = Some(path.clone());
@@ -153,7 +219,7 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
     }
     for part in manifest.checkpoint.iter().flat_map(|c| &c.parts) {
         if places[part.dir].is_none() {
-            wrong(Error::Invalid(format!(
+            notes.note(Error::Invalid(format!(
                 "the directory of a part of the checkpoint is missing: it was last seen as {}, \
                  give it among the log directories{}",
                 manifest.dirs[part.dir].display(),
@@ -161,44 +227,45 @@ pub(crate) fn open_as(options: LogOptions, lenient: Leniency) -> Result<Recoveri
             )))?;
         }
     }
+    Ok(places)
+}
+
+/// Reads the segment headers of all streams, and finds their spares. Returns a chain for each
+/// stream of the manifest.
+fn read_chains(
+    options: &LogOptions,
+    identity: &Identity,
+    places: &[Option<PathBuf>],
+    notes: &mut DamageNotes,
+) -> Result<BTreeMap<u32, Chain>, Error> {
+    let (device, manifest) = (&options.device, &identity.manifest);
     let read_chain = |stream: &StreamEntry| {
         let dir = stream_dir(places[stream.dir].as_ref()?, stream.id);
-        Some(Chain::read(&*device, &dir, stream.id, &manifest.uuid(), stream.first_sequence))
+        Some(Chain::read(&**device, &dir, stream.id, &manifest.uuid(), stream.first_sequence))
     };
-    let read = parallel_if_reads_block(&*device, manifest.streams.iter().collect(), read_chain);
+    let read = parallel_if_reads_block(&**device, manifest.streams.iter().collect(), read_chain);
     let mut chains = BTreeMap::new();
     for (stream, chain) in manifest.streams.iter().zip(read) {
         let Some((mut chain, error)) = chain else {
-            wrong(Error::Invalid(format!(
+            notes.note(Error::Invalid(format!(
                 "the directory of log stream {} is missing: it was last seen as {}, give it among \
                  the log directories{}",
                 stream.id,
                 manifest.dirs[stream.dir].display(),
-                candidates(&unmarked)
+                candidates(&identity.unmarked(options))
             )))?;
             chains.insert(stream.id, Chain { broken: true, ..Chain::default() });
             continue;
         };
-        error.map_or(Ok(()), &mut wrong)?;
-        check_incarnations(&manifest, &chain).or_else(&mut wrong)?;
-        match spare::find(&device, &manifest, stream, &chain) {
+        error.map_or(Ok(()), |error| notes.note(error))?;
+        check_incarnations(manifest, &chain).or_else(|error| notes.note(error))?;
+        match spare::find(device, manifest, stream, &chain) {
             Ok(spare) => chain.spare = spare,
-            Err(error) => wrong(error)?,
+            Err(error) => notes.note(error)?,
         }
         chains.insert(stream.id, chain);
     }
-    Ok(Recovering {
-        options,
-        locks,
-        manifest,
-        manifest_dir,
-        places,
-        chains,
-        damage,
-        broken: BTreeSet::new(),
-        whole: BTreeMap::new(),
-        lenient,
-    })
+    Ok(chains)
 }
 
 /// The error for a directory of the log that has no marker.

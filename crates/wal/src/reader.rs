@@ -356,6 +356,7 @@ impl StreamReader {
         Ok(())
     }
 
+    /// Notes that the valid prefix ends at this offset of the file, and why. Returns `Ok(false)`.
     fn stop(&mut self, open: &Open, offset: u64, why: impl Into<String>) -> Result<bool, Error> {
         self.stopped_at = (open.path.clone(), offset, why.into());
         Ok(false)
@@ -389,43 +390,13 @@ impl StreamReader {
         let mut place = first;
         let mut left = batch.length as usize;
         while left > 0 {
-            let frame = match frame::check(rest, self.position, self.seed) {
-                Ok(frame) if frame.end <= open.limit => frame,
-                Ok(_) => return self.stop(open, place, "the frame overlaps the next segment"),
+            let length = match self.read_frame(open, place, rest, chunk) {
+                Ok(length) => length,
                 Err(why) => return self.stop(open, place, why),
             };
-            let length = (frame.end - frame.start) as usize;
-            if frame.end > self.skip_to {
-                if let Some((lane, stated, whole)) = self.anchor_beyond_limit() {
-                    self.cut_short = true;
-                    let why = format!(
-                        "what follows may rely on lane {lane} up to Lsn {stated}, which can be \
-                         used up to Lsn {whole} only"
-                    );
-                    return self.stop(open, place, why);
-                }
-                if chunk.bytes.is_empty() {
-                    chunk.start = frame.start;
-                    chunk.anchor.clone_from(&self.anchor);
-                }
-                chunk.bytes.extend(&rest[..length]);
-            }
-            self.position = frame.end;
-            if frame.kind == FrameKind::Heartbeat
-                && let Some((mark, _)) = frame::read_heartbeat(frame.payload)
-            {
-                self.mark = self.mark.max(mark);
-            }
-            take_statements(
-                self.dimension,
-                &frame,
-                (&open.path, place),
-                &mut self.anchor,
-                &mut self.statements,
-            );
             rest = &rest[length..];
             place += length as u64;
-            left = left.saturating_sub(length);
+            left -= length;
             if self.position >= open.limit {
                 return Ok(true);
             }
@@ -437,6 +408,46 @@ impl StreamReader {
             open.limit = self.position;
         }
         Ok(true)
+    }
+
+    /// Reads the frame at the start of `bytes`, which are at offset `place` of the file. Returns
+    /// its length; the error says why the valid prefix ends before it.
+    fn read_frame(
+        &mut self,
+        open: &Open,
+        place: u64,
+        bytes: &[u8],
+        chunk: &mut Chunk,
+    ) -> Result<usize, String> {
+        let frame = frame::check(bytes, self.position, self.seed)?;
+        if frame.end > open.limit {
+            return Err("the frame overlaps the next segment".into());
+        }
+        let length = (frame.end - frame.start) as usize;
+        if frame.end > self.skip_to {
+            if let Some((lane, stated, whole)) = self.anchor_beyond_limit() {
+                self.cut_short = true;
+                return Err(format!(
+                    "what follows may rely on lane {lane} up to Lsn {stated}, which can be used up \
+                     to Lsn {whole} only"
+                ));
+            }
+            if chunk.bytes.is_empty() {
+                chunk.start = frame.start;
+                chunk.anchor.clone_from(&self.anchor);
+            }
+            chunk.bytes.extend(&bytes[..length]);
+        }
+        self.position = frame.end;
+        if frame.kind == FrameKind::Heartbeat
+            && let Some((mark, _)) = frame::read_heartbeat(frame.payload)
+        {
+            self.mark = self.mark.max(mark);
+        }
+        let file = (&open.path, place);
+        let (anchor, statements) = (&mut self.anchor, &mut self.statements);
+        take_statements(self.dimension, &frame, file, anchor, statements);
+        Ok(length)
     }
 
     /// Ends the valid prefix, and searches what is beyond for a proof that it should be longer.

@@ -2,8 +2,9 @@
 //! manifest is replaced (`docs/format.md`, sections 6 and 8).
 
 use crate::Lsn;
+use crate::chunk::Chunk;
 use crate::error::Error;
-use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader};
+use crate::format::{self, BatchHeader, SegmentHeader};
 use crate::frame::MAX_PAYLOAD;
 use crate::log::{Log, Opened};
 use crate::manifest::{
@@ -16,11 +17,21 @@ use hyades_platform::device::Device;
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 /// The most bytes of frames in a batch of the copied tail.
 const TAIL_BATCH: usize = 2 * MAX_PAYLOAD;
+
+/// What a stream has beyond its proven end, encoded for the segment that takes over.
+struct Tail {
+    start: Lsn,
+    /// The anchor in effect at the start.
+    anchor: Vec<Lsn>,
+    end: Lsn,
+    /// The batches.
+    body: Vec<u8>,
+}
 
 /// A stream of the next incarnation.
 pub(crate) struct LaneStart {
@@ -182,6 +193,8 @@ impl Recovering {
         Ok(tails)
     }
 
+    /// Copies the frames of a stream between `from`, its proven end, and `to` to a segment of their
+    /// own. Returns the segment's sequence number and start.
     fn copy_tail(
         &self,
         incarnation: u32,
@@ -192,68 +205,88 @@ impl Recovering {
     ) -> Result<(u64, Lsn), Error> {
         let dir = self.dir_of(stream)?;
         let mut reader = self.tail_reader(dimension, from, to);
-        let block = self.options.block_bytes;
-        let uuid = self.manifest.uuid();
-        let mut tail: Option<(Lsn, Vec<Lsn>)> = None;
-        let mut body = Vec::new();
-        let mut position = from;
+        let mut tail = Tail { start: from, anchor: Vec::new(), end: from, body: Vec::new() };
         while let Some(chunk) = reader.next_chunk()? {
-            position = chunk.start();
-            tail.get_or_insert_with(|| (chunk.start(), chunk.anchor().to_vec()));
-            let mut rest = &chunk.bytes[..];
-            while !rest.is_empty() {
-                let length = format::whole_frames(|at| format::length_in(rest, at), TAIL_BATCH);
-                if length == 0 {
-                    return Err(Error::corrupt(&dir, 0, "a frame of the tail is too long"));
-                }
-                let header = BatchHeader {
-                    stream,
-                    incarnation,
-                    start: position,
-                    durable: position,
-                    length: length as u32,
-                };
-                format::append_batch(&mut body, &rest[..length], &header, &uuid, block);
-                position += length as u64;
-                rest = &rest[length..];
-            }
+            self.encode_tail(&mut tail, &chunk, incarnation, stream)
+                .map_err(|why| Error::corrupt(&dir, 0, why))?;
         }
-        let chain = self.chains.get(&stream);
-        let last = chain.and_then(Chain::last_started).map_or(0, |s| s.sequence);
-        let path = segment_path(&dir, last + 1);
-        if position != to {
-            let message =
-                format!("the tail changed while it was read: it ended at Lsn {to}, now {position}");
+        if tail.end != to {
+            let message = format!(
+                "the tail changed while it was read: it ended at Lsn {to}, now {}",
+                tail.end
+            );
             return Err(Error::corrupt(&dir, 0, message));
         }
-        let (start, anchor) = tail.unwrap_or((to, Vec::new()));
+        let last = self.chains.get(&stream).and_then(Chain::last_started).map_or(0, |s| s.sequence);
         let header = SegmentHeader {
-            block_bytes: block as u32,
-            uuid,
+            block_bytes: self.options.block_bytes as u32,
+            uuid: self.manifest.uuid(),
             stream,
             incarnation,
             sequence: last + 1,
-            start,
+            start: tail.start,
             durable: to,
-            anchor,
+            anchor: tail.anchor,
+        };
+        self.write_tail(&dir, &header, &tail.body)?;
+        Ok((header.sequence, header.start))
+    }
+
+    /// Appends a chunk to a tail, as batches.
+    fn encode_tail(
+        &self,
+        tail: &mut Tail,
+        chunk: &Chunk,
+        incarnation: u32,
+        stream: u32,
+    ) -> Result<(), &'static str> {
+        if tail.body.is_empty() {
+            tail.start = chunk.start();
+            tail.anchor = chunk.anchor().to_vec();
         }
-        .encode();
+        tail.end = chunk.start();
+        let mut rest = &chunk.bytes[..];
+        while !rest.is_empty() {
+            let length = format::whole_frames(|at| format::length_in(rest, at), TAIL_BATCH);
+            if length == 0 {
+                return Err("a frame of the tail is too long");
+            }
+            let (frames, behind) = rest.split_at(length);
+            let header = BatchHeader {
+                stream,
+                incarnation,
+                start: tail.end,
+                durable: tail.end,
+                length: length as u32,
+            };
+            let uuid = self.manifest.uuid();
+            let block = self.options.block_bytes;
+            format::append_batch(&mut tail.body, frames, &header, &uuid, block);
+            tail.end += length as u64;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Writes a segment that holds a tail. It is renamed only when it is whole and durable: under
+    /// its own name it replaces the original.
+    fn write_tail(&self, dir: &Path, header: &SegmentHeader, body: &[u8]) -> Result<(), Error> {
         let device = &*self.options.device;
-        // Renamed only when it is whole and durable: under its own name it replaces the original.
+        let path = segment_path(dir, header.sequence);
         let mut temporary = path.with_extension("tmp");
-        if chain.and_then(|c| c.spare.as_ref()).is_some_and(|spare| spare.path == temporary) {
+        let spare = self.chains.get(&header.stream).and_then(|chain| chain.spare.as_ref());
+        if spare.is_some_and(|spare| spare.path == temporary) {
             // The spare may be the source of this copy.
             temporary = path.with_extension("again.tmp");
         }
+        let header = header.encode();
         let length = (header.len() + body.len()) as u64;
         let file = device.create(&temporary, length).map_err(Error::io(&temporary, "create"))?;
-        file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0)
+        file.write_at(&[IoSlice::new(&header), IoSlice::new(body)], 0)
             .map_err(Error::io(&temporary, "write to"))?;
         file.sync_data().map_err(Error::io(&temporary, "sync"))?;
         device.rename(&temporary, &path).map_err(Error::io(&path, "rename the tail to"))?;
-        device.sync_dir(&dir).map_err(Error::io(&dir, "sync the directory"))?;
-        debug_assert!(length >= (block + BATCH_HEADER) as u64);
-        Ok((last + 1, start))
+        device.sync_dir(dir).map_err(Error::io(dir, "sync the directory"))
     }
 
     /// The position at which each stream continues.
