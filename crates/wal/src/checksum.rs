@@ -63,6 +63,7 @@ fn update_sse42(sum: u32, run: &[u8]) -> u32 {
 /// and `rest`. Same result as [`append`], in fewer steps.
 #[inline(always)]
 pub(crate) fn append_frame(crc: u32, start: u64, head: u64, head_len: usize, rest: &[u8]) -> u32 {
+    debug_assert!(head_len <= 8, "{head_len} bytes of a word");
     #[cfg(target_arch = "x86_64")]
     if rest.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
         // SAFETY: `short_frame` requires SSE 4.2, which was detected above.

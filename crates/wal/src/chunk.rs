@@ -47,6 +47,7 @@ impl Chunk {
     ///
     /// Panics if `lsn` is outside the chunk.
     pub fn frames_from(&self, lsn: Lsn) -> Frames<'_> {
+        debug_assert!((self.start..=self.end()).contains(&lsn), "{lsn} is outside the chunk");
         Frames { bytes: &self.bytes[(lsn - self.start) as usize..], at: lsn }
     }
 }

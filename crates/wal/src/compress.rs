@@ -10,7 +10,9 @@ use crate::varint;
 /// Appends `lv` without the components that are not above those of `anchor`, read by `load`.
 #[inline]
 pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) -> u64) {
-    debug_assert!(lv.len() <= MAX_LANES && lv.len() == anchor.len());
+    debug_assert!(lv.len() <= MAX_LANES, "a vector of {} lanes", lv.len());
+    debug_assert_eq!(lv.len(), anchor.len(), "a vector and an anchor of different incarnations");
+    let before = out.len();
     let bit = |lane: usize, lsn: u64, anchor: &A| u64::from(lsn > load(anchor)) << lane;
     let mask = match (<&[u64; 4]>::try_from(lv), <&[A; 4]>::try_from(anchor)) {
         // A fast path for the usual number of streams, without a loop.
@@ -29,6 +31,7 @@ pub fn encode<A>(out: &mut Vec<u8>, lv: &[u64], anchor: &[A], load: impl Fn(&A) 
         varint::put(out, lv[left.trailing_zeros() as usize]);
         left &= left - 1;
     }
+    debug_assert!(out.len() - before <= max_len(lv.len()), "callers reserve less for a vector");
 }
 
 /// An upper bound on the bytes that [`encode`] appends for a vector of `lanes` components.

@@ -76,7 +76,12 @@ impl Flusher {
     ) -> Self {
         let start = shared.frontier.durable(lane);
         let next_length = segment.length;
-        let zeros = vec![0; shared.options.block_bytes];
+        let block = shared.options.block_bytes;
+        assert!(
+            next_length.is_multiple_of(block as u64),
+            "{next_length} bytes are no whole blocks"
+        );
+        let zeros = vec![0; block];
         shared.streams[lane].order.register(FLUSHER_SLOT);
         let mut flusher = Self {
             next_anchor: start + shared.options.anchor_interval_bytes,
@@ -253,6 +258,10 @@ impl Flusher {
         payload[..8].copy_from_slice(&mark.to_le_bytes());
         payload[8..].copy_from_slice(&durable.to_le_bytes());
         let Some(end) = self.place(durable, FrameKind::Heartbeat, &payload) else { return false };
+        debug_assert!(
+            self.heartbeats.back().is_none_or(|(last, _)| *last < end),
+            "heartbeats leave the queue in another order than they become durable"
+        );
         self.heartbeats.push_back((end, mark));
         if mutation::is(Mutation::MarkInMemory) {
             self.shared.frontier.raise(self.lane, durable, Some(mark));
@@ -266,6 +275,7 @@ impl Flusher {
         let length = frame::len(payload.len()) as u64;
         let limit = durable + stream.ring.size();
         let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
+        debug_assert!(start + length <= limit, "the flusher would wait for room of its own making");
         // SAFETY: just reserved in the flusher's slot and unpublished; it ends within one ring size
         // of `durable`, so everything one ring size before it is durable.
         unsafe { stream.put(start, kind, payload.into()) };
@@ -334,6 +344,10 @@ impl Flusher {
     /// Writes and syncs one batch of [durable, cut), as much as fits. Returns its end.
     fn flush(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
         let to = self.fitting(durable, cut)?;
+        assert!(
+            durable < to && to <= cut,
+            "a batch up to {to}, but {durable} is durable and {cut} filled"
+        );
         let started = clock::monotonic_ns();
         if mutation::is(Mutation::AckBeforeSync) {
             self.shared.frontier.raise(self.lane, to, None);
@@ -379,6 +393,7 @@ impl Flusher {
             }
             let limit = room.min(MAX_BATCH) as usize;
             let fits = self.whole_frames(durable, cut, limit);
+            debug_assert!(fits <= limit, "{fits} bytes of frames in {limit}");
             if fits > 0 {
                 return Ok(durable + fits as u64);
             }
@@ -420,6 +435,11 @@ impl Flusher {
                 self.next_segment().ok_or_else(gone)??
             }
         };
+        assert_eq!(
+            segment.sequence,
+            self.current.segment.sequence + 1,
+            "an opening would miss a segment between these"
+        );
         self.shared.add_segment(
             self.lane,
             segment.sequence,
@@ -435,7 +455,14 @@ impl Flusher {
     fn write(&mut self, from: Lsn, to: Lsn) -> Result<u64, Error> {
         let block = self.shared.options.block_bytes;
         let stream = &self.shared.streams[self.lane];
-        let header = if self.current.offset == 0 { self.segment_header(from) } else { Vec::new() };
+        let offset = self.current.offset;
+        let header = if offset == 0 { self.segment_header(from) } else { Vec::new() };
+        let first = offset as usize + header.len();
+        assert!(
+            first >= block && first.is_multiple_of(block) && offset.is_multiple_of(block as u64),
+            "a batch at byte {first} would be written over a durable block"
+        );
+        assert!(to - from <= MAX_BATCH, "a batch of {} bytes", to - from);
         let batch = BatchHeader {
             stream: stream.id,
             incarnation: self.shared.incarnation,
@@ -452,9 +479,14 @@ impl Flusher {
         let slices = [&header, &batch[..], a, b, padding];
         let total: usize = slices.iter().map(|s| s.len()).sum();
         let slices = slices.map(IoSlice::new);
-        let path = &self.current.segment.path;
-        let file = &self.current.segment.file;
-        file.write_at(&slices, self.current.offset).map_err(Error::io(path, "write to"))?;
+        let Prepared { path, file, length, .. } = &self.current.segment;
+        // A recycled segment may be of another block size.
+        let length = length.next_multiple_of(block as u64);
+        assert!(
+            offset + total as u64 <= length,
+            "a batch ends beyond its segment of {length} bytes"
+        );
+        file.write_at(&slices, offset).map_err(Error::io(path, "write to"))?;
         self.current.offset += total as u64;
         Ok(total as u64)
     }
@@ -464,6 +496,7 @@ impl Flusher {
         // depends on the record being decoded.
         let anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
         let in_effect = anchors.iter().rev().find(|(end, _)| *end <= start);
+        assert!(in_effect.is_some(), "the anchor in effect at {start} was dropped");
         SegmentHeader {
             block_bytes: self.shared.options.block_bytes as u32,
             uuid: self.shared.uuid,

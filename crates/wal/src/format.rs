@@ -47,6 +47,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 impl SegmentHeader {
     /// Encodes the header as the segment's whole first block.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let lanes = self.anchor.len();
+        assert!(
+            (1..=MAX_LANES).contains(&lanes),
+            "a header with {lanes} lanes cannot be read back"
+        );
         let mut out = Vec::with_capacity(self.block_bytes as usize);
         out.extend(SEGMENT_MAGIC);
         out.extend(VERSION.to_le_bytes());
@@ -64,6 +69,7 @@ impl SegmentHeader {
         }
         let crc = crc32c::crc32c(&out);
         out.extend(crc.to_le_bytes());
+        assert!(out.len() <= self.block_bytes as usize, "the header is longer than its block");
         out.resize(self.block_bytes as usize, 0);
         out
     }
@@ -186,6 +192,8 @@ pub(crate) fn append_batch(
     uuid: &[u8; 16],
     block_bytes: usize,
 ) {
+    assert_eq!(frames.len(), header.length as usize, "a batch states another length");
+    assert!(out.len().is_multiple_of(block_bytes), "a batch begins within a block");
     out.extend(header.encode(uuid));
     out.extend(frames);
     out.resize(out.len().next_multiple_of(block_bytes), 0);

@@ -92,7 +92,7 @@ impl<'a> Payload<'a> {
     #[inline(always)]
     pub fn with_prefix(lead: u64, len: usize, rest: &'a [u8]) -> Self {
         assert!(len <= MAX_LEAD && rest.len() <= Self::MAX_REST, "it is not short");
-        debug_assert!(lead >> (8 * len) == 0);
+        debug_assert!(lead >> (8 * len) == 0, "bytes beyond the first {len} would be written");
         Payload { lead, lead_len: len, rest }
     }
 
@@ -121,8 +121,8 @@ pub(crate) fn head<'a>(
     kind: FrameKind,
     payload: Payload<'a>,
 ) -> ((u32, u64), usize, &'a [u8]) {
-    debug_assert!(payload.len() <= MAX_PAYLOAD);
-    let length = payload.len() as u64;
+    debug_assert!(payload.len() <= MAX_PAYLOAD, "a payload of {} bytes", payload.len());
+    let (length, whole) = (payload.len() as u64, self::len(payload.len()));
     let Payload { lead, lead_len, rest } = payload;
     let (head, len) = if length < SHORT as u64 {
         (length | (kind as u64) << 8 | lead << 16, 2 + lead_len)
@@ -134,6 +134,7 @@ pub(crate) fn head<'a>(
         };
         (length | (kind as u64) << (8 * bytes), bytes + 1)
     };
+    debug_assert_eq!(4 + len + rest.len(), whole, "the head is of another length than reserved");
     ((checksum::append_frame(seed, start, head, len, rest), head), len, rest)
 }
 

@@ -36,7 +36,9 @@ impl Poison {
         if !self.is_set() {
             return None;
         }
-        self.cause.get().map(|cause| Poisoned { cause: Arc::clone(cause) })
+        let cause = self.cause.get();
+        debug_assert!(cause.is_some(), "the log has stopped without a cause");
+        cause.map(|cause| Poisoned { cause: Arc::clone(cause) })
     }
 
     /// Poisons the log; the first cause stays.
@@ -79,6 +81,8 @@ pub struct Frontier {
 
 impl Frontier {
     pub(crate) fn new(starts: &[Lsn]) -> Self {
+        let streams = starts.len();
+        assert!((1..=lsn_vector::MAX_LANES).contains(&streams), "a frontier of {streams} streams");
         let lane = |start: Lsn| {
             Padded(FrontierSlot {
                 durable: Watermark::new(start),
@@ -89,9 +93,9 @@ impl Frontier {
             })
         };
         // No number of this incarnation has been stated yet.
-        let marks = std::iter::repeat_n(0, starts.len() + 1);
+        let marks = std::iter::repeat_n(0, streams + 1);
         let lanes = starts.iter().copied().chain(marks).map(lane).collect();
-        Self { lanes, streams: starts.len(), poison: Poison::default() }
+        Self { lanes, streams, poison: Poison::default() }
     }
 
     /// The number of streams.
@@ -101,6 +105,7 @@ impl Frontier {
 
     /// The slot of a stream's watermark.
     pub fn mark_lane(&self, stream: usize) -> usize {
+        debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
         self.streams + stream
     }
 
@@ -131,6 +136,7 @@ impl Frontier {
     /// frontier is monotone, so an older value can only make it answer "not yet".
     #[inline]
     pub fn load_into(&self, out: &mut [Lsn]) {
+        debug_assert!(out.len() <= self.lanes.len(), "there is no slot {}", self.lanes.len());
         for (lane, out) in self.lanes.iter().zip(out) {
             *out = lane.durable.get();
         }
@@ -139,7 +145,7 @@ impl Frontier {
     /// Whether every component of `lv` is durable.
     #[inline]
     pub fn covers(&self, lv: &[Lsn]) -> bool {
-        debug_assert!(lv.len() <= lsn_vector::MAX_LANES);
+        debug_assert_eq!(lv.len(), self.streams, "a vector of another number of streams");
         self.lanes.iter().zip(lv).all(|(lane, &lsn)| lane.durable.get() >= lsn)
     }
 
@@ -203,7 +209,12 @@ impl Frontier {
     pub(crate) fn withdraw(&self, at: usize, lsn: Lsn, number: u64) {
         let lane = &self.lanes[at];
         let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
+        debug_assert!(number < parked.next, "waker {number} was never parked");
         if parked.by_lsn.remove(&(lsn, number)).is_some() {
+            debug_assert!(
+                lane.lowest.load(Ordering::SeqCst) <= lsn,
+                "a flusher would not have found the waker parked at {lsn}"
+            );
             // Under the lock, like every change of `lowest`: no parked waker is below it.
             let lowest = parked.by_lsn.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
             lane.lowest.store(lowest, Ordering::SeqCst);
@@ -221,6 +232,7 @@ impl Frontier {
 
     /// Whether a waiter arrived since the last call. For the stream's flusher.
     pub(crate) fn take_wanted(&self, stream: usize) -> bool {
+        debug_assert!(stream < self.streams, "slot {stream} has no flusher");
         self.lanes[stream].wanted.swap(false, Ordering::SeqCst)
     }
 
@@ -234,7 +246,10 @@ impl Frontier {
         self.lanes[stream].parked.lock().unwrap_or_else(|e| e.into_inner()).by_lsn.len()
     }
 
+    /// Raises the stream's durable position and, if its flusher has stated one durably, its
+    /// watermark. Only the stream's flusher calls this.
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
+        debug_assert!(self.durable(stream) <= lsn, "what is durable above {lsn} would not be so");
         self.raise_lane(stream, lsn);
         if let Some(mark) = mark {
             // After the position: a thread that sees the watermark sees that its frame is durable.
@@ -246,12 +261,17 @@ impl Frontier {
             if common > self.at(self.common_lane()) {
                 self.raise_lane(self.common_lane(), common);
             }
+            debug_assert!(
+                self.at(self.common_lane()) <= self.mark(stream),
+                "the common watermark is above that of stream {stream}"
+            );
         }
     }
 
     fn raise_lane(&self, at: usize, to: u64) {
         let lane = &self.lanes[at];
         lane.durable.raise(to);
+        debug_assert!(to <= lane.durable.get(), "slot {at} was not raised to {to}, or has fallen");
         if lane.lowest.load(Ordering::SeqCst) <= to {
             self.wake_up_to(at, to);
         }
@@ -281,6 +301,7 @@ impl Frontier {
                 None => BTreeMap::new(),
             };
             let lowest = rest.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
+            debug_assert!(lsn < lowest || lsn == u64::MAX, "a waker for {lowest} stays parked");
             lane.lowest.store(lowest, Ordering::SeqCst);
             std::mem::replace(&mut parked.by_lsn, rest)
         };

@@ -47,6 +47,7 @@ impl Handle {
             action: "start a thread for the log in",
             source,
         };
+        assert_eq!(lanes.len(), self.shared.streams.len(), "each stream has one flusher");
         let mut running = locked(&self.running);
         let (requests, receiver) = mpsc::channel();
         let mut places = Vec::new();
@@ -122,11 +123,13 @@ impl Handle {
             let segments = locked(&self.shared.segments[lane]);
             // A segment can go if the next one begins at or below the position.
             let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
+            assert!(n < segments.len().max(1), "the segment that is being written is truncated");
             let Some(stream) = next.stream_mut(self.shared.streams[lane].id) else { continue };
             if let Some(&(sequence, start)) = segments.get(n)
                 && n > 0
                 && sequence > stream.first_sequence
             {
+                assert!(start <= up_to, "frames from {up_to} to {start} are still needed");
                 stream.first_sequence = sequence;
                 stream.kept_from = stream.kept_from.max(start);
                 gone.push((lane, n));
@@ -159,9 +162,19 @@ impl Handle {
     fn release(&self, before: &Manifest, next: &Manifest, gone: &[(usize, usize)]) {
         let device = &*self.shared.options.device;
         for &(lane, n) in gone {
-            locked(&self.shared.segments[lane]).drain(..n);
             let id = self.shared.streams[lane].id;
             let (Some(old), Some(new)) = (before.stream(id), next.stream(id)) else { continue };
+            {
+                let mut segments = locked(&self.shared.segments[lane]);
+                segments.drain(..n);
+                let is_named = |&(sequence, start): &(u64, Lsn)| {
+                    sequence == new.first_sequence && start <= new.kept_from
+                };
+                assert!(
+                    segments.first().is_some_and(is_named),
+                    "a segment of stream {id} that the manifest names is removed"
+                );
+            }
             let place = stream_dir(&before.dirs[old.dir], id);
             let gone = old.first_sequence..new.first_sequence;
             let paths = gone.map(|sequence| segment_path(&place, sequence)).collect();
@@ -170,6 +183,9 @@ impl Handle {
             }
         }
         for stream in before.streams.iter().filter(|s| next.stream(s.id).is_none()) {
+            let mut dims = next.incarnations.iter().flat_map(|incarnation| &incarnation.dims);
+            let is_kept = dims.any(|dim| dim.stream == stream.id);
+            assert!(!is_kept, "an incarnation of the manifest needs stream {}", stream.id);
             let dir = stream_dir(&before.dirs[stream.dir], stream.id);
             for name in device.list(&dir).unwrap_or_default() {
                 let _ = device.remove(&dir.join(name));
@@ -179,7 +195,9 @@ impl Handle {
             before.checkpoint.as_ref().filter(|_| before.checkpoint != next.checkpoint)
         {
             for (at, part) in old.parts.iter().enumerate() {
-                let _ = device.remove(&before.dirs[part.dir].join(part_name(old.number, at)));
+                let name = part_name(old.number, at);
+                assert!(!next.names_part(part.dir, &name), "the manifest still names {name}");
+                let _ = device.remove(&before.dirs[part.dir].join(name));
             }
         }
     }
@@ -206,6 +224,16 @@ impl Handle {
             .collect();
         let before = self.truncate(&positions, |manifest| {
             keep_newest_incarnation(manifest);
+            assert_eq!(
+                Some(checkpoint.incarnation),
+                manifest.newest().map(|newest| newest.number),
+                "the checkpoint is of another incarnation"
+            );
+            assert!(
+                manifest.checkpoint.as_ref().is_none_or(|old| old.number < checkpoint.number),
+                "checkpoint {} has the files of an earlier one",
+                checkpoint.number
+            );
             manifest.checkpoint = Some(checkpoint);
         })?;
         let now = locked(&self.manifest);

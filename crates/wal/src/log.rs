@@ -52,7 +52,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn free_slot(&self, slot: usize) {
-        locked(&self.free_slots).push(slot);
+        let mut free = locked(&self.free_slots);
+        debug_assert!(!free.contains(&slot), "two writers have slot {slot}");
+        free.push(slot);
     }
 
     /// Flushes a stream of a stepped log; false if there is nothing to flush or it has stopped.
@@ -80,6 +82,7 @@ impl Shared {
     /// need no request, since flushers always flush.
     pub(crate) fn request(&self, lane: usize, number: u64) {
         let n = self.streams.len();
+        debug_assert!(lane <= 2 * n, "there is no slot {lane} in a frontier of {n} streams");
         if lane < n {
             return;
         }
@@ -140,7 +143,10 @@ impl Shared {
     }
 
     pub(crate) fn add_segment(&self, lane: usize, sequence: u64, start: Lsn) {
-        locked(&self.segments[lane]).push((sequence, start));
+        let mut segments = locked(&self.segments[lane]);
+        let is_later = |&(last, from): &(u64, Lsn)| last < sequence && from <= start;
+        assert!(segments.last().is_none_or(is_later), "segment {sequence} is not behind the last");
+        segments.push((sequence, start));
     }
 }
 
@@ -168,6 +174,9 @@ impl Log {
         let starts: Vec<Lsn> = lanes.iter().map(|l| l.start).collect();
         let uuid = manifest.uuid();
         let incarnation = manifest.next_incarnation - 1;
+        let begun = manifest.newest().map(|newest| (newest.number, newest.dims.len()));
+        assert_eq!(begun, Some((incarnation, lanes.len())), "the manifest does not know this run");
+        assert_eq!(lanes.len(), options.streams, "another number of streams was wanted");
         let stream = |(lane, l): (usize, &LaneStart)| Stream {
             lane,
             id: l.stream,
@@ -235,7 +244,8 @@ impl Log {
     /// Makes streams state watermarks, as `marks` computes them, when they are flushed and when a
     /// thread waits for one. Call it once, before the first frame that has a number.
     pub fn install_marks(&self, marks: Arc<dyn Marks>) {
-        let _ = self.handle.shared.marks.set(marks);
+        let is_first = self.handle.shared.marks.set(marks).is_ok();
+        debug_assert!(is_first, "a log has one source of watermarks");
     }
 
     /// The number of frontier slots that may be waited for: watermarks only if there are any.

@@ -45,7 +45,10 @@ fn chosen() -> u8 {
             CHOSEN.store(choice, Ordering::Relaxed);
             choice
         }
-        choice => choice,
+        choice => {
+            debug_assert!(choice <= choose(), "the processor lacks these instructions: {choice}");
+            choice
+        }
     }
 }
 

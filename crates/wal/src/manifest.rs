@@ -331,6 +331,7 @@ impl Manifest {
 
     /// The database's identity.
     pub fn uuid(&self) -> [u8; 16] {
+        debug_assert_eq!(self.uuid.len(), 16, "the manifest was not checked");
         self.uuid.as_slice().try_into().unwrap_or([0; 16])
     }
 
@@ -354,6 +355,8 @@ impl Manifest {
     }
 
     pub(crate) fn write(&self, device: &dyn Device, dir: &Path) -> Result<(), Error> {
+        let checked = self.check(dir);
+        assert!(checked.is_ok(), "no opening would accept this manifest: {checked:?}");
         let marks = |i: &Incarnation| i.settings.get(MARKS).is_some_and(|v| v == "yes");
         let version = if self.incarnations.iter().any(marks) {
             WITH_MARKS

@@ -1,12 +1,24 @@
 //! The options of a log.
 
 use crate::error::Error;
-use crate::frame::MAX_PAYLOAD;
+use crate::format::{BATCH_HEADER, SEGMENT_HEADER_MAX};
+use crate::frame::{self, MAX_PAYLOAD};
 use crate::lsn_vector::MAX_LANES;
 use hyades_platform::device::{Device, FileDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The smallest ring buffer, in bytes.
+const LEAST_BUFFER: usize = 4096;
+/// The smallest block, in bytes.
+const LEAST_BLOCK: usize = 1024;
+/// The smallest segment, in blocks.
+const LEAST_SEGMENT: usize = 16;
+
+const _: () = assert!(8 * MAX_LANES <= LEAST_BUFFER / 4, "an anchor fits into every buffer");
+const _: () = assert!(8 * MAX_LANES <= LEAST_SEGMENT * LEAST_BLOCK / 4, "and into every segment");
+const _: () = assert!(SEGMENT_HEADER_MAX <= LEAST_BLOCK, "a segment's header fits into a block");
 
 /// The layout of a log, and when it is flushed.
 #[derive(Clone, Debug)]
@@ -82,19 +94,22 @@ impl LogOptions {
         if !(1..=MAX_LANES).contains(&self.streams) {
             return wrong(format!("{} log streams: choose 1 to {MAX_LANES}", self.streams));
         }
-        if !self.buffer_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&self.buffer_bytes) {
+        if !self.buffer_bytes.is_power_of_two()
+            || !(LEAST_BUFFER..=1 << 30).contains(&self.buffer_bytes)
+        {
             return wrong(format!(
                 "a buffer of {} bytes: choose a power of two, at least 4096 and at most 1 GiB",
                 self.buffer_bytes
             ));
         }
-        if !self.block_bytes.is_power_of_two() || !(1024..=65536).contains(&self.block_bytes) {
+        if !self.block_bytes.is_power_of_two() || !(LEAST_BLOCK..=65536).contains(&self.block_bytes)
+        {
             return wrong(format!(
                 "a block of {} bytes: choose a power of two from 1024 to 65536",
                 self.block_bytes
             ));
         }
-        if self.segment_bytes < 16 * self.block_bytes as u64
+        if self.segment_bytes < (LEAST_SEGMENT * self.block_bytes) as u64
             || self.segment_bytes > 1 << 40
             || !self.segment_bytes.is_multiple_of(self.block_bytes as u64)
         {
@@ -107,6 +122,10 @@ impl LogOptions {
         if self.max_writers == 0 || self.max_writers > 1 << 16 {
             return wrong(format!("{} writers: choose 1 to 65536", self.max_writers));
         }
+        let longest = frame::len(self.max_payload());
+        assert!(longest <= self.buffer_bytes / 2, "a frame needs more than the room of a buffer");
+        let needed = (self.block_bytes + BATCH_HEADER + longest) as u64;
+        assert!(needed <= self.first_segment_bytes(), "a frame does not fit into a segment");
         Ok(())
     }
 }

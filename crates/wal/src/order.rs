@@ -58,6 +58,7 @@ impl Order {
 
     /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
     pub(crate) fn register(&self, slot: usize) {
+        assert!(slot < self.slots.len(), "slot {slot} of {}", self.slots.len());
         self.used.fetch_max(slot + 1, Ordering::AcqRel);
     }
 
@@ -71,12 +72,19 @@ impl Order {
     /// Reserves the next `length` bytes; returns where they begin. The caller owns the slot.
     #[inline]
     pub(crate) fn reserve(&self, slot: usize, length: u64) -> u64 {
+        debug_assert!(length > 0, "a frame has no length");
+        debug_assert!(
+            slot < self.used.load(Ordering::Relaxed),
+            "the flusher does not read slot {slot}"
+        );
         let slot = &self.slots[slot];
         // Relaxed: every earlier value is a lower bound on the position reserved below.
         let seen = self.log_lsn.load(Ordering::Relaxed);
         slot.allocated.store(seen, Ordering::Release);
         // AcqRel for the argument in the module comment; SeqCst for the sleeping flusher.
-        self.log_lsn.fetch_add(length, Ordering::SeqCst)
+        let start = self.log_lsn.fetch_add(length, Ordering::SeqCst);
+        debug_assert!(seen <= start, "`allocated` is {seen}, above the reservation at {start}");
+        start
     }
 
     /// Reserves the next `length` bytes if they end at or below `limit`. For the flusher, which
@@ -108,13 +116,25 @@ impl Order {
     /// States that the slot's reservation is filled up to its `end`. Release: publishes the bytes.
     #[inline]
     pub(crate) fn publish(&self, slot: usize, end: u64) {
-        self.slots[slot].filled.store(end, Ordering::Release);
+        let slot = &self.slots[slot];
+        debug_assert!(
+            slot.allocated.load(Ordering::Relaxed) < end,
+            "the flusher would take the frame that ends at {end} for unfilled"
+        );
+        debug_assert!(
+            slot.filled.load(Ordering::Relaxed) < end,
+            "the frame that ends at {end} is published twice, or after a later one of its slot"
+        );
+        debug_assert!(end <= self.log_lsn.load(Ordering::Relaxed), "{end} was never reserved");
+        slot.filled.store(end, Ordering::Release);
     }
 
     /// The position up to which every byte is filled and visible; always the end of a frame. At
     /// least `flushed`, which the caller knows to be such a position.
     pub(crate) fn cut(&self, flushed: u64) -> u64 {
-        let mut cut = self.log_lsn.load(Ordering::SeqCst);
+        let log_lsn = self.log_lsn.load(Ordering::SeqCst);
+        debug_assert!(flushed <= log_lsn, "flushed up to {flushed}, reserved up to {log_lsn} only");
+        let mut cut = log_lsn;
         let used = self.used.load(Ordering::Acquire);
         for slot in &self.slots[..used] {
             let allocated = slot.allocated.load(Ordering::Acquire);
@@ -123,7 +143,9 @@ impl Order {
                 cut = cut.min(allocated);
             }
         }
-        cut.max(flushed)
+        let cut = cut.max(flushed);
+        debug_assert!((flushed..=log_lsn).contains(&cut), "{flushed} <= {cut} <= {log_lsn}");
+        cut
     }
 }
 

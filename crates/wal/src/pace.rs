@@ -43,6 +43,8 @@ pub(crate) struct Pace {
 impl Pace {
     /// Notes that a batch of this many bytes begins.
     pub(crate) fn begin(&self, now: u64, bytes: u64) {
+        debug_assert!(bytes > 0, "an empty batch tells nothing of the device");
+        debug_assert_eq!(self.began_ns.load(Relaxed), 0, "a batch begins within another");
         self.units.store(bytes.div_ceil(UNIT_BYTES).max(1), Relaxed);
         self.began_ns.store(now.max(1), Relaxed);
     }
@@ -50,6 +52,7 @@ impl Pace {
     /// Notes that the batch is durable.
     pub(crate) fn end(&self, now: u64) {
         let began = self.began_ns.load(Relaxed);
+        debug_assert!(began > 0, "a batch ends that has not begun");
         let took = now.saturating_sub(began) / self.units.load(Relaxed).max(1);
         let known = self.decayed_unit_ns(began);
         let unit = if known == 0 { took } else { known.midpoint(took) };

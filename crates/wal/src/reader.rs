@@ -192,6 +192,7 @@ impl StreamReader {
     /// Returns only frames that end above `lsn`, and reads only segments that can contain such.
     /// What is below counts as read. Call it before the first chunk.
     pub fn skip_to(&mut self, lsn: Lsn) {
+        debug_assert_eq!(self.bytes_read, 0, "frames below {lsn} may have been returned");
         if lsn <= self.start || self.finished {
             return;
         }
@@ -207,6 +208,7 @@ impl StreamReader {
     /// Returns nothing from `lsn` on, up to which the stream is known to be valid, and reads
     /// nothing beyond. Call it before the first chunk.
     pub(crate) fn stop_at(&mut self, lsn: Lsn) {
+        debug_assert_eq!(self.bytes_read, 0, "frames behind {lsn} may have been returned");
         self.end = Some(lsn);
         self.unstarted.clear();
         self.finished |= self.position >= lsn;
@@ -263,6 +265,7 @@ impl StreamReader {
 
     /// Ends the valid prefix behind an anchor that states more than `whole`.
     pub(crate) fn limit_anchors(&mut self, whole: Vec<Lsn>) {
+        assert_eq!(whole.len(), self.dimensions, "an anchor states a position of each stream");
         self.whole = Some(whole);
     }
 
@@ -294,7 +297,11 @@ impl StreamReader {
                 result => result?,
             }
         }
-        Ok((!chunk.bytes.is_empty()).then_some(chunk))
+        if chunk.bytes.is_empty() {
+            return Ok(None);
+        }
+        debug_assert_eq!(chunk.end(), self.position, "a frame of the chunk was left out");
+        Ok(Some(chunk))
     }
 
     fn read_some(&mut self, chunk: &mut Chunk) -> Result<(), Error> {
@@ -370,6 +377,7 @@ impl StreamReader {
         chunk: &mut Chunk,
     ) -> Result<bool, Error> {
         let at = open.offset;
+        debug_assert!(at >= open.block && at.is_multiple_of(open.block), "no batch begins at {at}");
         let (bytes, read) = window.get(open, at, BATCH_HEADER)?;
         self.bytes_read += read;
         let Some(batch) = BatchHeader::decode(bytes, &self.uuid, self.stream, self.incarnation)

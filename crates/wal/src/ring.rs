@@ -21,7 +21,7 @@ unsafe impl Sync for Ring {}
 impl Ring {
     /// A buffer of `size` bytes, a power of two.
     pub(crate) fn new(size: usize) -> Self {
-        assert!(size.is_power_of_two());
+        assert!(size.is_power_of_two(), "a buffer of {size} bytes: positions are masked");
         // Zeroed by the allocator, so that the system allocates pages when they are first used.
         let bytes: *mut [u8] = Box::into_raw(vec![0u8; size].into_boxed_slice());
         // SAFETY: UnsafeCell<u8> has the layout of u8, and `bytes` is the only pointer to the box.
@@ -45,7 +45,7 @@ impl Ring {
     #[inline]
     pub(crate) unsafe fn write(&self, at: u64, from: &[u8]) {
         let size = self.bytes.len();
-        assert!(from.len() <= size);
+        assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
         // SAFETY: offset + first <= size and from.len() - first <= offset, so both copies stay
@@ -72,10 +72,11 @@ impl Ring {
         head_len: usize,
         rest: &[u8],
     ) {
-        assert!(head_len <= 8);
+        assert!(head_len <= 8, "{head_len} bytes of a word");
         let size = self.bytes.len();
         let offset = at as usize & (size - 1);
         let length = 4 + head_len + rest.len();
+        debug_assert!(length <= size, "{length} bytes in a buffer of {size}");
         self.fetch_ahead(at, length);
         let (first, second) = (head.0.to_le_bytes(), head.1.to_le_bytes());
         if length >= 12 && length <= size - offset {
@@ -139,8 +140,9 @@ impl Ring {
     /// `to` is at most a cut, and `from` is not yet reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let size = self.bytes.len();
+        assert!(from <= to, "a range from {from} to {to}");
         let length = (to - from) as usize;
-        assert!(length <= size);
+        assert!(length <= size, "{length} bytes of a buffer of {size}");
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
         // SAFETY: both pieces are inside the buffer, as in `write`; they are not written meanwhile

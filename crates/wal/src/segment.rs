@@ -238,6 +238,11 @@ impl Preparer {
         lanes: Vec<LanePlace>,
         requests: mpsc::Receiver<Request>,
     ) -> Self {
+        let is_next = |place: &LanePlace| {
+            let mut back = place.ready.iter().rev().zip(1..);
+            back.all(|(ready, before)| ready.sequence + before == place.next_sequence)
+        };
+        assert!(lanes.iter().all(is_next), "a segment is missing behind those that are ready");
         let pools = lanes.iter().map(|_| Pool::default()).collect();
         Self { device, lanes, pools, requests }
     }
@@ -276,12 +281,22 @@ impl Preparer {
                     prepare(device, &place.dir, place.next_sequence, length)
                 };
                 if let Ok(made) = &made {
+                    assert!(
+                        made.sequence <= place.next_sequence,
+                        "segment {} is missing",
+                        place.next_sequence
+                    );
                     place.next_sequence = place.next_sequence.max(made.sequence + 1);
                 }
                 // If the flusher has ended, the segment is not needed.
                 let _ = place.reply.send(made);
             }
             Request::Retired { lane, paths } => {
+                let next = segment_path(&lanes[lane].dir, lanes[lane].next_sequence);
+                assert!(
+                    paths.iter().all(|path| path.file_name() < next.file_name()),
+                    "a segment that was not yet made is to be written again"
+                );
                 for path in pools[lane].retire(paths) {
                     // A file that stays is a leftover, which the next opening removes.
                     let _ = device.remove(&path);

@@ -34,6 +34,7 @@ pub(crate) fn take_statements(
     anchor: &mut [Lsn],
     statements: &mut [Statement],
 ) {
+    debug_assert_eq!(anchor.len(), statements.len(), "an anchor of another incarnation");
     match frame.kind {
         FrameKind::Anchor => {
             if frame::read_anchor(frame.payload, anchor).is_some() {

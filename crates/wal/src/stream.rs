@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
 use crate::frontier::Frontier;
+use crate::lsn_vector::covers;
 use crate::order::Order;
 use crate::pace::Pace;
 use crate::ring::Ring;
@@ -106,6 +107,7 @@ impl Stream {
 
     /// Raises an anchor's vector to at least the last one. The caller holds `anchors`.
     pub(crate) fn next_anchor(&self, mut vector: Vec<Lsn>) -> Vec<Lsn> {
+        debug_assert_eq!(vector.len(), self.published.len(), "an anchor of other streams");
         for (lane, published) in vector.iter_mut().zip(&self.published) {
             *lane = (*lane).max(published.load(Ordering::Acquire));
         }
@@ -119,6 +121,10 @@ impl Stream {
         end: Lsn,
         vector: Vec<Lsn>,
     ) {
+        debug_assert!(
+            placed.back().is_none_or(|(last, before)| *last < end && covers(&vector, before)),
+            "an anchor is behind a later one, or states less than the one before it"
+        );
         // Only after the anchor has its position; see `published`.
         for (lane, &lsn) in self.published.iter().zip(&vector) {
             lane.store(lsn, Ordering::Release);
@@ -138,6 +144,8 @@ impl Stream {
     pub(crate) fn backlog(&self, frontier: &Frontier) -> u64 {
         // Durable first: it never exceeds a later `log_lsn`.
         let durable = frontier.durable(self.lane);
-        self.order.log_lsn().saturating_sub(durable)
+        let log_lsn = self.order.log_lsn();
+        debug_assert!(durable <= log_lsn, "{durable} is durable, but {log_lsn} not yet reserved");
+        log_lsn - durable
     }
 }

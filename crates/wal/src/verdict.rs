@@ -6,7 +6,7 @@
 
 use crate::Lsn;
 use crate::error::Error;
-use crate::lsn_vector::LsnVector;
+use crate::lsn_vector::{LsnVector, covers};
 use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
 use crate::reader::ReaderEnd;
@@ -93,6 +93,7 @@ impl Recovering {
             valid_to[end.dimension] = end.valid_to;
             marks[end.dimension] = end.mark;
         }
+        debug_assert!(covers(&valid_to, &proven), "{proven:?} is durable, {valid_to:?} was found");
         let ends = LsnVector::from_slice(&valid_to);
         Ok(IncarnationEnd { incarnation: number, ends, proven, marks })
     }
@@ -185,6 +186,7 @@ impl Recovering {
 /// How far each stream is usable, if no anchor may state more than that. `anchors`: by stream, the
 /// position from which each anchor counts, and the vector that it states.
 fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
+    assert_eq!(ends.len(), anchors.len(), "each stream has anchors");
     loop {
         let states_more = |anchor: &[Lsn]| anchor.iter().zip(&ends).any(|(lsn, end)| lsn > end);
         let first = |stated: &&[(Lsn, Vec<Lsn>)]| {

@@ -22,6 +22,7 @@ pub struct Writer {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize) -> Self {
+        assert_ne!(slot, FLUSHER_SLOT, "the flushers' slot is given to a writer");
         for stream in &shared.streams {
             stream.order.register(slot);
         }
@@ -36,8 +37,7 @@ impl Writer {
     /// Bytes of a stream that are reserved and not yet durable.
     #[inline]
     pub fn backlog(&self, stream: usize) -> u64 {
-        let s = &self.shared.streams[stream];
-        s.order.log_lsn().saturating_sub(self.shared.frontier.durable(stream))
+        self.shared.streams[stream].backlog(&self.shared.frontier)
     }
 
     /// The backlog in bytes below which a stream has room: half of a buffer.
@@ -85,6 +85,7 @@ impl Writer {
     /// [`wait_for_room`](Self::wait_for_room).
     pub fn choose_stream(&mut self, current: usize, stays: bool) -> Choice {
         let streams = self.shared.streams.len();
+        debug_assert!(current < streams, "stream {current} of {streams}");
         let next = self.slot - (FLUSHER_SLOT + 1) + current + 1;
         let tries = !mutation::is(Mutation::BacklogInBytes);
         loop {
@@ -223,6 +224,12 @@ impl Reservation<'_> {
     #[inline(always)]
     fn put(&self, kind: FrameKind, payload: Payload<'_>) {
         let (shared, stream) = (&self.writer.shared, self.stream);
+        debug_assert_eq!(
+            self.end - self.start,
+            frame::len(payload.len()) as u64,
+            "the frame at {} is of another length than its reservation",
+            self.start
+        );
         let needed = self.end.saturating_sub(stream.ring.size());
         if shared.frontier.durable(stream.lane) < needed && !shared.reached(stream.lane, needed) {
             // The log has stopped. The frame was not written, so it must not be published.
