@@ -12,7 +12,8 @@ const SHORT: usize = 512;
 pub(crate) fn append<const N: usize>(crc: u32, runs: [&[u8]; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if runs.iter().all(|run| run.len() <= SHORT) && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: `short` requires SSE 4.2, which was detected above.
+        // SAFETY: `short` may run only on a processor with SSE 4.2, and this one has it, as the
+        // condition says.
         return unsafe { short(crc, runs) };
     }
     runs.iter().fold(crc, |crc, run| crc32c::crc32c_append(crc, run))
@@ -66,7 +67,8 @@ pub(crate) fn append_frame(crc: u32, start: u64, head: u64, head_len: usize, res
     debug_assert!(head_len <= 8, "{head_len} bytes of a word");
     #[cfg(target_arch = "x86_64")]
     if rest.len() <= SHORT && std::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: `short_frame` requires SSE 4.2, which was detected above.
+        // SAFETY: `short_frame` may run only on a processor with SSE 4.2, and this one has it, as
+        // the condition says.
         return unsafe { short_frame(crc, start, head, head_len, rest) };
     }
     append(crc, [&start.to_le_bytes(), &head.to_le_bytes()[..head_len], rest])

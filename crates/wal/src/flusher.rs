@@ -276,8 +276,9 @@ impl Flusher {
         let limit = durable + stream.ring.size();
         let start = stream.order.try_reserve(FLUSHER_SLOT, length, limit)?;
         debug_assert!(start + length <= limit, "the flusher would wait for room of its own making");
-        // SAFETY: just reserved in the flusher's slot and unpublished; it ends within one ring size
-        // of `durable`, so everything one ring size before it is durable.
+        // SAFETY: `try_reserve` gave [start, start + length) to the flusher's slot alone, and it is
+        // published only below. It ends at or below `limit`, one ring size above `durable`, so
+        // everything one ring size before its end is durable.
         unsafe { stream.put(start, kind, payload.into()) };
         stream.order.publish(FLUSHER_SLOT, start + length);
         Some(start + length)
@@ -407,8 +408,9 @@ impl Flusher {
 
     /// The total length of the whole frames from `durable` that fit into `limit`.
     fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
-        // SAFETY: the range is below the cut, so it is filled, and not yet durable, so it is not
-        // overwritten.
+        // SAFETY: below a cut, every reservation is filled and visible, or its writer saw that the
+        // log has stopped and never fills it. Only this flusher raises the stream's durable
+        // position, which is `durable`, and no writer overwrites what is behind it.
         let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
         let length_at = |at: usize| {
             let mut head = [0; MAX_HEAD];
@@ -471,8 +473,9 @@ impl Flusher {
             length: (to - from) as u32,
         }
         .encode(&self.shared.uuid);
-        // SAFETY: `to` is at most a cut, so the range is filled; it is reported durable only after
-        // the sync, so it is not overwritten.
+        // SAFETY: `to` is at most a cut, so every reservation in the range is filled and visible,
+        // or is never filled because the log has stopped. No writer overwrites the range before it
+        // is reported durable, which is after this write and its sync.
         let (a, b) = unsafe { stream.ring.slices(from, to) };
         let used = BATCH_HEADER + (to - from) as usize;
         let padding = &self.zeros[..used.next_multiple_of(block) - used];

@@ -120,10 +120,12 @@ pub fn join(dst: &mut [u64], src: &[u64]) {
         return join_loop(dst, src);
     }
     match chosen() {
-        // SAFETY: `choose` found avx512f and avx512vl on this processor.
+        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` has
+        // this value only if `choose` found both.
         #[cfg(target_arch = "x86_64")]
         AVX512 => unsafe { wide::join_avx512(dst, src) },
-        // SAFETY: `choose` found avx2 on this processor.
+        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` has this value only
+        // if `choose` found it.
         #[cfg(target_arch = "x86_64")]
         AVX2 => unsafe { wide::join_avx2(dst, src) },
         _ => join_loop(dst, src),
@@ -138,10 +140,12 @@ pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
         return covers_loop(upper, lower);
     }
     match chosen() {
-        // SAFETY: `choose` found avx512f and avx512vl on this processor.
+        // SAFETY: the function may run only on a processor with avx512f and avx512vl. `CHOSEN` has
+        // this value only if `choose` found both.
         #[cfg(target_arch = "x86_64")]
         AVX512 => unsafe { wide::covers_avx512(upper, lower) },
-        // SAFETY: `choose` found avx2 on this processor.
+        // SAFETY: the function may run only on a processor with avx2. `CHOSEN` has this value only
+        // if `choose` found it.
         #[cfg(target_arch = "x86_64")]
         AVX2 => unsafe { wide::covers_avx2(upper, lower) },
         _ => covers_loop(upper, lower),

@@ -198,7 +198,9 @@ mod loom_tests {
                     order.register(slot);
                     for _ in 0..frames {
                         let at = order.reserve(slot, 1);
-                        // SAFETY: the byte is reserved by this thread and not yet published.
+                        // SAFETY: no other thread accesses the byte: each position is reserved
+                        // once, and the flusher reads only below a cut, which stays at or below
+                        // an unpublished reservation.
                         bytes[at as usize].with_mut(|b| unsafe { *b = 1 });
                         order.publish(slot, at + 1);
                     }
@@ -210,8 +212,8 @@ mod loom_tests {
             for _ in 0..2 {
                 let cut = order.cut(flushed);
                 for byte in &bytes[flushed as usize..cut as usize] {
-                    // SAFETY: below the cut, so no thread writes the byte any more; loom checks
-                    // this.
+                    // SAFETY: no thread writes the byte: below a cut each is published, and its
+                    // writer writes it before it publishes it. Loom checks this.
                     assert_eq!(byte.with(|b| unsafe { *b }), 1);
                 }
                 flushed = cut;

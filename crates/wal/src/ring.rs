@@ -14,8 +14,9 @@ pub(crate) struct Ring {
     bytes: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: bytes are accessed only through `write`, `write_behind` and `slices`, whose contracts
-// forbid that a byte is written while another thread reads or writes it.
+// SAFETY: threads that share a ring access its bytes only through `write`, `write_behind` and
+// `slices`, whose contracts exclude that a byte is written while another thread reads or writes it.
+// The buffer itself is never replaced, and it is freed by a thread that owns the ring alone.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -24,7 +25,9 @@ impl Ring {
         assert!(size.is_power_of_two(), "a buffer of {size} bytes: positions are masked");
         // Zeroed by the allocator, so that the system allocates pages when they are first used.
         let bytes: *mut [u8] = Box::into_raw(vec![0u8; size].into_boxed_slice());
-        // SAFETY: UnsafeCell<u8> has the layout of u8, and `bytes` is the only pointer to the box.
+        // SAFETY: `bytes` comes from `Box::into_raw` and is used once, so the new box owns the
+        // buffer alone. UnsafeCell<u8> has the layout of u8 and the cast keeps the length, so it is
+        // freed with the layout that it was allocated with.
         let bytes = unsafe { Box::from_raw(bytes as *mut [UnsafeCell<u8>]) };
         Self { bytes }
     }
@@ -48,9 +51,10 @@ impl Ring {
         assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
-        // SAFETY: offset + first <= size and from.len() - first <= offset, so both copies stay
-        // inside; no other thread accesses these bytes (contract); UnsafeCell allows writing
-        // through &self.
+        // SAFETY: from.len() <= size, so offset + first <= size and from.len() - first <= offset:
+        // both copies stay inside the buffer. The caller has exclusive access to these bytes
+        // (contract), so no other thread accesses them and `from` does not overlap them. They are
+        // UnsafeCells, so they may be written through &self.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(offset), first);
             let rest = from.len() - first;
@@ -80,9 +84,10 @@ impl Ring {
         self.fetch_ahead(at, length);
         let (first, second) = (head.0.to_le_bytes(), head.1.to_le_bytes());
         if length >= 12 && length <= size - offset {
-            // SAFETY: [offset, offset + length) is inside, contiguous, and the caller's alone
-            // (contract). It has at least 12 bytes, so the whole head fits; `rest` overwrites the
-            // bytes that do not count.
+            // SAFETY: [offset, offset + length) is inside the buffer, and the caller has exclusive
+            // access to it (contract), so `rest` does not overlap it. It has at least 12 bytes, so
+            // both words of the head fit. The bytes of the second that do not count are at
+            // 4 + head_len to 12; `rest` begins there, ends at `length`, and overwrites them.
             unsafe {
                 let to = self.base().add(offset);
                 to.cast::<[u8; 4]>().write_unaligned(first);
@@ -90,7 +95,8 @@ impl Ring {
                 copy(rest, to.add(4 + head_len));
             }
         } else {
-            // SAFETY: the caller has exclusive access to these bytes (contract of this function).
+            // SAFETY: together the pieces have `length` bytes, and the caller has exclusive access
+            // to that many from `at` on (contract).
             unsafe { self.write_in_pieces(at, [&first, &second[..head_len], rest]) };
         }
     }
@@ -103,7 +109,8 @@ impl Ring {
     #[cold]
     unsafe fn write_in_pieces(&self, mut at: u64, pieces: [&[u8]; 3]) {
         for piece in pieces {
-            // SAFETY: the piece is a part of the caller's range (contract).
+            // SAFETY: each piece begins where the last one ended, so it is a part of the range to
+            // which the caller has exclusive access (contract).
             unsafe { self.write(at, piece) };
             at += piece.len() as u64;
         }
@@ -123,7 +130,8 @@ impl Ring {
     #[inline(always)]
     fn fetch(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch reads nothing that the program can observe and never faults.
+        // SAFETY: prefetching needs SSE, which every x86_64 processor has. It never faults,
+        // whatever the address, and has no effect that the program can observe.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let offset = at & (self.bytes.len() - 1);
@@ -145,8 +153,9 @@ impl Ring {
         assert!(length <= size, "{length} bytes of a buffer of {size}");
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
-        // SAFETY: both pieces are inside the buffer, as in `write`; they are not written meanwhile
-        // (contract).
+        // SAFETY: length <= size, so offset + first <= size and length - first <= offset: both
+        // pieces are inside the buffer, all of which is initialized. No thread writes them while
+        // the slices live (contract), and these borrow the ring, so it is not freed either.
         unsafe {
             (
                 std::slice::from_raw_parts(self.base().add(offset), first),
@@ -163,7 +172,8 @@ impl Ring {
 #[inline(always)]
 unsafe fn copy(from: &[u8], to: *mut u8) {
     const WORD: usize = size_of::<u64>();
-    // SAFETY: [0, from.len()) of `to` may be written (contract), and all words are inside it.
+    // SAFETY: `to` is valid for from.len() bytes that do not overlap `from` (contract). A word is
+    // copied only if there are at least eight, so the first one and the last one are among them.
     unsafe {
         if let (WORD..=16, Some(first), Some(last)) =
             (from.len(), from.first_chunk::<WORD>(), from.last_chunk::<WORD>())
@@ -184,7 +194,7 @@ mod tests {
     #[test]
     fn bytes_wrap_around_the_end() {
         let ring = Ring::new(8);
-        // SAFETY: there is one thread, so no access is concurrent.
+        // SAFETY: there is one thread, and no slice is used after a later write.
         unsafe {
             ring.write(6, b"abcd");
             assert_eq!(ring.slices(6, 10), (&b"ab"[..], &b"cd"[..]));
@@ -207,13 +217,13 @@ mod tests {
                     let second: Vec<u8> = (0x11..=0x18).collect();
                     let expected = [&[1, 2, 3, 4], &second[..head_len], rest].concat();
                     let end = at + expected.len() as u64;
-                    // SAFETY: there is one thread, so no access is concurrent.
+                    // SAFETY: there is one thread, and it writes nothing after this.
                     let (a, b) = unsafe {
                         ring.write_behind(at, head, head_len, rest);
                         ring.slices(at, end)
                     };
                     assert_eq!([a, b].concat(), expected);
-                    // SAFETY: there is one thread; bytes that were not written are still zero.
+                    // SAFETY: there is one thread, and it writes nothing after this.
                     let (a, b) = unsafe { ring.slices(end, at + size as u64) };
                     assert!(a.iter().chain(b).all(|&byte| byte == 0));
                 }

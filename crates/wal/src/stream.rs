@@ -101,7 +101,9 @@ impl Stream {
     #[inline(always)]
     pub(crate) unsafe fn put(&self, start: Lsn, kind: FrameKind, payload: Payload<'_>) {
         let (head, len, rest) = frame::head(self.seed, start, kind, payload);
-        // SAFETY: head and payload together fill exactly the caller's reservation (contract).
+        // SAFETY: checksum, head and rest together have frame::len(payload.len()) bytes, to which
+        // the caller has exclusive access: it reserved them and has not published them, and what
+        // they overwrite is durable (contract).
         unsafe { self.ring.write_behind(start, head, len, rest) };
     }
 

@@ -235,8 +235,9 @@ impl Reservation<'_> {
             // The log has stopped. The frame was not written, so it must not be published.
             return;
         }
-        // SAFETY: this writer reserved [start, end) and has not published it; everything a ring
-        // size before `end` is durable, so no unflushed byte is overwritten.
+        // SAFETY: this writer reserved [start, end), of the payload's length, and publishes it only
+        // below: a reservation is put once, by `fill` or by `drop`. Everything one ring size before
+        // `end` is durable, as was just checked, so the flusher does not read these bytes.
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
         stream.notify();
