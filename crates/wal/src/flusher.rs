@@ -344,6 +344,12 @@ impl Flusher {
 
     /// Writes and syncs one batch of [durable, cut), as much as fits. Returns its end.
     fn flush(&mut self, durable: Lsn, cut: Lsn) -> Result<Lsn, Error> {
+        // A writer leaves a reservation unfilled only after it saw that the log has stopped. If the
+        // cut passed such a reservation, the flusher read a later store of that writer, so the stop
+        // is visible here. From here on, everything below the cut is filled.
+        if let Some(poisoned) = self.shared.frontier.poisoned() {
+            return Err(poisoned.into());
+        }
         let to = self.fitting(durable, cut)?;
         assert!(
             durable < to && to <= cut,
@@ -360,9 +366,7 @@ impl Flusher {
             synced = synced.or_else(|_| self.current.segment.file.sync_data());
         }
         synced.map_err(Error::io(path, "sync"))?;
-        // A writer leaves a reservation unfilled only after it saw that the log has stopped. If the
-        // cut passed such a reservation, the flusher read a later store of that writer, so the stop
-        // is visible here. A batch with a hole is therefore never reported durable.
+        // It may have stopped meanwhile: then nothing more is reported durable.
         if let Some(poisoned) = self.shared.frontier.poisoned() {
             return Err(poisoned.into());
         }
@@ -408,9 +412,9 @@ impl Flusher {
 
     /// The total length of the whole frames from `durable` that fit into `limit`.
     fn whole_frames(&self, durable: Lsn, cut: Lsn, limit: usize) -> usize {
-        // SAFETY: below a cut, every reservation is filled and visible, or its writer saw that the
-        // log has stopped and never fills it. Only this flusher raises the stream's durable
-        // position, which is `durable`, and no writer overwrites what is behind it.
+        // SAFETY: everything below the cut is filled and visible, as `flush` checked. Only this
+        // flusher raises the stream's durable position, which is `durable`, and no writer
+        // overwrites what is behind it.
         let (a, b) = unsafe { self.stream().ring.slices(durable, cut) };
         let length_at = |at: usize| {
             let mut head = [0; MAX_HEAD];
@@ -473,9 +477,9 @@ impl Flusher {
             length: (to - from) as u32,
         }
         .encode(&self.shared.uuid);
-        // SAFETY: `to` is at most a cut, so every reservation in the range is filled and visible,
-        // or is never filled because the log has stopped. No writer overwrites the range before it
-        // is reported durable, which is after this write and its sync.
+        // SAFETY: `to` is at most the cut, below which everything is filled and visible, as `flush`
+        // checked. No writer overwrites the range before it is reported durable, which is after
+        // this write and its sync.
         let (a, b) = unsafe { stream.ring.slices(from, to) };
         let used = BATCH_HEADER + (to - from) as usize;
         let padding = &self.zeros[..used.next_multiple_of(block) - used];
