@@ -98,11 +98,6 @@ impl Frontier {
         Self { lanes, streams, poison: Poison::default() }
     }
 
-    /// The number of streams.
-    pub fn streams(&self) -> usize {
-        self.streams
-    }
-
     /// The slot of a stream's watermark.
     pub fn mark_lane(&self, stream: usize) -> usize {
         debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
@@ -144,13 +139,13 @@ impl Frontier {
 
     /// Whether every component of `lv` is durable.
     #[inline]
-    pub fn covers(&self, lv: &[Lsn]) -> bool {
+    pub(crate) fn covers(&self, lv: &[Lsn]) -> bool {
         debug_assert_eq!(lv.len(), self.streams, "a vector of another number of streams");
         self.lanes.iter().zip(lv).all(|(lane, &lsn)| lane.durable.get() >= lsn)
     }
 
     /// Whether the log has stopped. What is durable stays durable.
-    pub fn poisoned(&self) -> Option<Poisoned> {
+    pub(crate) fn poisoned(&self) -> Option<Poisoned> {
         self.poison.get()
     }
 
@@ -178,7 +173,7 @@ impl Frontier {
     /// Parks a waker until the stream is durable up to `lsn`, or the log stops. The waker may be
     /// woken early, and is woken at once if there is nothing to wait for: check again when it is.
     /// For other slots see [`Log::register`](crate::Log::register).
-    pub fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
+    pub(crate) fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
         self.wake_early(at);
         self.park(at, lsn, waker);
     }
@@ -242,7 +237,8 @@ impl Frontier {
     }
 
     /// The number of wakers parked at a slot.
-    pub fn parked(&self, stream: usize) -> usize {
+    #[cfg(test)]
+    pub(crate) fn parked(&self, stream: usize) -> usize {
         self.lanes[stream].parked.lock().unwrap_or_else(|e| e.into_inner()).by_lsn.len()
     }
 

@@ -106,18 +106,23 @@ impl Handle {
         running
     }
 
-    /// Durably changes the manifest by `change` and by truncating lanes below the positions
-    /// `up_to`, then releases the files that it no longer names. Returns the manifest before.
-    fn truncate(
-        &self,
-        up_to: &[(usize, Lsn)],
-        change: impl FnOnce(&mut Manifest),
-    ) -> Result<Manifest, Error> {
+    /// Durably changes the manifest: it names the checkpoint, and neither the earlier incarnations
+    /// nor the segments of lanes below the positions `up_to`. Then releases the files that it no
+    /// longer names. Returns the manifest before.
+    fn truncate(&self, up_to: &[(usize, Lsn)], checkpoint: Checkpoint) -> Result<Manifest, Error> {
         let _files = locked(&self.files);
         let mut manifest = locked(&self.manifest);
         let before = manifest.clone();
         let mut next = before.clone();
-        change(&mut next);
+        keep_newest_incarnation(&mut next);
+        let newest = next.newest().map(|newest| newest.number);
+        assert_eq!(newest, Some(checkpoint.incarnation), "the checkpoint is of another run");
+        assert!(
+            before.checkpoint.as_ref().is_none_or(|old| old.number < checkpoint.number),
+            "checkpoint {} has the files of an earlier one",
+            checkpoint.number
+        );
+        next.checkpoint = Some(checkpoint);
         let mut gone = Vec::new();
         for &(lane, up_to) in up_to {
             let segments = locked(&self.shared.segments[lane]);
@@ -136,9 +141,6 @@ impl Handle {
             }
         }
         let device = &*self.shared.options.device;
-        if next == before {
-            return Ok(before);
-        }
         // What is truncated, or skipped from now on, may hold the last statement of a stream's
         // watermark.
         if let Some(newest) = next.incarnations.last_mut() {
@@ -191,27 +193,13 @@ impl Handle {
                 let _ = device.remove(&dir.join(name));
             }
         }
-        if let Some(old) =
-            before.checkpoint.as_ref().filter(|_| before.checkpoint != next.checkpoint)
-        {
+        if let Some(old) = &before.checkpoint {
             for (at, part) in old.parts.iter().enumerate() {
                 let name = part_name(old.number, at);
                 assert!(!next.names_part(part.dir, &name), "the manifest still names {name}");
                 let _ = device.remove(&before.dirs[part.dir].join(name));
             }
         }
-    }
-
-    pub(crate) fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
-        self.truncate(&[(lane, up_to)], |_| ())?;
-        let manifest = locked(&self.manifest);
-        Ok(manifest.stream(self.shared.streams[lane].id).map_or(0, |s| s.kept_from))
-    }
-
-    pub(crate) fn retire_old_incarnations(&self) -> Result<(), Error> {
-        let starts = locked(&self.manifest).newest().map(|i| i.dims.clone()).unwrap_or_default();
-        let starts: Vec<_> = starts.iter().map(|dim| dim.start).enumerate().collect();
-        self.truncate(&starts, keep_newest_incarnation).map(drop)
     }
 
     pub(crate) fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
@@ -222,20 +210,7 @@ impl Handle {
             .iter()
             .filter_map(|covered| Some((lane_of(covered)?, covered.from)))
             .collect();
-        let before = self.truncate(&positions, |manifest| {
-            keep_newest_incarnation(manifest);
-            assert_eq!(
-                Some(checkpoint.incarnation),
-                manifest.newest().map(|newest| newest.number),
-                "the checkpoint is of another incarnation"
-            );
-            assert!(
-                manifest.checkpoint.as_ref().is_none_or(|old| old.number < checkpoint.number),
-                "checkpoint {} has the files of an earlier one",
-                checkpoint.number
-            );
-            manifest.checkpoint = Some(checkpoint);
-        })?;
+        let before = self.truncate(&positions, checkpoint)?;
         let now = locked(&self.manifest);
         let kept = |manifest: &Manifest| -> u128 {
             let incarnations = manifest.incarnations.iter().flat_map(|i| &i.dims);

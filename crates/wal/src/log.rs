@@ -282,8 +282,9 @@ impl Log {
         self.frontier().wait_any(wanted)
     }
 
-    /// Parks a waker until a slot of the frontier has reached `number`, or the log stops; see
-    /// [`Frontier::register`].
+    /// Parks a waker until a slot of the frontier has reached `number`, or the log stops. The waker
+    /// may be woken early, and is woken at once if there is nothing to wait for: check again when
+    /// it is.
     pub fn register(&self, lane: usize, number: u64, waker: Waker) {
         self.handle.shared.wake_early(lane, number);
         self.frontier().register(lane, number, waker);
@@ -354,9 +355,10 @@ impl Log {
         self.handle.shared.streams[stream].counters.get()
     }
 
-    /// Requests a heartbeat frame that states the watermark `mark`. The caller guarantees that no
-    /// later frame of the stream has a number up to `mark`. Once the heartbeat is durable,
-    /// [`Frontier::mark`] is at least `mark`.
+    /// Requests a heartbeat frame that states the watermark `mark`: for tests, since a log with
+    /// [`Marks`] states watermarks by itself. The caller guarantees that no later frame of the
+    /// stream has a number up to `mark`. Once the heartbeat is durable, [`Frontier::mark`] is at
+    /// least `mark`.
     pub fn heartbeat(&self, stream: usize, mark: u64) {
         let stream = &self.handle.shared.streams[stream];
         // SeqCst: raised before the check for a sleeping flusher, which reads it after announcing
@@ -390,24 +392,6 @@ impl Log {
     /// A copy of the manifest as it is now.
     pub fn manifest(&self) -> Manifest {
         locked(&self.handle.manifest).clone()
-    }
-
-    /// Truncates a stream's log below `up_to`, in whole segments, including those of earlier
-    /// incarnations. The manifest records this durably before a file is reused. Returns the
-    /// position from which frames are kept.
-    ///
-    /// # Errors
-    /// The manifest could not be written; nothing is truncated then.
-    pub fn retire(&self, lane: usize, up_to: Lsn) -> Result<Lsn, Error> {
-        self.handle.retire(lane, up_to)
-    }
-
-    /// Truncates all incarnations before this one.
-    ///
-    /// # Errors
-    /// As [`retire`](Self::retire).
-    pub fn retire_old_incarnations(&self) -> Result<(), Error> {
-        self.handle.retire_old_incarnations()
     }
 
     /// The number of the next checkpoint, and where its parts go: for each, the index of its

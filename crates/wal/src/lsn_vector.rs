@@ -7,7 +7,7 @@
 
 use crate::Lsn;
 use smallvec::SmallVec;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The most components a vector may have: the most streams of an incarnation.
@@ -49,15 +49,6 @@ fn chosen() -> u8 {
             debug_assert!(choice <= choose(), "the processor lacks these instructions: {choice}");
             choice
         }
-    }
-}
-
-/// The name of the implementation that wide vectors use here.
-pub fn implementation() -> &'static str {
-    match chosen() {
-        AVX512 => "avx512",
-        AVX2 => "avx2",
-        _ => "portable",
     }
 }
 
@@ -157,33 +148,10 @@ pub fn covers(upper: &[u64], lower: &[u64]) -> bool {
 pub struct LsnVector(SmallVec<[Lsn; INLINE_LANES]>);
 
 impl LsnVector {
-    /// The bottom: every component 0. Panics above [`MAX_LANES`] components.
-    pub fn zero(lanes: usize) -> Self {
-        assert!(lanes <= MAX_LANES, "{lanes} lanes, at most {MAX_LANES}");
-        Self(SmallVec::from_elem(0, lanes))
-    }
-
     /// A copy of a slice. Panics above [`MAX_LANES`] components.
-    pub fn from_slice(lanes: &[Lsn]) -> Self {
+    pub(crate) fn from_slice(lanes: &[Lsn]) -> Self {
         assert!(lanes.len() <= MAX_LANES, "{} lanes, at most {MAX_LANES}", lanes.len());
         Self(SmallVec::from_slice(lanes))
-    }
-
-    /// Element-wise maximum with `other`.
-    #[inline]
-    pub fn join(&mut self, other: &[Lsn]) {
-        join(&mut self.0, other);
-    }
-
-    /// Whether every component of `other` is at most this one's.
-    #[inline]
-    pub fn covers(&self, other: &[Lsn]) -> bool {
-        covers(&self.0, other)
-    }
-
-    /// Sets every component to 0, and keeps their number.
-    pub fn clear(&mut self) {
-        self.0.fill(0);
     }
 }
 
@@ -192,19 +160,6 @@ impl Deref for LsnVector {
     #[inline]
     fn deref(&self) -> &[Lsn] {
         &self.0
-    }
-}
-
-impl DerefMut for LsnVector {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [Lsn] {
-        &mut self.0
-    }
-}
-
-impl From<&[Lsn]> for LsnVector {
-    fn from(lanes: &[Lsn]) -> Self {
-        Self::from_slice(lanes)
     }
 }
 

@@ -220,11 +220,6 @@ impl StreamReader {
         if ended { 0 } else { self.segments.iter().map(|s| s.length).sum() }
     }
 
-    /// The number of bytes read so far; at the end possibly fewer or more than the total.
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read
-    }
-
     /// The position up to which the stream is known to be valid.
     pub fn valid_to(&self) -> Lsn {
         self.position

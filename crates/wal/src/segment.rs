@@ -214,7 +214,7 @@ impl Pool {
     /// Adds retired files; returns those beyond the pool's size, which are to be removed.
     fn retire(&mut self, paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
         self.files.extend(paths);
-        // Retirements without a request between them (past incarnations, then this one) are one.
+        // Retirements without a request between them count as one.
         if self.asked > 0 {
             self.asked_before = std::mem::take(&mut self.asked);
         }

@@ -58,7 +58,7 @@ impl Frontier {
     ///
     /// # Errors
     /// The log stopped before any was reached.
-    pub fn wait_any(&self, wanted: &[(usize, Lsn)]) -> Result<(), Poisoned> {
+    pub(crate) fn wait_any(&self, wanted: &[(usize, Lsn)]) -> Result<(), Poisoned> {
         let is_reached = || wanted.iter().any(|&(lane, lsn)| self.at(lane) >= lsn);
         for _ in 0..SPINS {
             if is_reached() {

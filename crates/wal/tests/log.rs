@@ -1,7 +1,7 @@
 //! A log over several openings: clean closes, drops, failing devices, power cuts.
 
 mod common;
-use common::{append, read_all, reopen, small};
+use common::{append, kept_from, read_all, reopen, small, truncate};
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
@@ -208,7 +208,7 @@ fn a_power_cut_keeps_what_was_acknowledged_and_a_lie_is_found_out() {
 }
 
 #[test]
-fn retired_segments_go_and_the_rest_is_read() {
+fn truncated_segments_go_and_the_rest_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let options = small(dir.path(), 1, MemoryDevice::shared());
     let (log, _) = reopen(options.clone()).unwrap();
@@ -218,13 +218,17 @@ fn retired_segments_go_and_the_rest_is_read() {
         last = append(&mut writer, 0, &[i as u8; 500]);
         if i == 1000 {
             log.flush().unwrap();
-            let kept = log.retire(0, last).unwrap();
-            assert!(kept > 0 && kept <= last);
-            assert!(log.retire(0, last).unwrap() == kept);
+            let truncated = truncate(&log, &[last]);
+            let kept = kept_from(&log, 0);
+            assert!(kept > 0 && kept <= last && kept == truncated);
+            assert_eq!((truncate(&log, &[last]), kept_from(&log, 0)), (0, kept));
         }
     }
     log.flush().unwrap();
-    let kept = log.retire(0, last).unwrap();
+    truncate(&log, &[last]);
+    let kept = kept_from(&log, 0);
+    // Recovery reads what is kept from here on.
+    assert_eq!(truncate(&log, &[kept]), 0);
     drop((writer, log));
     let (log, frames) = reopen(options.clone()).unwrap();
     assert_eq!(frames[0].start, kept);
@@ -232,17 +236,18 @@ fn retired_segments_go_and_the_rest_is_read() {
     assert_eq!(records.next_back().unwrap().end, last);
     // The first kept segment's header has the anchor in effect, although its frame is gone.
     assert!(frames[0].anchor[0] > 0 && frames[0].anchor[0] <= kept);
-    log.retire_old_incarnations().unwrap();
+    // The incarnation before is truncated.
+    truncate(&log, &[log.next_lsn(0)]);
     drop(log);
     let (log, frames) = reopen(options).unwrap();
     assert!(frames.is_empty());
     assert!(log.next_lsn(0) >= last);
 }
 
-/// A log that always retires as much as it writes reuses the same files; if it writes less, it
-/// keeps fewer.
+/// A log that is always truncated by as much as was written reuses the same files; if less is
+/// written, it keeps fewer.
 #[test]
-fn retired_segments_are_written_again() {
+fn truncated_segments_are_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = small(dir.path(), 1, MemoryDevice::shared());
     options.stepped = true;
@@ -258,25 +263,29 @@ fn retired_segments_are_written_again() {
             append(&mut writer, 0, &[1; 2900]);
             assert!(log.step(0));
         }
-        log.retire(0, log.frontier().durable(0)).unwrap();
+    };
+    let mut write_and_truncate = |segments: usize| {
+        write_segments(segments);
+        truncate(&log, &[log.frontier().durable(0)]);
         files()
     };
     let mut seen = BTreeSet::new();
     for round in 0..6 {
-        let now = write_segments(8);
+        let now = write_and_truncate(8);
         assert!(now.len() <= 8 + 5, "{} files for 8 segments", now.len());
         assert!(round < 3 || now.is_subset(&seen), "a file was made that was not needed");
         seen.extend(now);
     }
-    write_segments(1);
-    let left = write_segments(1).len();
+    write_and_truncate(1);
+    let left = write_and_truncate(1).len();
     assert!(left <= 2 + 4, "{left} files for one segment");
+    write_segments(2);
     drop((writer, log));
     // What was written over old content is read correctly.
     let (_, frames) = reopen(options).unwrap();
-    assert!(
-        frames.iter().all(|frame| frame.payload == [1; 2900] || frame.kind != FrameKind::Record)
-    );
+    let records: Vec<_> = frames.iter().filter(|f| f.kind == FrameKind::Record).collect();
+    assert_eq!(records.len(), 2 * 21);
+    assert!(records.iter().all(|record| record.payload == [1; 2900]));
 }
 
 #[test]

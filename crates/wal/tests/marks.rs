@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::{append, read_all, reopen, small};
+use common::{append, kept_from, read_all, reopen, small, truncate};
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice, MemoryDevice};
 use hyades_wal::{Log, Marks, open};
 use std::sync::Arc;
@@ -76,15 +76,14 @@ fn a_mark_outlives_the_heartbeat_that_stated_it() {
         append(&mut writer, 1, &[1; 2900]);
         assert!(log.step(1));
     }
-    assert_eq!(
-        (log.frontier().mark(1), log.retire(1, log.frontier().durable(1)).unwrap()),
-        (41, 0)
-    );
+    let truncate_1 = || truncate(&log, &[0, log.frontier().durable(1)]);
+    truncate_1();
+    assert_eq!((log.frontier().mark(1), kept_from(&log, 1)), (41, 0));
     append(&mut writer, 1, &[1; 2900]);
     device.arm(Fault::Write(0));
     assert!(!log.step(1), "the device is full");
-    let kept_from = log.retire(1, log.frontier().durable(1)).unwrap();
-    assert_eq!(kept_from, log.frontier().durable(1), "the last segment is given up");
+    truncate_1();
+    assert_eq!(kept_from(&log, 1), log.frontier().durable(1), "the last segment is truncated");
     drop((writer, log));
     for _ in 0..2 {
         let recovering = open(small(dir.path(), 2, FileDevice::shared())).unwrap();

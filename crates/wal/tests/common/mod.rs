@@ -3,7 +3,8 @@
 
 use hyades_platform::device::Device;
 use hyades_wal::{
-    Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, Recovering, Verdict, Writer, open,
+    Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, Recovering,
+    Verdict, Writer, open,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -82,4 +83,30 @@ pub fn append(writer: &mut Writer, stream: usize, payload: &[u8]) -> Lsn {
     let end = reservation.end();
     reservation.fill(FrameKind::Record, payload);
     end
+}
+
+/// Truncates the log below these positions, one of each stream, with a checkpoint of no rows.
+/// Returns how many bytes of frames were truncated.
+pub fn truncate(log: &Log, up_to: &[Lsn]) -> u64 {
+    let manifest = log.manifest();
+    let dims = &manifest.newest().unwrap().dims;
+    let covered = dims.iter().zip(up_to).map(|(dim, &from)| Covered { stream: dim.stream, from });
+    let (number, _) = log.next_checkpoint();
+    let checkpoint = Checkpoint {
+        number,
+        cut: number,
+        incarnation: log.incarnation(),
+        scan_end: None,
+        taken_at_us: 0,
+        next_row_id: 0,
+        rows: 0,
+        parts: Vec::new(),
+        streams: covered.collect(),
+    };
+    log.adopt(checkpoint).unwrap()
+}
+
+/// The position from which the files of a stream are kept.
+pub fn kept_from(log: &Log, stream: usize) -> Lsn {
+    log.manifest().streams[stream].kept_from
 }
