@@ -20,6 +20,7 @@ use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
+use super::stream_order::furthest_behind_first;
 use super::threads;
 use super::version_collector::VersionCollector;
 use crate::error::Error;
@@ -82,7 +83,12 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     let (idle_detector, version_collector) =
         (IdleDetector::new(threads), VersionCollector::new(shape.lanes));
     let flow = Flow { replay, shape, whole, lanes, graph, idle_detector, version_collector };
-    threads::run_on(replay, threads, |seat| flow.work(seat), |seat| flow.idle_detector.leave(seat));
+    threads::run_on(
+        replay,
+        threads,
+        |number| flow.work(number),
+        |number| flow.idle_detector.leave(number),
+    );
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -103,30 +109,30 @@ impl DataflowStream {
 }
 
 impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
-    fn work(&self, seat: usize) -> Result<(), Error> {
+    fn work(&self, number: usize) -> Result<(), Error> {
         let mut runner = RecordRunner::new();
         let mut idle = 0;
         while !self.replay.has_failed() {
             // After a long idle time, prepares the check for a deadlock.
-            let unchanged_since =
-                (idle > SPINS).then(|| self.idle_detector.all_others_rest(seat)).flatten();
+            let snapshot =
+                (idle > SPINS).then(|| self.idle_detector.all_others_rest(number)).flatten();
             if !self.shape.data_only {
                 self.version_collector.collect(self.replay, &self.graph);
             }
-            if self.replay_ready(&mut runner)? || self.read_some(seat, &mut runner)? {
+            if self.replay_ready(&mut runner)? || self.read_some(number, &mut runner)? {
                 idle = 0;
                 continue;
             }
             runner.report(self.replay);
             let Some(lane) = self.unfinished() else { break };
-            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
                 return Err(deadlock_error(self.lanes[lane].stream, self.graph.settled(lane)));
             }
             idle += 1;
             if idle <= SPINS {
                 std::thread::yield_now();
             } else {
-                self.idle_detector.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
+                self.idle_detector.rest(number, || std::thread::sleep(Duration::from_micros(50)));
             }
         }
         runner.report(self.replay);
@@ -180,15 +186,13 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
 
     /// Lines 1 to 4, for the stream that is furthest behind and free. Returns false if none could
     /// be read.
-    fn read_some(&self, seat: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
-        let n = self.lanes.len();
-        let mut order: smallvec::SmallVec<[(u64, usize); 16]> = (0..n)
-            .map(|at| (seat + at) % n)
-            .filter(|&at| !self.lanes[at].finished.load(Ordering::Relaxed))
-            .map(|at| (self.lanes[at].epoch.load(Ordering::Relaxed), at))
-            .collect();
-        order.sort_by_key(|(epoch, _)| *epoch);
-        for (_, at) in order {
+    fn read_some(&self, number: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
+        let epoch = |at: usize| {
+            let lane = &self.lanes[at];
+            let finished = lane.finished.load(Ordering::Relaxed);
+            (!finished).then(|| lane.epoch.load(Ordering::Relaxed))
+        };
+        for (_, at) in furthest_behind_first(self.lanes.len(), number, epoch) {
             if self.graph.waiting(at) > LOOKAHEAD {
                 continue;
             }

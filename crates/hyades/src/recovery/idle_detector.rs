@@ -25,23 +25,23 @@ impl IdleDetector {
         IdleDetector((0..threads).map(|_| Padded(AtomicU64::new(0))).collect())
     }
 
-    /// Calls `rest`; the thread counts as resting meanwhile.
-    pub fn rest(&self, seat: usize, rest: impl FnOnce()) {
-        self.0[seat].fetch_add(1, Ordering::SeqCst);
+    /// Calls `rest`; the thread with this number counts as resting meanwhile.
+    pub fn rest(&self, thread: usize, rest: impl FnOnce()) {
+        self.0[thread].fetch_add(1, Ordering::SeqCst);
         rest();
-        self.0[seat].fetch_add(1, Ordering::SeqCst);
+        self.0[thread].fetch_add(1, Ordering::SeqCst);
     }
 
     /// The thread has ended; it counts as resting from now on.
-    pub fn leave(&self, seat: usize) {
-        self.0[seat].fetch_add(1, Ordering::SeqCst);
+    pub fn leave(&self, thread: usize) {
+        self.0[thread].fetch_add(1, Ordering::SeqCst);
     }
 
     /// The counters, if all other threads rest now. The caller looks for work after this, not
     /// before.
-    pub fn all_others_rest(&self, seat: usize) -> Option<IdleSnapshot> {
+    pub fn all_others_rest(&self, thread: usize) -> Option<IdleSnapshot> {
         let now = self.now();
-        let rest = now.iter().enumerate().all(|(other, n)| other == seat || n % 2 == 1);
+        let rest = now.iter().enumerate().all(|(other, n)| other == thread || n % 2 == 1);
         rest.then_some(now)
     }
 
@@ -51,7 +51,7 @@ impl IdleDetector {
     }
 
     fn now(&self) -> IdleSnapshot {
-        self.0.iter().map(|seat| seat.load(Ordering::SeqCst)).collect()
+        self.0.iter().map(|counter| counter.load(Ordering::SeqCst)).collect()
     }
 }
 
@@ -69,17 +69,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stillness_ends_when_somebody_gets_up() {
+    fn a_snapshot_shows_that_a_thread_has_left_its_rest() {
         let idle_detector = IdleDetector::new(2);
         assert!(idle_detector.all_others_rest(0).is_none());
         idle_detector.rest(1, || {
-            let unchanged_since = idle_detector.all_others_rest(0).expect("the other rests");
-            assert!(idle_detector.unchanged_since(&unchanged_since));
+            let snapshot = idle_detector.all_others_rest(0).expect("the other rests");
+            assert!(idle_detector.unchanged_since(&snapshot));
             assert!(idle_detector.all_others_rest(1).is_none());
         });
         idle_detector.leave(1);
-        let unchanged_since = idle_detector.all_others_rest(0).expect("the other has left");
+        let snapshot = idle_detector.all_others_rest(0).expect("the other has left");
         idle_detector.rest(0, || {});
-        assert!(!idle_detector.unchanged_since(&unchanged_since));
+        assert!(!idle_detector.unchanged_since(&snapshot));
     }
 }

@@ -11,6 +11,7 @@ use super::parts::{self, Parts};
 use super::prefetching::Prefetcher;
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
+use super::stream_order::furthest_behind_first;
 use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
@@ -20,7 +21,6 @@ use crate::logging::row_frame::RowFrames;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
@@ -259,13 +259,17 @@ fn next_chunk<'l, S: Default + Send + Sync + 'static>(
 ) -> Result<Option<(&'l ValidatedStream, Chunk, Parts)>, Error> {
     let mut listener: Option<Listener<'_>> = None;
     while !replay.has_failed() {
-        let open = all.lanes.iter().filter(|lane| !lane.finished.load(Ordering::Acquire));
-        let mut order: SmallVec<[&ValidatedStream; 16]> = open.collect();
-        if order.is_empty() {
+        let next_epoch = |at: usize| {
+            let lane = &all.lanes[at];
+            let finished = lane.finished.load(Ordering::Acquire);
+            (!finished).then(|| lane.next_epoch.load(Ordering::Relaxed))
+        };
+        let mut order = furthest_behind_first(all.lanes.len(), 0, next_epoch).peekable();
+        if order.peek().is_none() {
             break;
         }
-        order.sort_by_key(|lane| lane.next_epoch.load(Ordering::Relaxed));
-        for lane in order {
+        for (_, at) in order {
+            let lane = &all.lanes[at];
             let Ok(source) = lane.reader.try_lock() else { continue };
             let mut taken = StreamLease { source: Some(source), freed: all.freed };
             let source = taken.source.as_deref_mut().expect("until it is dropped");

@@ -21,7 +21,7 @@ pub(crate) fn load<S: Default + Send + Sync + 'static>(
     threads: usize,
 ) -> Result<(), Error> {
     let parts = parts(recovering, checkpoint)?;
-    threads::run_on(replay, threads, |seat| load_some(replay, &parts, seat), |_| ());
+    threads::run_on(replay, threads, |number| load_some(replay, &parts, number), |_| ());
     if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
         return Err(error);
     }
@@ -34,12 +34,12 @@ pub(crate) fn load<S: Default + Send + Sync + 'static>(
 fn load_some<S: Default + Send + Sync + 'static>(
     replay: &ReplayContext<S>,
     parts: &[Mutex<PartReader>],
-    seat: usize,
+    number: usize,
 ) -> Result<(), Error> {
     let mut applier = Applier::default();
     let (mut block, mut content) = (Block::default(), Vec::new());
     for turn in 0..parts.len() {
-        let part = &parts[(seat + turn) % parts.len()];
+        let part = &parts[(number + turn) % parts.len()];
         while !replay.has_failed() {
             let (id, path) = {
                 let mut reader = part.lock().expect("no holder panics");

@@ -27,6 +27,7 @@ mod read_ahead;
 mod replay;
 pub(crate) mod report;
 pub(crate) mod runner;
+mod stream_order;
 pub(crate) mod threads;
 mod undecided;
 mod version_collector;

@@ -27,6 +27,7 @@ use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
+use super::stream_order::furthest_behind_first;
 use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
@@ -120,8 +121,8 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     threads::run_on(
         replay,
         threads,
-        |seat| pools.work(seat),
-        |seat| pools.idle_detector.leave(seat),
+        |number| pools.work(number),
+        |number| pools.idle_detector.leave(number),
     );
     if replay.has_failed() {
         return Ok(Vec::new());
@@ -172,30 +173,30 @@ impl RecordPool {
 }
 
 impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
-    fn work(&self, seat: usize) -> Result<(), Error> {
+    fn work(&self, number: usize) -> Result<(), Error> {
         let mut runner = RecordRunner::new();
         let mut idle = 0u32;
-        let mut upwards = seat.is_multiple_of(2);
+        let mut upwards = number.is_multiple_of(2);
         while !self.replay.has_failed() {
-            let unchanged_since =
-                (idle > 32).then(|| self.idle_detector.all_others_rest(seat)).flatten();
-            let found = self.sweep(seat, upwards, &mut runner)?;
+            let snapshot =
+                (idle > 32).then(|| self.idle_detector.all_others_rest(number)).flatten();
+            let found = self.sweep(number, upwards, &mut runner)?;
             // The next sweep goes the other way: it begins where this one has just replayed.
             upwards = !upwards;
-            if found || self.decode_some(seat, &mut runner)? {
+            if found || self.decode_some(number, &mut runner)? {
                 idle = 0;
                 continue;
             }
             runner.report(self.replay);
             let Some(pool) = self.pools.iter().find(|pool| !pool.is_complete()) else { break };
-            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
                 return Err(deadlock_error(pool.stream, pool.resolved.load(Ordering::Acquire)));
             }
             idle += 1;
             if idle < 32 {
                 std::thread::yield_now();
             } else {
-                self.idle_detector.rest(seat, || std::thread::sleep(Duration::from_micros(50)));
+                self.idle_detector.rest(number, || std::thread::sleep(Duration::from_micros(50)));
             }
         }
         runner.report(self.replay);
@@ -205,18 +206,23 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
 
     /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
     /// false if nothing was.
-    fn sweep(&self, seat: usize, upwards: bool, runner: &mut RecordRunner) -> Result<bool, Error> {
+    fn sweep(
+        &self,
+        number: usize,
+        upwards: bool,
+        runner: &mut RecordRunner,
+    ) -> Result<bool, Error> {
         let all = self.pools.len() * QUEUES;
         let mut found = false;
         for step in 0..all {
             let step = if upwards { step } else { all - 1 - step };
-            let (pool, queue) = ((seat + step / QUEUES) % self.pools.len(), step % QUEUES);
+            let (pool, queue) = ((number + step / QUEUES) % self.pools.len(), step % QUEUES);
             let pool = &self.pools[pool];
             let mut replayed = 0;
             while replayed < BATCH && !self.replay.has_failed() {
                 let Some(record) = self.fetch_next(pool, queue) else { break };
                 let place = (pool.stream, record.start);
-                match record.standing {
+                match record.eligibility {
                     Eligibility::Dead => runner.dead += 1,
                     _ => runner.run(self.replay, &record.head, &record.body, place)?,
                 }
@@ -236,15 +242,15 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     fn fetch_next(&self, pool: &RecordPool, queue: usize) -> Option<RunningRecord> {
         let mut of = pool.queue(queue);
         let window = of.waiting.iter().take(WINDOW).enumerate();
-        let judged = window.map(|(at, record)| (at, self.standing(record)));
-        let (at, standing) = { judged }.find(|(_, s)| !matches!(s, Eligibility::NotYet))?;
+        let judged = window.map(|(at, record)| (at, self.eligibility(record)));
+        let (at, eligibility) = { judged }.find(|(_, e)| !matches!(e, Eligibility::NotYet))?;
         let PooledRecord { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
         of.in_flight.push(start);
         pool.len.fetch_sub(1, Ordering::Relaxed);
-        Some(RunningRecord { start, head, body, standing })
+        Some(RunningRecord { start, head, body, eligibility })
     }
 
-    fn standing(&self, record: &PooledRecord) -> Eligibility {
+    fn eligibility(&self, record: &PooledRecord) -> Eligibility {
         let resolved = |lane: usize| self.pools[lane].resolved.load(Ordering::Acquire);
         let end = |lane: usize| self.pools[lane].end.load(Ordering::Acquire);
         let validity = || record.validity.iter().copied().enumerate();
@@ -263,15 +269,13 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     }
 
     /// Decodes a batch of the free stream with the emptiest pool. Returns false if there is none.
-    fn decode_some(&self, seat: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
-        let n = self.pools.len();
-        let mut order: smallvec::SmallVec<[(usize, usize); 16]> = (0..n)
-            .map(|at| (seat + at) % n)
-            .filter(|&at| !self.pools[at].finished.load(Ordering::Relaxed))
-            .map(|at| (self.pools[at].len.load(Ordering::Relaxed), at))
-            .collect();
-        order.sort_by_key(|(len, _)| *len);
-        for (len, at) in order {
+    fn decode_some(&self, number: usize, runner: &mut RecordRunner) -> Result<bool, Error> {
+        let len = |at: usize| {
+            let pool = &self.pools[at];
+            let finished = pool.finished.load(Ordering::Relaxed);
+            (!finished).then(|| pool.len.load(Ordering::Relaxed))
+        };
+        for (len, at) in furthest_behind_first(self.pools.len(), number, len) {
             if len >= POOL_RECORDS {
                 break;
             }
@@ -334,5 +338,5 @@ struct RunningRecord {
     start: Lsn,
     head: RecordHead,
     body: Vec<u8>,
-    standing: Eligibility,
+    eligibility: Eligibility,
 }

@@ -1,0 +1,36 @@
+//! The order in which a thread that looks for work tries the streams.
+
+use smallvec::SmallVec;
+
+/// The streams (`lane` in the code) that have work, with what `progress` returns for them: lowest
+/// progress first, and among equal ones in turn from `first` on, so that threads that begin at
+/// different streams rarely try the same one. `progress` returns `None` if a stream has no work.
+///
+/// All threads prefer the stream that is furthest behind, because the records of the others may
+/// depend on its records.
+#[inline]
+pub(super) fn furthest_behind_first<K: Ord + Copy>(
+    lanes: usize,
+    first: usize,
+    progress: impl Fn(usize) -> Option<K>,
+) -> impl Iterator<Item = (K, usize)> {
+    let in_turn = (0..lanes).map(|at| (first + at) % lanes);
+    let mut order: SmallVec<[(K, usize); 16]> =
+        in_turn.filter_map(|at| Some((progress(at)?, at))).collect();
+    order.sort_by_key(|&(progress, _)| progress);
+    order.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_come_by_progress_and_equal_ones_in_turn() {
+        let progress = [Some(7), None, Some(3), Some(7), Some(3)];
+        let order = |first| furthest_behind_first(5, first, |at| progress[at]).collect::<Vec<_>>();
+        assert_eq!(order(0), [(3, 2), (3, 4), (7, 0), (7, 3)]);
+        assert_eq!(order(3), [(3, 4), (3, 2), (7, 3), (7, 0)]);
+        assert_eq!(furthest_behind_first(0, 3, |_| Some(0)).count(), 0);
+    }
+}
