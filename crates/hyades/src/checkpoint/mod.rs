@@ -26,7 +26,7 @@ use pace::Pace;
 use read::Extent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use write::Writing;
+use write::{Writing, WrittenParts};
 
 /// When checkpoints are taken, and what they may cost.
 #[derive(Clone, Debug)]
@@ -89,6 +89,37 @@ pub struct CheckpointReport {
     pub truncated_bytes: u64,
 }
 
+/// Upper bounds on what the image of a checkpoint shows.
+struct ImageBounds {
+    /// By stream: everything that the image shows is below this position.
+    up_to: Vec<u64>,
+    /// No number of a transaction that the image shows is above this one.
+    highest: u64,
+    next_row_id: u64,
+    taken_at_us: u64,
+    /// The epoch in which the last row was read, if the cut is fuzzy.
+    scan_end: Option<u64>,
+}
+
+impl ImageBounds {
+    /// Everything that is installed by now has its position in the log and its row ids.
+    fn now<P: LoggingProtocol>(engine: &Engine<P>, log: &Log) -> ImageBounds {
+        let taken_at_us = clock::wall_us();
+        ImageBounds {
+            up_to: positions(log),
+            highest: log.highest_number(),
+            next_row_id: engine.row_ids.load(Ordering::Relaxed),
+            taken_at_us,
+            scan_end: None,
+        }
+    }
+}
+
+/// The next position of each stream.
+fn positions(log: &Log) -> Vec<u64> {
+    (0..log.streams()).map(|stream| log.next_lsn(stream)).collect()
+}
+
 /// Writes a checkpoint of an engine, one at a time. Returns the entry for the manifest, and the
 /// report for when the manifest has it.
 pub(crate) fn write<P: LoggingProtocol>(
@@ -98,22 +129,14 @@ pub(crate) fn write<P: LoggingProtocol>(
     stop: &AtomicBool,
 ) -> Result<(Checkpoint, CheckpointReport), Error> {
     let began = clock::monotonic_ns();
-    let mut taken_at_us = clock::wall_us();
+    let began_at_us = clock::wall_us();
     let manifest = log.manifest();
     let fuzzy = settings.fuzzy && manifest.newest().is_some_and(|i| i.data_only);
-    let positions = |out: &mut Vec<u64>| {
-        out.clear();
-        out.extend((0..log.streams()).map(|stream| log.next_lsn(stream)));
-    };
-    let (mut from, mut up_to) = (Vec::new(), Vec::new());
+    let mut from = Vec::new();
     let epoch =
-        engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || positions(&mut from));
+        engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || from = positions(log));
     let _ended = Ended(engine);
-    // Everything in the cut has its position in the log and its row ids by now.
-    positions(&mut up_to);
-    let mut highest = log.highest_number();
-    let mut next_row_id = engine.row_ids.load(Ordering::Relaxed);
-    let mut scan_end = None;
+    let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
     let (number, parts) = log.next_checkpoint();
     let pace = Pace::new(settings.share, parts.len(), stop, log);
     let writing = Writing {
@@ -129,38 +152,14 @@ pub(crate) fn write<P: LoggingProtocol>(
         pace: &pace,
         block_bytes: settings.block_bytes,
     };
-    let written = writing.run().and_then(|written| {
-        engine.cut.end();
-        if fuzzy {
-            // The image may show rows of any transaction that has its place in the log by now. (A
-            // transaction reads its epoch and gets its place before it installs rows.)
-            scan_end = Some(engine.epoch.current());
-            taken_at_us = clock::wall_us();
-            positions(&mut up_to);
-            highest = log.highest_number();
-            next_row_id = engine.row_ids.load(Ordering::Relaxed);
-        }
-        if !mutation::is(Mutation::AdoptedUnread) && !mutation::is(Mutation::LongBlocks) {
-            writing.read_back(&written)?;
-        }
-        if !mutation::is(Mutation::ValidBeforeFrontier) {
-            wait_for_frontier(log, &up_to, highest, stop)?;
-        }
-        pace.begin()?;
-        Ok(written)
-    });
-    let written = match written {
-        Ok(written) => written,
-        Err(error) => {
+    let (written, shown) =
+        write_and_wait(engine, log, &writing, shown, stop).inspect_err(|_| {
             // No manifest names these files. Those that cannot be removed now are removed when the
             // database is opened.
             for (_, path) in &parts {
                 let _ = log.device().remove(path);
             }
-            return Err(error);
-        }
-    };
-    let rows = written.extents().map(|part| part.rows).sum();
+        })?;
     let lanes = manifest.newest().map(|i| &i.dims[..]).unwrap_or_default();
     let streams = lanes.iter().zip(&from);
     let sizes = parts.iter().zip(written.extents());
@@ -172,26 +171,52 @@ pub(crate) fn write<P: LoggingProtocol>(
     let checkpoint = Checkpoint {
         number,
         cut: epoch,
-        scan_end,
+        scan_end: shown.scan_end,
         incarnation: log.incarnation(),
-        taken_at_us,
-        next_row_id,
-        rows,
+        taken_at_us: shown.taken_at_us,
+        next_row_id: shown.next_row_id,
+        rows: written.extents().map(|part| part.rows).sum(),
         parts: sizes.map(part).collect(),
         streams: streams.map(|(dim, &from)| Covered { stream: dim.stream, from }).collect(),
     };
-    let bytes = written.extents().map(|part| part.bytes).sum();
     let report = CheckpointReport {
         number,
         cut_epoch: epoch,
-        rows,
+        rows: checkpoint.rows,
         changed_rows: written.changed_rows,
-        bytes,
+        bytes: written.extents().map(|part| part.bytes).sum(),
         parts: parts.len(),
         seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
         truncated_bytes: 0,
     };
     Ok((checkpoint, report))
+}
+
+/// Writes the files, ends the cut, reads the files back, and waits until everything that they show
+/// is durable. `shown` is what an exact cut shows; returns what the image shows.
+fn write_and_wait<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    log: &Log,
+    writing: &Writing<'_, P::RowStamp>,
+    mut shown: ImageBounds,
+    stop: &AtomicBool,
+) -> Result<(WrittenParts, ImageBounds), Error> {
+    let written = writing.run()?;
+    engine.cut.end();
+    if writing.fuzzy {
+        // The image may show rows of any transaction that has its place in the log by now. (A
+        // transaction reads its epoch and gets its place before it installs rows.)
+        let scan_end = Some(engine.epoch.current());
+        shown = ImageBounds { scan_end, ..ImageBounds::now(engine, log) };
+    }
+    if !mutation::is(Mutation::AdoptedUnread) && !mutation::is(Mutation::LongBlocks) {
+        writing.read_back(&written)?;
+    }
+    if !mutation::is(Mutation::ValidBeforeFrontier) {
+        wait_for_frontier(log, &shown.up_to, shown.highest, stop)?;
+    }
+    writing.pace.begin()?;
+    Ok((written, shown))
 }
 
 /// Ends the cut on drop, whether or not the checkpoint succeeded.

@@ -142,6 +142,20 @@ fn check(builder: &Builder) -> Result<(), Error> {
     pairs::check_streams(builder.protocol, builder.log.streams)
 }
 
+/// The first epoch of a run, if the log has reached this one.
+fn epoch_above(reached: u64) -> Result<u64, Error> {
+    if mutation::is(Mutation::RestartEpochs) {
+        return Ok(1);
+    }
+    if reached >= MAX_EPOCH {
+        return Err(Error::Mismatch(format!(
+            "the log has reached epoch {reached}, the highest that a row version can hold: copy \
+             its rows to a new database"
+        )));
+    }
+    Ok(reached + 1)
+}
+
 /// A database being opened.
 pub(crate) struct Opening<'s> {
     builder: Builder,
@@ -208,13 +222,8 @@ impl Opening<'_> {
         let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
-        let threads = match builder.recovery_threads {
-            _ if builder.replay.is_on_one_thread() => 1,
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-            n => n,
-        };
         let plan = Plan {
-            threads,
+            threads: self.recovery_threads(),
             kind: builder.replay,
             progress: builder.progress.as_deref(),
             started_ns: self.started_ns,
@@ -235,17 +244,7 @@ impl Opening<'_> {
             let speed = recovered.report.bytes as f64 / recovered.report.replay_seconds;
             recovering.set_replay_speed(speed as u64);
         }
-        let mut first_epoch = recovered.max_epoch.max(floor) + 1;
-        if mutation::is(Mutation::RestartEpochs) {
-            first_epoch = 1;
-        }
-        if first_epoch > MAX_EPOCH {
-            return Err(Error::Mismatch(format!(
-                "the log has reached epoch {}, the highest that a row version can hold: copy its \
-                 rows to a new database",
-                first_epoch - 1
-            )));
-        }
+        let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));
@@ -269,6 +268,14 @@ impl Opening<'_> {
         let shared = Arc::new(shared);
         let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+    }
+
+    fn recovery_threads(&self) -> usize {
+        match self.builder.recovery_threads {
+            _ if self.builder.replay.is_on_one_thread() => 1,
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        }
     }
 
     /// Whether no command can be logged, so that replay may go by row versions alone.

@@ -16,6 +16,7 @@ use crate::logging::versions::View;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
+use crate::transaction::procedure::Procedure;
 use crate::transaction::running::Running;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
@@ -31,7 +32,7 @@ pub(crate) struct CommandRunner {
     payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
-    /// Whether the next command was announced, see [`super::prefetching`].
+    /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
     pub prefetched: bool,
 }
 
@@ -47,27 +48,42 @@ impl CommandRunner {
         }
     }
 
-    /// Runs the command of a record after everything that it depends on was replayed.
+    /// Runs the command of a record after everything that it depends on was replayed. `place` is
+    /// the record's stream and start.
     pub fn run<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
-        mut body: &[u8],
+        body: &[u8],
         (stream, lsn): (u32, Lsn),
         view: &mut View,
         guard: &Guard,
     ) -> Result<(), Error> {
-        let at = || format!("replay stopped at Lsn {lsn} of log stream {stream}: ");
-        let stop =
-            |why: String| Err(Error::Recovery(at() + &why + "; nothing was changed on disk"));
-        let Some(id) = take_varint(&mut body) else {
-            return stop("the command record has no procedure".to_string());
+        self.replay_command(replay, head, body, view, guard).map_err(|why| {
+            Error::Recovery(format!(
+                "replay stopped at Lsn {lsn} of log stream {stream}: {why}; nothing was changed on \
+                 disk"
+            ))
+        })
+    }
+
+    /// Runs the procedure, commits what it wrote, and disposes of the garbage.
+    ///
+    /// # Errors
+    /// A message that says why the command cannot be replayed.
+    fn replay_command<S: Default + Send + Sync + 'static>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        head: &RecordHead,
+        mut body: &[u8],
+        view: &mut View,
+        guard: &Guard,
+    ) -> Result<(), String> {
+        let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
+        let procedure = replay.catalogue.procedure(id)?;
+        let named = |what: String| {
+            format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
         };
-        let procedure = match replay.catalogue.procedure(id) {
-            Ok(procedure) => procedure,
-            Err(why) => return stop(why),
-        };
-        let name = || format!("procedure {:?} version {}", procedure.name, procedure.version);
         let state = TxnState::<Unstamped<S>>::new(
             &self.arena,
             guard,
@@ -78,58 +94,17 @@ impl CommandRunner {
         );
         let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
         running.set_prefetched(self.prefetched);
-        self.result.clear();
-        let run = || (procedure.body)(&Transaction::new(&running), body, &mut self.result);
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Err(_) => return stop(name() + " panicked"),
-            Ok(Err(Abort::BadArguments)) => {
-                return stop(name() + " does not understand its recorded arguments");
-            }
-            Ok(Err(abort)) => {
-                return stop(format!("{} committed when it ran, but now: {abort}", name()));
-            }
-            Ok(Ok(())) => {}
-        }
+        call(procedure, &running, body, &mut self.result).map_err(named)?;
         let state = running.state();
-        if state.row_ids_used.len() != head.row_ids.len() {
-            return stop(name() + " inserted another number of rows than when it ran");
-        }
-        let outcome = |state: &TxnState<'_, Unstamped<S>>| state.outcome(&replay.engine.tables);
-        if head.outcome.is_some_and(|recorded| recorded != outcome(state))
-            && !mutation::is(Mutation::ForgetOutcomes)
-        {
-            return stop(
-                name()
-                    + " wrote something else than when it ran: it is not deterministic, or it was \
-                          changed and kept its version",
-            );
-        }
-        let mut appender = Appender {
-            writer: None,
-            stream: 0,
-            kind: RecordKind::Command,
-            call: None,
-            needs: &mut Needs::default(),
-            payload: &mut self.payload,
-            appended: 0,
-            stated_epoch: 0,
-            position: &mut None,
-            replayed_tid: head.tid,
-        };
-        if Replaying::commit(&replay.engine, state, &mut appender).is_err() {
-            return stop(name() + " had a conflict, which cannot occur at replay");
-        }
+        check_outcome(replay, head, state).map_err(named)?;
+        commit(replay, head, state, &mut self.payload).map_err(named)?;
         // A row object that it placed and rolled back was only read. Another command that does the
         // same may be running now, so the row object stays until the end.
         if state.rolled_back {
-            let mut absent = replay.absent.lock().expect("no holder panics");
-            for (table, record) in
-                std::mem::replace(&mut state.inserted, ArenaVec::new_in(&self.arena))
-            {
-                if state.own_write(record).is_none() {
-                    absent.push((table, KeyBytes::from_slice(record.key())));
-                }
-            }
+            let inserted = std::mem::replace(&mut state.inserted, ArenaVec::new_in(&self.arena));
+            let unwritten = inserted.into_iter().filter(|&(_, row)| state.own_write(row).is_none());
+            let keys = unwritten.map(|(table, row)| (table, KeyBytes::from_slice(row.key())));
+            replay.absent.lock().expect("no holder panics").extend(keys);
         }
         // The rest of its garbage is removed at once: the next transaction on these rows may follow
         // as soon as this one counts as replayed.
@@ -148,4 +123,62 @@ impl CommandRunner {
         self.arena.reset();
         Ok(())
     }
+}
+
+/// Calls the procedure with its recorded arguments.
+fn call<S: Default + Send + Sync + 'static>(
+    procedure: &Procedure,
+    running: &Running<'_, Replaying, Unstamped<S>>,
+    arguments: &[u8],
+    result: &mut Vec<u8>,
+) -> Result<(), String> {
+    result.clear();
+    let run = || (procedure.body)(&Transaction::new(running), arguments, result);
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Abort::BadArguments)) => Err("does not understand its recorded arguments".into()),
+        Ok(Err(abort)) => Err(format!("committed when it ran, but now: {abort}")),
+        Err(_) => Err("panicked".into()),
+    }
+}
+
+/// Compares what the command did with what its record says it did when it ran.
+fn check_outcome<S: Default + Send + Sync + 'static>(
+    replay: &ReplayContext<S>,
+    head: &RecordHead,
+    state: &TxnState<'_, Unstamped<S>>,
+) -> Result<(), String> {
+    if state.row_ids_used.len() != head.row_ids.len() {
+        return Err("inserted another number of rows than when it ran".into());
+    }
+    let differs = head.outcome.is_some_and(|then| then != state.outcome(&replay.engine.tables));
+    if differs && !mutation::is(Mutation::ForgetOutcomes) {
+        return Err("wrote something else than when it ran: it is not deterministic, or it was \
+                    changed and kept its version"
+            .into());
+    }
+    Ok(())
+}
+
+/// Installs what the command wrote, as the transaction of the record.
+fn commit<S: Default + Send + Sync + 'static>(
+    replay: &ReplayContext<S>,
+    head: &RecordHead,
+    state: &mut TxnState<'_, Unstamped<S>>,
+    payload: &mut Vec<u8>,
+) -> Result<(), String> {
+    let mut appender = Appender {
+        writer: None,
+        stream: 0,
+        kind: RecordKind::Command,
+        call: None,
+        needs: &mut Needs::default(),
+        payload,
+        appended: 0,
+        stated_epoch: 0,
+        position: &mut None,
+        replayed_tid: head.tid,
+    };
+    let committed = Replaying::commit(&replay.engine, state, &mut appender);
+    committed.map_err(|_| "had a conflict, which cannot occur at replay".into())
 }

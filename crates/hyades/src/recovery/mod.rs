@@ -33,21 +33,19 @@ mod undecided;
 mod version_collector;
 pub(crate) mod wavefront;
 
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::logging::unstamped::Unstamped;
 use crate::storage::table::TableData;
 use catalogue::Catalogue;
-use held_deltas::HeldDeltas;
+use decode::RecordShape;
 use hyades_platform::clock;
-use hyades_platform::epoch::{Epoch, MAX_EPOCH};
-use hyades_wal::{ReaderEnd, Recovering, StreamReader};
+use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use plan::{Plan, Replay};
 use read_ahead::LaneReader;
-use replay::{ReplayContext, ReplayCounters};
+use replay::ReplayContext;
 use report::{IncarnationReport, Loss, Progress, RecoveryReport};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The result of recovery.
 pub(crate) struct Recovered {
@@ -65,95 +63,28 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
-    // An epoch above all others, so that garbage can be removed at once during replay.
-    let epoch = Arc::new(Epoch::new(MAX_EPOCH));
-    let replay = ReplayContext {
-        engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
-        catalogue,
-        held: HeldDeltas::default(),
-        counts: ReplayCounters::default(),
-        failure: Mutex::new(None),
-        failed: false.into(),
-        later: Mutex::default(),
-        absent: Mutex::new(Vec::new()),
+    let mut readers = recovering.readers();
+    let recovery = Recovery {
+        recovering,
+        replay: ReplayContext::new(tables, catalogue, row_ids),
+        plan,
+        bytes_total: readers.iter().map(StreamReader::bytes_total).sum(),
     };
     let damage = recovering.damage().iter();
     let losses = damage.map(|error| Loss::File(error.to_string())).collect();
-    let mut readers = recovering.readers();
-    let bytes_total: u64 = readers.iter().map(StreamReader::bytes_total).sum();
     let mut report = RecoveryReport {
         found: !recovering.is_fresh(),
         threads: plan.threads,
         losses,
         ..RecoveryReport::default()
     };
-    if let Some(checkpoint) = &recovering.manifest().checkpoint {
-        let began = clock::monotonic_ns();
-        load::load(&replay, recovering, checkpoint, plan.threads)?;
-        report.image_seconds = (clock::monotonic_ns() - began) as f64 / 1e9;
-        report.image_rows = checkpoint.rows;
-        report.image_bytes = checkpoint.parts.iter().map(|p| p.bytes).sum();
-    }
+    recovery.load_checkpoint(&mut report)?;
     let replay_began = clock::monotonic_ns();
     let mut ends = Vec::new();
     for incarnation in &recovering.manifest().incarnations {
-        let began = clock::monotonic_ns();
-        let ahead = recovering.device().reads_wait();
-        let lanes: Vec<LaneReader> = readers
-            .extract_if(.., |r| r.incarnation == incarnation.number)
-            .map(|reader| LaneReader::new(reader, ahead))
-            .collect();
-        let streams = lanes.len();
-        let before = (report.records, report.bytes, report.dead);
-        let finished = std::sync::atomic::AtomicBool::new(false);
-        let result = std::thread::scope(|scope| {
-            if let Some(tell) = plan.progress {
-                scope.spawn(|| {
-                    report_progress(&replay.counts, tell, plan, bytes_total, streams, &finished);
-                });
-            }
-            let checkpoint = recovering.manifest().checkpoint.as_ref();
-            let shape = decode::RecordShape::of(incarnation, streams, checkpoint).until(plan.until);
-            let result = if shape.predecessors {
-                let threads = if plan.kind == Replay::Serial { 1 } else { plan.threads };
-                dataflow::replay(&replay, lanes, shape, !plan.salvage, threads)
-            } else if incarnation.data_only {
-                last_writer_wins::replay(&replay, lanes, shape, plan.threads)
-            } else if plan.kind == Replay::Pools && shape.has_vectors() {
-                pools::replay(&replay, lanes, shape, plan.threads)
-            } else {
-                // A log without vectors has one order, that of its stream.
-                let serial = plan.kind == Replay::Serial || !shape.has_vectors();
-                let threads = if serial { 1 } else { plan.threads };
-                wavefront::replay(&replay, lanes, shape, threads)
-            };
-            finished.store(true, Ordering::Release);
-            result
-        });
-        if let Some(error) = replay.failure.lock().expect("no holder panics").take() {
-            return Err(error);
-        }
-        ends.extend(result?);
-        if plan.salvage {
-            let damaged = recovering.damaged_streams(incarnation, &ends)?;
-            report.losses.extend(damaged.into_iter().map(Loss::from));
-        } else {
-            // Reports damage as such, before the loss makes commands of the next incarnation fail.
-            recovering.judge_incarnation(incarnation, &ends)?;
-        }
-        finish::finish_incarnation(&replay)?;
-        let counts = &replay.counts;
-        report.records = counts.records.load(Ordering::Relaxed);
-        report.bytes = counts.bytes.load(Ordering::Relaxed);
-        report.dead = counts.dead.load(Ordering::Relaxed);
-        report.incarnations.push(IncarnationReport {
-            number: incarnation.number,
-            records: report.records - before.0,
-            bytes: report.bytes - before.1,
-            dead: report.dead - before.2,
-            seconds: (clock::monotonic_ns() - began) as f64 / 1e9,
-            streams,
-        });
+        let of_incarnation = readers.extract_if(.., |r| r.incarnation == incarnation.number);
+        let of_incarnation = of_incarnation.collect();
+        recovery.replay_incarnation(incarnation, of_incarnation, &mut ends, &mut report)?;
         if report.losses.iter().any(|loss| matches!(loss, Loss::Stream { .. })) {
             // Later incarnations depend on what is lost here, and their vectors do not show it.
             let later = recovering.manifest().incarnations.iter().map(|i| i.number);
@@ -162,44 +93,150 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             break;
         }
     }
-    report.replay_seconds = (clock::monotonic_ns() - replay_began) as f64 / 1e9;
-    finish::finish(&replay)?;
-    let max_epoch = replay.counts.max_epoch.load(Ordering::Relaxed);
+    report.replay_seconds = seconds_since(replay_began);
+    finish::finish(&recovery.replay)?;
+    let max_epoch = recovery.replay.counts.max_epoch.load(Ordering::Relaxed);
     Ok(Recovered { report, ends, max_epoch })
 }
 
-/// Reports progress to the callback until recovery has finished.
-fn report_progress(
-    counts: &ReplayCounters,
-    tell: &(dyn Fn(&Progress) + Send + Sync),
-    plan: &Plan<'_>,
+/// A recovery under way: the log, and the tables that it is replayed into.
+struct Recovery<'r, S: Default + Send + Sync + 'static> {
+    recovering: &'r Recovering,
+    replay: ReplayContext<S>,
+    plan: &'r Plan<'r>,
+    /// Bytes of all incarnations.
     bytes_total: u64,
-    streams: usize,
-    finished: &std::sync::atomic::AtomicBool,
-) {
-    loop {
-        let done = finished.load(Ordering::Acquire);
-        let seconds = (clock::monotonic_ns() - plan.started_ns) as f64 / 1e9;
-        let bytes_done = counts.bytes.load(Ordering::Relaxed);
-        let left = bytes_total.saturating_sub(bytes_done) as f64;
-        let estimate = (bytes_done > 0).then(|| left * seconds / bytes_done as f64);
-        tell(&Progress {
-            phase: "replaying the log",
-            bytes_done,
-            bytes_total,
-            records_done: counts.records.load(Ordering::Relaxed),
-            streams,
-            seconds,
-            estimate_seconds: if done { Some(0.0) } else { estimate },
-        });
-        if done {
-            return;
+}
+
+impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
+    /// Loads the checkpoint, if there is one.
+    fn load_checkpoint(&self, report: &mut RecoveryReport) -> Result<(), Error> {
+        let Some(checkpoint) = &self.recovering.manifest().checkpoint else { return Ok(()) };
+        let began = clock::monotonic_ns();
+        load::load(&self.replay, self.recovering, checkpoint, self.plan.threads)?;
+        report.image_seconds = seconds_since(began);
+        report.image_rows = checkpoint.rows;
+        report.image_bytes = checkpoint.parts.iter().map(|p| p.bytes).sum();
+        Ok(())
+    }
+
+    /// Replays one incarnation and judges its end. Adds the ends of its streams to `ends`, and what
+    /// was replayed and lost to the report.
+    fn replay_incarnation(
+        &self,
+        incarnation: &Incarnation,
+        readers: Vec<StreamReader>,
+        ends: &mut Vec<ReaderEnd>,
+        report: &mut RecoveryReport,
+    ) -> Result<(), Error> {
+        let began = clock::monotonic_ns();
+        let ahead = self.recovering.device().reads_wait();
+        let lanes: Vec<LaneReader> =
+            readers.into_iter().map(|reader| LaneReader::new(reader, ahead)).collect();
+        let streams = lanes.len();
+        let result = self.with_progress(streams, || self.replay_streams(incarnation, lanes));
+        if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
+            return Err(error);
         }
-        for _ in 0..20 {
-            if finished.load(Ordering::Acquire) {
-                break;
+        ends.extend(result?);
+        if self.plan.salvage {
+            let damaged = self.recovering.damaged_streams(incarnation, ends)?;
+            report.losses.extend(damaged.into_iter().map(Loss::from));
+        } else {
+            // Reports damage as such, before the loss makes commands of the next incarnation fail.
+            self.recovering.judge_incarnation(incarnation, ends)?;
+        }
+        finish::finish_incarnation(&self.replay)?;
+        let before = (report.records, report.bytes, report.dead);
+        let counts = &self.replay.counts;
+        report.records = counts.records.load(Ordering::Relaxed);
+        report.bytes = counts.bytes.load(Ordering::Relaxed);
+        report.dead = counts.dead.load(Ordering::Relaxed);
+        report.incarnations.push(IncarnationReport {
+            number: incarnation.number,
+            records: report.records - before.0,
+            bytes: report.bytes - before.1,
+            dead: report.dead - before.2,
+            seconds: seconds_since(began),
+            streams,
+        });
+        Ok(())
+    }
+
+    /// Chooses how the streams of an incarnation are replayed, by what orders its records. Returns
+    /// where they end.
+    fn replay_streams(
+        &self,
+        incarnation: &Incarnation,
+        lanes: Vec<LaneReader>,
+    ) -> Result<Vec<ReaderEnd>, Error> {
+        let Recovery { recovering, replay, plan, .. } = self;
+        let checkpoint = recovering.manifest().checkpoint.as_ref();
+        let shape = RecordShape::of(incarnation, lanes.len(), checkpoint).until(plan.until);
+        match (shape.predecessors, shape.data_only, shape.has_vectors(), plan.kind) {
+            // Lists of predecessors decide which records are live, and order commands.
+            (true, _, _, _) => dataflow::replay(replay, lanes, shape, !plan.salvage, plan.threads),
+            // Row versions decide, in any order of replay.
+            (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
+            // Vectors order the records.
+            (false, false, true, Replay::Pools) => {
+                pools::replay(replay, lanes, shape, plan.threads)
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            (false, false, true, _) => wavefront::replay(replay, lanes, shape, plan.threads),
+            // A log without vectors has one order, that of its stream.
+            (false, false, false, _) => wavefront::replay(replay, lanes, shape, 1),
         }
     }
+
+    /// Calls `work`, and reports progress to the callback meanwhile, if there is one.
+    fn with_progress<T>(&self, streams: usize, work: impl FnOnce() -> T) -> T {
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if let Some(tell) = self.plan.progress {
+                scope.spawn(|| self.report_progress(tell, streams, &finished));
+            }
+            let result = work();
+            finished.store(true, Ordering::Release);
+            result
+        })
+    }
+
+    /// Reports progress to the callback until the incarnation is replayed.
+    fn report_progress(
+        &self,
+        tell: &(dyn Fn(&Progress) + Send + Sync),
+        streams: usize,
+        finished: &AtomicBool,
+    ) {
+        let (counts, bytes_total) = (&self.replay.counts, self.bytes_total);
+        loop {
+            let done = finished.load(Ordering::Acquire);
+            let seconds = seconds_since(self.plan.started_ns);
+            let bytes_done = counts.bytes.load(Ordering::Relaxed);
+            let left = bytes_total.saturating_sub(bytes_done) as f64;
+            let estimate = (bytes_done > 0).then(|| left * seconds / bytes_done as f64);
+            tell(&Progress {
+                phase: "replaying the log",
+                bytes_done,
+                bytes_total,
+                records_done: counts.records.load(Ordering::Relaxed),
+                streams,
+                seconds,
+                estimate_seconds: if done { Some(0.0) } else { estimate },
+            });
+            if done {
+                return;
+            }
+            for _ in 0..20 {
+                if finished.load(Ordering::Acquire) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+fn seconds_since(began_ns: u64) -> f64 {
+    (clock::monotonic_ns() - began_ns) as f64 / 1e9
 }

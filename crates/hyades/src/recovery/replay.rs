@@ -8,6 +8,8 @@ use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::key::KeyBytes;
+use crate::storage::table::TableData;
+use hyades_platform::epoch::{Epoch, MAX_EPOCH};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,6 +41,26 @@ pub(crate) struct ReplayCounters {
 }
 
 impl<S: Default + Send + Sync + 'static> ReplayContext<S> {
+    /// The context of a recovery into `tables`, which are empty.
+    pub fn new(
+        tables: Arc<Vec<TableData<S>>>,
+        catalogue: Arc<Catalogue>,
+        row_ids: Arc<AtomicU64>,
+    ) -> ReplayContext<S> {
+        // An epoch above all others, so that garbage can be removed at once during replay.
+        let epoch = Arc::new(Epoch::new(MAX_EPOCH));
+        ReplayContext {
+            engine: Engine::new(tables, Unstamped::<S>::default(), epoch, row_ids),
+            catalogue,
+            held: HeldDeltas::default(),
+            counts: ReplayCounters::default(),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+            later: Mutex::default(),
+            absent: Mutex::default(),
+        }
+    }
+
     /// Remembers the first error and stops all threads.
     pub fn fail(&self, error: Error) {
         self.failure.lock().expect("no holder panics").get_or_insert(error);

@@ -69,85 +69,125 @@ struct Shown {
     order: Vec<Id>,
 }
 
-/// Runs the graph in a random order of reading and replaying.
-fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
-    let graph: Graph<Id> = Graph::new(world.starts.iter().copied(), ordered);
-    let lanes = world.starts.len();
-    let mut streams: Vec<VecDeque<&Logged>> = vec![VecDeque::new(); lanes];
-    for logged in &world.logged {
-        streams[lane(logged.id)].push_back(logged);
+/// A run of the graph on a world.
+struct GraphRun<'w> {
+    world: &'w World,
+    ordered: bool,
+    graph: Graph<Id>,
+    /// The records of each stream that were not read yet.
+    streams: Vec<VecDeque<&'w Logged>>,
+    ended: Vec<bool>,
+    /// Records that the graph has released.
+    released: Vec<Arc<RecordNode<Id>>>,
+    /// Records whose replay has begun, if they settle only after it.
+    replaying: Vec<Id>,
+    shown: Shown,
+}
+
+impl<'w> GraphRun<'w> {
+    fn new(world: &'w World, ordered: bool) -> Self {
+        let lanes = world.starts.len();
+        let mut streams: Vec<VecDeque<&Logged>> = vec![VecDeque::new(); lanes];
+        for logged in &world.logged {
+            streams[lane(logged.id)].push_back(logged);
+        }
+        GraphRun {
+            world,
+            ordered,
+            graph: Graph::new(world.starts.iter().copied(), ordered),
+            streams,
+            ended: vec![false; lanes],
+            released: Vec::new(),
+            replaying: Vec::new(),
+            shown: Shown { live: BTreeSet::new(), order: Vec::new() },
+        }
     }
-    let mut ended = vec![false; lanes];
-    let mut replaying: Vec<Id> = Vec::new();
-    let mut shown = Shown { live: BTreeSet::new(), order: Vec::new() };
-    let mut pulled = Vec::new();
-    loop {
-        let mut moved = false;
-        match rng.u32(0..3) {
-            0 => {
-                let at = rng.usize(0..lanes);
-                // A record that is replayed at once holds up its stream's reader.
-                if let Some(logged) = streams[at].pop_front() {
-                    let place = (at, end(logged.id));
-                    match graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
-                        Admission::Waits => {}
-                        Admission::Dead => graph.settle(logged.id, false),
-                        Admission::Ready => {
-                            shown.live.insert(logged.id);
-                            shown.order.push(logged.id);
-                            graph.settle(logged.id, true);
-                        }
-                    }
-                    graph.pass(at, end(logged.id));
-                    moved = true;
-                } else if !std::mem::replace(&mut ended[at], true) {
-                    graph.end(at, world.ends[at]);
-                    moved = true;
-                }
+
+    /// Reads the next record of a stream, or its end. Returns false if that was read before.
+    fn read(&mut self, at: usize) -> bool {
+        // A record that is replayed at once holds up its stream's reader.
+        let Some(logged) = self.streams[at].pop_front() else {
+            let is_new = !std::mem::replace(&mut self.ended[at], true);
+            if is_new {
+                self.graph.end(at, self.world.ends[at]);
             }
-            1 => {
-                if let Some(node) = graph.next_ready() {
-                    pulled.push(node);
-                    moved = true;
-                }
-                if !pulled.is_empty() {
-                    let node = pulled.swap_remove(rng.usize(0..pulled.len()));
-                    if node.is_dead() {
-                        graph.settle(node.id, false);
-                    } else {
-                        assert_eq!(node.take(), node.id);
-                        shown.live.insert(node.id);
-                        if ordered {
-                            replaying.push(node.id);
-                        } else {
-                            shown.order.push(node.id);
-                            graph.settle(node.id, true);
-                        }
-                    }
-                    moved = true;
-                }
-            }
-            _ => {
-                if !replaying.is_empty() {
-                    let id = replaying.swap_remove(rng.usize(0..replaying.len()));
-                    shown.order.push(id);
-                    graph.settle(id, true);
-                    moved = true;
-                }
+            return is_new;
+        };
+        let place = (at, end(logged.id));
+        match self.graph.arrive(place, &logged.list, &logged.vector, || logged.id) {
+            Admission::Waits => {}
+            Admission::Dead => self.graph.settle(logged.id, false),
+            Admission::Ready => {
+                self.shown.live.insert(logged.id);
+                self.shown.order.push(logged.id);
+                self.graph.settle(logged.id, true);
             }
         }
-        let over = ended.iter().all(|ended| *ended) && pulled.is_empty() && replaying.is_empty();
-        if !moved && over {
-            let Some(node) = graph.next_ready() else { break };
-            pulled.push(node);
+        self.graph.pass(at, end(logged.id));
+        true
+    }
+
+    /// Handles one of the records that the graph has released. Returns false if there is none.
+    fn replay_released(&mut self, rng: &mut Rng) -> bool {
+        self.released.extend(self.graph.next_ready());
+        if self.released.is_empty() {
+            return false;
+        }
+        let node = self.released.swap_remove(rng.usize(0..self.released.len()));
+        if node.is_dead() {
+            self.graph.settle(node.id, false);
+            return true;
+        }
+        assert_eq!(node.take(), node.id);
+        self.shown.live.insert(node.id);
+        if self.ordered {
+            self.replaying.push(node.id);
+        } else {
+            self.shown.order.push(node.id);
+            self.graph.settle(node.id, true);
+        }
+        true
+    }
+
+    /// Ends the replay of a record. Returns false if none is being replayed.
+    fn finish_replay(&mut self, rng: &mut Rng) -> bool {
+        if self.replaying.is_empty() {
+            return false;
+        }
+        let id = self.replaying.swap_remove(rng.usize(0..self.replaying.len()));
+        self.shown.order.push(id);
+        self.graph.settle(id, true);
+        true
+    }
+
+    /// Whether nothing is left to be done. Takes what the graph still releases.
+    fn is_over(&mut self) -> bool {
+        self.released.extend(self.graph.next_ready());
+        let all_ended = self.ended.iter().all(|ended| *ended);
+        all_ended && self.released.is_empty() && self.replaying.is_empty()
+    }
+}
+
+/// Runs the graph in a random order of reading and replaying.
+fn run(world: &World, ordered: bool, rng: &mut Rng) -> Shown {
+    let mut run = GraphRun::new(world, ordered);
+    let lanes = world.starts.len();
+    loop {
+        let moved = match rng.u32(0..3) {
+            0 => run.read(rng.usize(0..lanes)),
+            1 => run.replay_released(rng),
+            _ => run.finish_replay(rng),
+        };
+        if !moved && run.is_over() {
+            break;
         }
     }
     for at in 0..lanes {
-        assert_eq!(graph.waiting(at), 0, "a record waits for ever");
-        assert_eq!(graph.settled(at), world.ends[at], "the lane has not settled");
-        assert!(graph.inside(at).nodes.is_empty(), "a node was not collected");
+        assert_eq!(run.graph.waiting(at), 0, "a record waits for ever");
+        assert_eq!(run.graph.settled(at), world.ends[at], "the stream has not settled");
+        assert!(run.graph.inside(at).nodes.is_empty(), "a node was not collected");
     }
-    shown
+    run.shown
 }
 
 #[test]
