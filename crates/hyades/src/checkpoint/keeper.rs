@@ -90,8 +90,8 @@ struct KeeperState {
     broken: Option<String>,
 }
 
-/// State that the thread keeps between two rounds.
-struct Look {
+/// What the thread saw in its last round.
+struct KeeperRound {
     last_bytes: u64,
     last_ns: u64,
     /// Recent growth of the log, in bytes per second.
@@ -236,13 +236,13 @@ impl Keeper {
     /// Estimates replay speed until it has been measured. Replay does no more work per byte of log
     /// than the run did, so it is assumed to need at most the same processor time per byte, on all
     /// processors.
-    fn learn_speed(&self, look: &mut Look, now: u64) {
-        if self.measured || now < look.paced.at_ns + SPAN.as_nanos() as u64 {
+    fn learn_speed(&self, round: &mut KeeperRound, now: u64) {
+        if self.measured || now < round.paced.at_ns + SPAN.as_nanos() as u64 {
             return;
         }
         let written = (0..self.log.streams()).map(|stream| self.log.next_lsn(stream)).sum();
         let paced = Paced { at_ns: now, written, cpu_ns: clock::process_cpu_ns() };
-        let before = std::mem::replace(&mut look.paced, paced);
+        let before = std::mem::replace(&mut round.paced, paced);
         if before.at_ns > 0 && written > before.written {
             let cpu_s = (paced.cpu_ns - before.cpu_ns).max(1) as f64 / 1e9;
             let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -254,30 +254,30 @@ impl Keeper {
 
     /// One round: takes a checkpoint if one is due. Returns how long to sleep; `None` means until
     /// something is committed.
-    fn look(&self, look: &mut Look) -> Option<Duration> {
+    fn run_round(&self, round: &mut KeeperRound) -> Option<Duration> {
         let (bytes, now) = (self.uncovered(), clock::monotonic_ns());
-        let seconds = (now - look.last_ns) as f64 / 1e9;
-        let grown = bytes.saturating_sub(look.last_bytes);
+        let seconds = (now - round.last_ns) as f64 / 1e9;
+        let grown = bytes.saturating_sub(round.last_bytes);
         if seconds > 0.0 {
-            look.growth += (grown as f64 / seconds - look.growth) * 0.3;
+            round.growth += (grown as f64 / seconds - round.growth) * 0.3;
         }
-        (look.last_bytes, look.last_ns) = (bytes, now);
-        self.growth.store(look.growth as u64, Ordering::Relaxed);
-        self.learn_speed(look, now);
+        (round.last_bytes, round.last_ns) = (bytes, now);
+        self.growth.store(round.growth as u64, Ordering::Relaxed);
+        self.learn_speed(round, now);
         if bytes == 0 {
             return None;
         }
-        let since = Duration::from_nanos(now - look.began_ns);
+        let since = Duration::from_nanos(now - round.began_ns);
         let due = self.settings.interval.is_some_and(|interval| since >= interval)
             || self
                 .settings
                 .max_recovery
-                .is_some_and(|bound| self.is_near(bound, bytes, look.growth));
+                .is_some_and(|bound| self.is_near(bound, bytes, round.growth));
         if due {
-            look.began_ns = now;
+            round.began_ns = now;
             let result = self.take();
-            look.last_bytes = self.uncovered();
-            look.last_ns = clock::monotonic_ns();
+            round.last_bytes = self.uncovered();
+            round.last_ns = clock::monotonic_ns();
             return Some(if result.is_ok() { Duration::from_millis(1) } else { AFTER_FAILURE });
         }
         match self.settings.interval {
@@ -314,15 +314,20 @@ impl Keeper {
 /// The thread's loop. It holds only a weak reference, so it does not keep the database alive.
 fn run(of: &Weak<Keeper>) {
     let now = clock::monotonic_ns();
-    let mut look =
-        Look { last_bytes: 0, last_ns: now, growth: 0.0, began_ns: now, paced: Paced::default() };
+    let mut round = KeeperRound {
+        last_bytes: 0,
+        last_ns: now,
+        growth: 0.0,
+        began_ns: now,
+        paced: Paced::default(),
+    };
     loop {
         let Some(keeper) = of.upgrade() else { return };
         if keeper.stop.load(Ordering::Acquire) || keeper.log.poisoned().is_some() {
             return;
         }
-        let sleep = keeper.look(&mut look);
-        let known = look.last_bytes;
+        let sleep = keeper.run_round(&mut round);
+        let known = round.last_bytes;
         keeper.engine.cut().sleep(sleep, || {
             let stop = keeper.stop.load(Ordering::Acquire);
             stop || (sleep.is_none() && keeper.uncovered() != known)

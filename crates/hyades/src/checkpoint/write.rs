@@ -121,7 +121,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
     row: &mut Vec<u8>,
     out: &mut Rows,
 ) -> Option<Tid> {
-    let mut looks = 0u32;
+    let mut attempts = 0u32;
     loop {
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
@@ -139,8 +139,8 @@ fn take_row<S: Default + Send + Sync + 'static>(
                 return Some(Tid(tid));
             }
         }
-        looks += 1;
-        match looks {
+        attempts += 1;
+        match attempts {
             0..64 => std::hint::spin_loop(),
             64..128 => std::thread::yield_now(),
             // Then the row may stay locked for ever, but the checkpoint is abandoned.

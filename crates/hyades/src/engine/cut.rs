@@ -105,8 +105,8 @@ pub(crate) struct Cut {
     /// The active cut is fuzzy: nothing is saved. Written before `epoch`, by the checkpoint; read
     /// by commits that have seen the cut (SeqCst).
     fuzzy: AtomicBool,
-    bell: Mutex<()>,
-    rung: Condvar,
+    sleep_lock: Mutex<()>,
+    woken: Condvar,
     active: Arc<ActiveEpochs>,
     shards: Box<[Padded<Mutex<SavedShard>>]>,
     /// Bytes in the shards. Changed under their locks, read by sessions that check whether to wait:
@@ -121,8 +121,8 @@ impl Default for Cut {
             epoch: AtomicU64::new(NONE),
             asleep: AtomicBool::new(false),
             fuzzy: AtomicBool::new(false),
-            bell: Mutex::default(),
-            rung: Condvar::new(),
+            sleep_lock: Mutex::default(),
+            woken: Condvar::new(),
             active: Arc::default(),
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             held: Padded::default(),
@@ -147,7 +147,7 @@ impl Cut {
         self.active.remove(slot);
     }
 
-    /// Announces a commit. Call it before the commit's epoch is read.
+    /// Begins a commit, which a cut waits for. Call it before the commit's epoch is read.
     #[inline]
     pub fn enter<'s>(&'s self, slot: &'s EpochSlot, epoch: &Epoch) -> Entered<'s> {
         slot.enter(epoch);
@@ -280,16 +280,16 @@ impl Cut {
     }
 
     /// Sleeps for at most `time` or, without `time`, until something is committed. Does not sleep
-    /// if `busy`, which is called once the sleep has been announced, returns true.
+    /// if `busy` returns true, which is called after `asleep` has been set.
     pub fn sleep(&self, time: Option<Duration>, busy: impl Fn() -> bool) {
-        let bell = self.bell.lock().expect("no holder panics");
+        let lock = self.sleep_lock.lock().expect("no holder panics");
         if time.is_none() {
             self.asleep.store(true, Ordering::SeqCst);
         }
         if !busy() {
             match time {
-                Some(time) => drop(self.rung.wait_timeout(bell, time)),
-                None => drop(self.rung.wait(bell)),
+                Some(time) => drop(self.woken.wait_timeout(lock, time)),
+                None => drop(self.woken.wait(lock)),
             }
         }
         self.asleep.store(false, Ordering::SeqCst);
@@ -298,9 +298,9 @@ impl Cut {
     /// Wakes the thread that takes checkpoints.
     #[cold]
     pub fn wake(&self) {
-        let _bell = self.bell.lock().expect("no holder panics");
+        let _lock = self.sleep_lock.lock().expect("no holder panics");
         self.asleep.store(false, Ordering::SeqCst);
-        self.rung.notify_all();
+        self.woken.notify_all();
     }
 }
 

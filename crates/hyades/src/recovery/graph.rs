@@ -117,13 +117,15 @@ struct Inside<T> {
 
 /// Notifications to send after the locks are released.
 struct Notifications<T> {
+    /// Successors of settled records: whether each only overwrote, and whether that record is live.
     successors: Vec<(Arc<RecordNode<T>>, bool, bool)>,
-    met: Vec<Arc<RecordNode<T>>>,
+    /// Nodes that waited for a position that their stream has reached.
+    reached: Vec<Arc<RecordNode<T>>>,
 }
 
 impl<T> Notifications<T> {
     fn new() -> Self {
-        Notifications { successors: Vec::new(), met: Vec::new() }
+        Notifications { successors: Vec::new(), reached: Vec::new() }
     }
 
     /// Settles the node and collects its successors.
@@ -291,14 +293,14 @@ impl<T> Graph<T> {
         }
     }
 
-    fn notify(&self, news: Notifications<T>) {
-        for (successor, overwritten, live) in &news.successors {
+    fn notify(&self, notifications: Notifications<T>) {
+        for (successor, overwritten, live) in &notifications.successors {
             if !live && !overwritten {
                 successor.dead.store(true, Ordering::Release);
             }
             self.satisfy_one(successor);
         }
-        news.met.iter().for_each(|node| self.satisfy_one(node));
+        notifications.reached.iter().for_each(|node| self.satisfy_one(node));
     }
 
     /// Takes a record that lacks nothing any more: it is dead, or can be replayed.
@@ -309,7 +311,7 @@ impl<T> Graph<T> {
     /// CheckRecoverability and lines 8 to 15 of algorithm 3: settles a record.
     pub fn settle(&self, id: Id, live: bool) {
         let (at, end) = (predecessors::lane(id), predecessors::end(id));
-        let mut news = Notifications::new();
+        let mut notifications = Notifications::new();
         let mut inside = self.inside(at);
         if inside.open.remove(&end) {
             self.lanes[at].open.fetch_sub(1, Ordering::Relaxed);
@@ -319,31 +321,31 @@ impl<T> Graph<T> {
             self.lanes[at].any_dead.store(true, Ordering::Relaxed);
         }
         if let Some(node) = inside.nodes.get(&end) {
-            news.settle(node, live);
+            notifications.settle(node, live);
         } else if !inside.open.is_empty() {
             // An earlier record waits, so the collected position does not cover this one yet.
             let node = RecordNode::ghost(id);
             node.links().settled = Some(live);
             inside.nodes.insert(end, node);
         }
-        self.collect(at, &mut inside, &mut news);
+        self.collect(at, &mut inside, &mut notifications);
         drop(inside);
-        self.notify(news);
+        self.notify(notifications);
     }
 
     /// The stream's reader has reached `to`. Records below that it found ready or dead have
     /// settled.
     pub fn pass(&self, lane: usize, to: Lsn) {
-        let mut news = Notifications::new();
+        let mut notifications = Notifications::new();
         let mut inside = self.inside(lane);
         self.lanes[lane].scanned.fetch_max(to, Ordering::Release);
-        self.collect(lane, &mut inside, &mut news);
+        self.collect(lane, &mut inside, &mut notifications);
         drop(inside);
-        self.notify(news);
+        self.notify(notifications);
     }
 
     /// GarbageCollect (algorithm 6): removes the settled prefix of a stream from the graph.
-    fn collect(&self, at: usize, inside: &mut Inside<T>, news: &mut Notifications<T>) {
+    fn collect(&self, at: usize, inside: &mut Inside<T>, notifications: &mut Notifications<T>) {
         let lane = &self.lanes[at];
         let scanned = lane.scanned.load(Ordering::Relaxed);
         let settled = inside.open.first().map_or(scanned, |first| scanned.min(first - 1));
@@ -352,22 +354,22 @@ impl<T> Graph<T> {
             let (end, node) = first.remove_entry();
             // A ghost of a record that was found ready or dead, or that the checkpoint holds.
             if node.links().settled.is_none() {
-                news.settle(&node, !inside.dead.contains(&end));
+                notifications.settle(&node, !inside.dead.contains(&end));
             }
         }
         let reached = if self.ordered { settled } else { scanned };
         while let Some(first) = inside.waiters.first_entry().filter(|w| w.key().0 <= reached) {
-            news.met.push(first.remove());
+            notifications.reached.push(first.remove());
         }
     }
 
     /// The stream was read to its end: ghosts beyond it are lost.
     pub fn end(&self, lane: usize, at: Lsn) {
-        let mut news = Notifications::new();
+        let mut notifications = Notifications::new();
         let mut inside = self.inside(lane);
         inside.end = Some(at);
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
-            news.settle(&ghost, false);
+            notifications.settle(&ghost, false);
         }
         // So are ghosts at a position where no record ends.
         let Inside { nodes, open, dead, .. } = &mut *inside;
@@ -375,17 +377,17 @@ impl<T> Graph<T> {
             if node.links().settled.is_none() {
                 dead.insert(*end);
                 self.lanes[lane].any_dead.store(true, Ordering::Relaxed);
-                news.settle(node, false);
+                notifications.settle(node, false);
             }
         }
         for (_, node) in inside.waiters.split_off(&(at + 1, 0)) {
             node.dead.store(true, Ordering::Release);
-            news.met.push(node);
+            notifications.reached.push(node);
         }
         self.lanes[lane].scanned.fetch_max(at, Ordering::Release);
-        self.collect(lane, &mut inside, &mut news);
+        self.collect(lane, &mut inside, &mut notifications);
         drop(inside);
-        self.notify(news);
+        self.notify(notifications);
     }
 }
 

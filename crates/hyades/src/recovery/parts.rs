@@ -164,7 +164,7 @@ mod tests {
 
     /// A checkpoint truncates the log by whole segments, which may begin in the middle of a change.
     #[test]
-    fn a_change_whose_beginning_was_given_up_is_left_out() {
+    fn a_change_whose_beginning_was_truncated_is_left_out() {
         let frame = |first: u8, flags: u8, bytes: &[u8]| {
             let mut payload = u64::from(first).to_le_bytes().to_vec();
             payload.push(flags);

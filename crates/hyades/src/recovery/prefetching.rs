@@ -1,9 +1,9 @@
 //! Prefetching: loads the rows of the next records into the cache while others are replayed.
 //!
-//! Replay spends most of its time waiting for memory, and the log shows what comes next. So records
-//! are *announced* in small groups. First the hash buckets of all rows that they touch are loaded,
-//! then the rows, and then the records are replayed; the groups before and behind pass through the
-//! other stages meanwhile. An announcement has no other effect.
+//! Replay spends most of its time waiting for memory, and the log shows what comes next. So the
+//! rows of records are prefetched in small groups of records. First the hash buckets of all rows
+//! that a group touches are loaded, then the rows, and then its records are replayed; the groups
+//! before and behind pass through the other stages meanwhile.
 //!
 //! A data record names its rows. The rows of a command are known only to its procedure: the
 //! procedure is run ahead of time over an [`Access`] whose every operation ends with a conflict, as
@@ -31,13 +31,13 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Maximum number of records in a group that is announced together.
+/// Maximum number of records in a group whose rows are prefetched together.
 const RECORDS: usize = 4;
 
 /// A group also ends with the record that brings it to this many rows.
 const ROWS: usize = 16;
 
-/// Records per stretch of a trial. A trial alternates stretches without and with announcing.
+/// Records per stretch of a trial. A trial alternates stretches without and with prefetching.
 const STRETCH: u32 = 128;
 
 /// Number of stretches of each kind in a trial.
@@ -46,8 +46,8 @@ const STRETCHES: usize = 8;
 /// Records for which the outcome of a trial is kept.
 const TRIAL_INTERVAL: u32 = 1 << 15;
 
-/// Records that a thread replays without announcing after it had to wait for others: another thread
-/// may be waiting for these records.
+/// Records that a thread replays without prefetching after it had to wait for others: another
+/// thread may be waiting for these records.
 const PAUSE_RECORDS: u32 = 64;
 
 /// Maximum number of conflicts that a procedure may ignore when it is run ahead of time.
@@ -57,51 +57,51 @@ const MOST_CONFLICTS: u32 = 1000;
 /// and the buckets of the one after that.
 #[derive(Default)]
 pub(crate) struct Prefetcher {
-    /// Rows of the last announced group, whose buckets are being loaded.
+    /// Rows of the last group, whose buckets are being loaded.
     wanted: Vec<PrefetchedRow>,
     /// Buffer for the results of procedures, which are ignored.
     result: Vec<u8>,
-    /// The announced range of one stream: the stream's number, `from`, `to`, and where the last two
-    /// groups begin.
+    /// The range of one stream whose rows are being prefetched, or were: the stream's number,
+    /// `from`, `to`, and where the last two groups begin.
     stream: u32,
     from: Lsn,
     groups: [Lsn; 2],
     to: Lsn,
-    /// Number of records still to be replayed without announcing, regardless of the trial.
-    hold: u32,
+    /// Number of records still to be replayed without prefetching, regardless of the trial.
+    pause_left: u32,
     trial: Trial,
 }
 
-/// Measures whether announcing pays. It does not if rows are in the cache anyway, or if procedures
+/// Measures whether prefetching pays. It does not if rows are in the cache anyway, or if procedures
 /// prefetch many rows themselves or compute for long before they touch one.
 #[derive(Default)]
 struct Trial {
-    announces: bool,
-    /// Set when a procedure panicked on its conflict or kept retrying: announcing is off for good,
+    prefetches: bool,
+    /// Set when a procedure panicked on its conflict or kept retrying: prefetching is off for good,
     /// because it would cost more panic messages and time than it saves.
     disabled: bool,
     /// Records left in the stretch, or until the next trial.
     left: u32,
     /// When the stretch began; `None` between trials.
     began: Option<Instant>,
-    /// Durations of the stretches without and with announcing.
+    /// Durations of the stretches without and with prefetching.
     took: [Vec<Duration>; 2],
 }
 
 impl Trial {
-    /// Whether the next record is to be announced.
+    /// Whether the rows of the next record are to be prefetched.
     #[inline]
     fn next(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => self.left = left,
             None => self.turn(Instant::now()),
         }
-        self.announces
+        self.prefetches
     }
 
-    /// Turns announcing off for good.
-    fn give_up(&mut self) {
-        (self.announces, self.disabled) = (false, true);
+    /// Turns prefetching off for good.
+    fn disable(&mut self) {
+        (self.prefetches, self.disabled) = (false, true);
     }
 
     /// Ends a stretch and begins the next one, begins a trial, or applies its outcome.
@@ -112,9 +112,9 @@ impl Trial {
             return;
         }
         if let Some(began) = self.began.replace(now) {
-            self.took[usize::from(self.announces)].push(now - began);
+            self.took[usize::from(self.prefetches)].push(now - began);
         }
-        self.announces = !self.announces;
+        self.prefetches = !self.prefetches;
         self.left = STRETCH;
         if self.took.iter().all(|took| took.len() == STRETCHES) {
             // The slower half of the stretches may include waits.
@@ -122,7 +122,7 @@ impl Trial {
                 took.sort_unstable();
                 took[..STRETCHES / 2].iter().sum::<Duration>()
             });
-            self.announces = with <= without;
+            self.prefetches = with <= without;
             (self.left, self.began) = (TRIAL_INTERVAL, None);
         }
     }
@@ -131,11 +131,12 @@ impl Trial {
 impl Prefetcher {
     /// Called when the thread had to wait for others.
     pub fn waited(&mut self) {
-        self.hold = PAUSE_RECORDS;
+        self.pause_left = PAUSE_RECORDS;
     }
 
     /// Called before this thread replays the record that begins at `at` in the chunk. Makes sure
-    /// that it and those behind it were announced. Returns false if it is not announced.
+    /// that prefetches of its rows, and of those of the records behind it, were begun. Returns
+    /// false if none was begun for it.
     #[inline]
     pub fn ensure_prefetched<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -145,8 +146,8 @@ impl Prefetcher {
         at: Lsn,
         guard: &Guard,
     ) -> bool {
-        if self.hold > 0 {
-            self.hold -= 1;
+        if self.pause_left > 0 {
+            self.pause_left -= 1;
             return false;
         }
         if !self.trial.next() {
@@ -159,17 +160,17 @@ impl Prefetcher {
         if !known {
             (self.stream, self.from, self.to) = (stream, at, at);
             self.wanted.clear();
-            self.prefetch(replay, decoder, chunk, guard);
+            self.prefetch_groups(replay, decoder, chunk, guard);
             self.groups[1] = self.to;
-            self.prefetch(replay, decoder, chunk, guard);
+            self.prefetch_groups(replay, decoder, chunk, guard);
         }
         self.groups = [self.groups[1], self.to];
-        self.prefetch(replay, decoder, chunk, guard);
+        self.prefetch_groups(replay, decoder, chunk, guard);
         true
     }
 
-    /// Starts loading the rows of the last announced group, and announces the next group.
-    fn prefetch<S: Default + Send + Sync + 'static>(
+    /// Starts loading the rows of the last group, and the buckets of the next group.
+    fn prefetch_groups<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         decoder: &Decoder,
@@ -181,7 +182,7 @@ impl Prefetcher {
         for frame in chunk.frames_from(self.to).take(RECORDS) {
             self.to = frame.end;
             if let Some((head, body)) = decoder.peek(&frame) {
-                self.announce_record(replay, &head, body, guard);
+                self.prefetch_buckets(replay, &head, body, guard);
             }
             if self.wanted.len() >= ROWS {
                 break;
@@ -189,7 +190,8 @@ impl Prefetcher {
         }
     }
 
-    fn announce_record<S: Default + Send + Sync + 'static>(
+    /// Starts loading the buckets of the rows that a record touches.
+    fn prefetch_buckets<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -229,7 +231,7 @@ impl Prefetcher {
         // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
         // when the record is replayed.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
-            self.trial.give_up();
+            self.trial.disable();
         }
     }
 }
@@ -238,7 +240,7 @@ fn columns_of(columns: impl Iterator<Item = u16>) -> Columns {
     Columns(columns.fold(0, |set, column| set | 1 << column))
 }
 
-/// An [`Access`] that announces the requested rows and returns no data.
+/// An [`Access`] that prefetches the requested rows and returns no data.
 struct PrefetchAccess<'r, S: Default + Send + Sync + 'static> {
     engine: &'r Engine<Unstamped<S>>,
     guard: &'r Guard,
@@ -328,8 +330,8 @@ impl<S: Default + Send + Sync + 'static> Access for PrefetchAccess<'_, S> {
 mod tests {
     use super::*;
 
-    /// Runs a trial whose stretches take these times without and with announcing, every fourth one
-    /// ten times as long. Returns whether the trial decides for announcing.
+    /// Runs a trial whose stretches take these times without and with prefetching, every fourth one
+    /// ten times as long. Returns whether the trial decides for prefetching.
     fn settles(without: u64, with: u64) -> bool {
         let mut trial = Trial::default();
         let mut now = Instant::now();
@@ -340,10 +342,10 @@ mod tests {
                 break;
             }
             assert_eq!(trial.left, STRETCH);
-            let took = if trial.announces { with } else { without };
+            let took = if trial.prefetches { with } else { without };
             now += Duration::from_micros(if n % 4 == 1 { 10 * took } else { took });
         }
-        trial.announces
+        trial.prefetches
     }
 
     #[test]
@@ -356,7 +358,7 @@ mod tests {
     fn nothing_is_tried_after_a_panic() {
         let mut trial = Trial::default();
         assert!(trial.next());
-        trial.give_up();
+        trial.disable();
         assert!((0..3 * TRIAL_INTERVAL).all(|_| !trial.next()));
     }
 }

@@ -1,4 +1,4 @@
-//! The tools of one thread of an ordered replay.
+//! Runs records: the state that each thread of an ordered replay has for it.
 
 use super::apply::{Applier, count};
 use super::command::CommandRunner;
@@ -12,10 +12,10 @@ use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs records, and counts them in batches.
+/// Runs records one after the other, and counts them in batches.
 pub(crate) struct RecordRunner {
     pub applier: Applier,
-    runner: CommandRunner,
+    commands: CommandRunner,
     prefetcher: Prefetcher,
     /// Which row versions the current record sees, where rows have several.
     pub view: View,
@@ -28,7 +28,7 @@ impl RecordRunner {
     pub fn new() -> Self {
         RecordRunner {
             applier: Applier::default(),
-            runner: CommandRunner::new(),
+            commands: CommandRunner::new(),
             prefetcher: Prefetcher::default(),
             view: View::default(),
             records: 0,
@@ -48,12 +48,12 @@ impl RecordRunner {
         count(replay, head);
         let guard = crossbeam_epoch::pin();
         if head.command {
-            self.runner.run(replay, head, body, place, &mut self.view, &guard)?;
+            self.commands.run(replay, head, body, place, &mut self.view, &guard)?;
         } else {
             self.applier.writer = self.view.own;
             self.applier.apply(replay, head, body, &guard)?;
         }
-        self.runner.prefetched = false;
+        self.commands.prefetched = false;
         self.records += 1;
         if self.records == 256 {
             self.report(replay);
@@ -61,10 +61,10 @@ impl RecordRunner {
         Ok(())
     }
 
-    /// Announces the record that begins at `at` of the stream, which is run next, and those behind
-    /// it; see [`Prefetcher`].
+    /// Prefetches the rows of the record that begins at `at` of the stream, which is run next, and
+    /// of those behind it; see [`Prefetcher`].
     #[inline]
-    pub fn look_ahead<S: Default + Send + Sync + 'static>(
+    pub fn prefetch<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
         from: (u32, &Decoder),
@@ -72,7 +72,8 @@ impl RecordRunner {
         at: Lsn,
         guard: &Guard,
     ) {
-        self.runner.prefetched = self.prefetcher.ensure_prefetched(replay, from, chunk, at, guard);
+        self.commands.prefetched =
+            self.prefetcher.ensure_prefetched(replay, from, chunk, at, guard);
     }
 
     /// Called when the thread found no work and had to wait.

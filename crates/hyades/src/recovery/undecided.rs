@@ -85,11 +85,11 @@ mod tests {
     /// As many records as there are chunks lack what two slots reach only at the end; others are
     /// decided in between.
     #[test]
-    fn a_lane_that_stands_still_costs_no_looks() {
+    fn a_slot_that_does_not_advance_costs_no_checks() {
         const CHUNKS: u64 = 2_000;
-        let (frontier, looks) = ([0, 0, 0].map(Cell::new), Cell::new(0));
+        let (frontier, checks) = ([0, 0, 0].map(Cell::new), Cell::new(0));
         let missing = |needs: &[Lsn; 3]| {
-            looks.set(looks.get() + 1);
+            checks.set(checks.get() + 1);
             (0..3).map(|lane| (lane, needs[lane])).find(|&(lane, lsn)| lsn > frontier[lane].get())
         };
         let mut undecided = Undecided::new(3);
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(rest.len(), 2);
         assert!(rest.iter().all(|needs| needs[0] > CHUNKS || needs[2] == CHUNKS));
         // One check when it was parked, and one for each slot that it lacked.
-        assert!(looks.get() <= 5 * CHUNKS, "{} looks", looks.get());
+        assert!(checks.get() <= 5 * CHUNKS, "{} checks", checks.get());
     }
 }

@@ -35,10 +35,10 @@ pub(crate) struct VersionCollector {
     lanes: Vec<Mutex<Anchors>>,
     /// Held shared while a record is replayed, and exclusively while garbage is removed.
     replaying: RwLock<()>,
-    /// Held by the thread that is about to take `replaying` exclusively.
-    forgetting: Mutex<()>,
+    /// Held by the thread that collects, which is about to take `replaying` exclusively.
+    collecting: Mutex<()>,
     /// Number of versions from which on dropping some is attempted. Relaxed: a hint.
-    worthwhile: AtomicUsize,
+    collect_at: AtomicUsize,
 }
 
 impl VersionCollector {
@@ -47,8 +47,8 @@ impl VersionCollector {
         VersionCollector {
             lanes: (0..lanes).map(|_| Mutex::new(anchors())).collect(),
             replaying: RwLock::new(()),
-            forgetting: Mutex::new(()),
-            worthwhile: AtomicUsize::new(SLACK),
+            collecting: Mutex::new(()),
+            collect_at: AtomicUsize::new(SLACK),
         }
     }
 
@@ -94,11 +94,11 @@ impl VersionCollector {
         graph: &Graph<T>,
     ) {
         let versions = &replay.engine.protocol.versions;
-        if versions.kept() < self.worthwhile.load(Ordering::Relaxed) {
+        if versions.kept() < self.collect_at.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(_one) = self.forgetting.try_lock() else { return };
-        let _alone = self.replaying.write().expect("no holder panics");
+        let Ok(_alone) = self.collecting.try_lock() else { return };
+        let _paused = self.replaying.write().expect("no holder panics");
         let common = self.common_view(graph);
         versions.collect(&common);
         let mut later = replay.later.lock().expect("no holder panics");
@@ -115,7 +115,7 @@ impl VersionCollector {
         });
         drop(later);
         // Twice as many, so that each version is checked about twice.
-        self.worthwhile.store(2 * versions.kept() + SLACK, Ordering::Relaxed);
+        self.collect_at.store(2 * versions.kept() + SLACK, Ordering::Relaxed);
     }
 
     /// All records were replayed: rows have one version again.

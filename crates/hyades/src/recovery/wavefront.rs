@@ -30,19 +30,20 @@ mod watermarks;
 mod window;
 
 use super::cursor::{LookAhead, StreamCursor};
-use super::decode::{Decoded, RecordShape};
+use super::decode::{Decoded, Decoder, RecordShape};
 use super::idle_detector::{IdleDetector, deadlock_error};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
+use super::stream_order::furthest_behind_first;
 use super::threads;
 use crate::error::Error;
 use crate::logging::record::{RecordHead, Tid};
+use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::ReaderEnd;
+use hyades_wal::{Chunk, Lsn, ReaderEnd};
 use lane::ReplayStream;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -75,9 +76,9 @@ struct Wavefront<'r, S: Default + Send + Sync + 'static> {
     lanes: Vec<ReplayStream>,
     watermarks: Watermarks<BufferedRecord>,
     lookahead: usize,
-    bell: Arc<Bell>,
+    sleepers: Arc<Sleepers>,
     idle_detector: IdleDetector,
-    /// Number of threads that find no stream to run: a hint, Relaxed.
+    /// Number of threads that found no work and have not run a stream since: a hint, Relaxed.
     idle_threads: Padded<AtomicUsize>,
 }
 
@@ -110,42 +111,46 @@ struct ThreadState {
     /// The watermarks as the thread last saw them.
     seen: Seen,
     /// The parked record that it runs.
-    held: BufferedRecord,
+    parked: BufferedRecord,
     /// [`Watermarks::event_count`] before its last unsuccessful round.
-    last_idle_events: u64,
+    events_at_last_idle: u64,
     /// Whether it is counted in [`Wavefront::idle_threads`].
-    idle_threads: bool,
+    is_idle: bool,
 }
 
 impl ThreadState {
     fn new(lanes: usize) -> ThreadState {
-        let (runner, seen, held) =
-            (RecordRunner::new(), Seen::new(lanes), BufferedRecord::default());
-        ThreadState { runner, seen, held, last_idle_events: u64::MAX, idle_threads: false }
+        ThreadState {
+            runner: RecordRunner::new(),
+            seen: Seen::new(lanes),
+            parked: BufferedRecord::default(),
+            events_at_last_idle: u64::MAX,
+            is_idle: false,
+        }
     }
 }
 
-/// Wakes threads that found no work.
+/// The threads that sleep because they found no work.
 #[derive(Default)]
-struct Bell {
-    sleepers: AtomicUsize,
+struct Sleepers {
+    count: AtomicUsize,
     condvar: Condvar,
     lock: Mutex<()>,
 }
 
-impl Bell {
-    fn ring(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+impl Sleepers {
+    fn wake(&self) {
+        if self.count.load(Ordering::SeqCst) > 0 {
             self.condvar.notify_all();
         }
     }
 
     fn sleep(&self) {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
         let lock = self.lock.lock().expect("no holder panics");
         // The timeout turns a missed notification into a delay instead of a hang.
         drop(self.condvar.wait_timeout(lock, Duration::from_micros(200)));
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -156,22 +161,22 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
     shape: RecordShape,
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
-    let bell = Arc::<Bell>::default();
-    let ring = Arc::clone(&bell);
+    let sleepers = Arc::<Sleepers>::default();
+    let waiters = Arc::clone(&sleepers);
     let starts = readers.iter().map(LaneReader::start);
     // One thread gains nothing from looking ahead: it runs every stream in order.
     let lookahead = if threads == 1 || !shape.has_vectors() { 0 } else { LOOKAHEAD };
-    let watermarks = Watermarks::new(starts, Box::new(move || ring.ring()));
+    let watermarks = Watermarks::new(starts, Box::new(move || waiters.wake()));
     let lanes: Vec<ReplayStream> =
         readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
     let (idle_detector, idle_threads) = (IdleDetector::new(threads), Padded(AtomicUsize::new(0)));
     let front =
-        Wavefront { replay, lanes, watermarks, lookahead, bell, idle_detector, idle_threads };
-    let ended = |seat: usize| {
-        front.idle_detector.leave(seat);
-        front.bell.ring();
+        Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_detector, idle_threads };
+    let ended = |number: usize| {
+        front.idle_detector.leave(number);
+        front.sleepers.wake();
     };
-    threads::run_on(replay, threads, |seat| front.work(seat), ended);
+    threads::run_on(replay, threads, |number| front.work(number), ended);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -183,52 +188,54 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 }
 
 impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
-    fn work(&self, seat: usize) -> Result<(), Error> {
+    /// The work of the thread with this number.
+    fn work(&self, number: usize) -> Result<(), Error> {
         let mut thread = ThreadState::new(self.lanes.len());
-        let mut idle = 0;
+        let mut idle_rounds = 0;
         while !self.replay.has_failed() {
             // After a long idle time, prepares the check for a deadlock.
-            let long = idle > SPINS;
-            let unchanged_since = long.then(|| self.idle_detector.all_others_rest(seat)).flatten();
-            if self.run_some_lane(seat, long, &mut thread)? {
-                idle = 0;
+            let idle_long = idle_rounds > SPINS;
+            let all_rest = || self.idle_detector.all_others_rest(number);
+            let snapshot = idle_long.then(all_rest).flatten();
+            if self.run_some_lane(number, idle_long, &mut thread)? {
+                idle_rounds = 0;
                 continue;
             }
-            if idle == 0 {
+            if idle_rounds == 0 {
                 thread.runner.report(self.replay);
-                self.set_hungry(&mut thread, true);
+                self.count_as_idle(&mut thread, true);
             }
             let unresolved = (0..self.lanes.len()).find(|&at| !self.watermarks.is_complete(at));
             let Some(at) = unresolved else { break };
-            if unchanged_since.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
+            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
                 return Err(deadlock_error(self.lanes[at].stream, self.watermarks.resolved(at)));
             }
-            idle += 1;
+            idle_rounds += 1;
             thread.runner.waited();
-            self.rest(seat, idle);
+            self.rest(number, idle_rounds);
         }
-        self.set_hungry(&mut thread, false);
+        self.count_as_idle(&mut thread, false);
         thread.runner.report(self.replay);
         thread.runner.applier.finish(self.replay);
-        self.bell.ring();
+        self.sleepers.wake();
         Ok(())
     }
 
-    fn rest(&self, seat: usize, idle: u32) {
-        if idle < SPINS - 8 {
+    fn rest(&self, number: usize, idle_rounds: u32) {
+        if idle_rounds < SPINS - 8 {
             std::hint::spin_loop();
-        } else if idle <= SPINS {
+        } else if idle_rounds <= SPINS {
             std::thread::yield_now();
         } else {
-            self.idle_detector.rest(seat, || self.bell.sleep());
+            self.idle_detector.rest(number, || self.sleepers.sleep());
         }
     }
 
-    /// A thread is hungry from the moment it finds no work until it has run a stream.
-    fn set_hungry(&self, thread: &mut ThreadState, idle_threads: bool) {
-        if thread.idle_threads != idle_threads {
-            thread.idle_threads = idle_threads;
-            let one = if idle_threads { 1 } else { usize::MAX };
+    /// Counts the thread in [`Wavefront::idle_threads`], or no longer.
+    fn count_as_idle(&self, thread: &mut ThreadState, is_idle: bool) {
+        if thread.is_idle != is_idle {
+            thread.is_idle = is_idle;
+            let one = if is_idle { 1 } else { usize::MAX };
             self.idle_threads.fetch_add(one, Ordering::Relaxed);
         }
     }
@@ -238,22 +245,21 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
     /// if nothing has happened since the last unsuccessful round.
     fn run_some_lane(
         &self,
-        seat: usize,
+        number: usize,
         in_any_case: bool,
         thread: &mut ThreadState,
     ) -> Result<bool, Error> {
-        let event_count = self.watermarks.event_count();
-        if event_count == thread.last_idle_events && !in_any_case {
+        let events = self.watermarks.event_count();
+        if events == thread.events_at_last_idle && !in_any_case {
             return Ok(false);
         }
-        let n = self.lanes.len();
-        let mut order: SmallVec<[_; 16]> = (0..n)
-            .map(|at| (seat + at) % n)
-            .filter(|&at| self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at))
-            .map(|at| (self.lanes[at].is_busy(), self.lanes[at].progress(), at))
-            .collect();
-        order.sort_by_key(|&(busy, progress, _)| (busy, progress));
-        for (_, _, at) in order {
+        let progress = |at: usize| {
+            let has_work = self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at);
+            let lane = &self.lanes[at];
+            // Streams that another thread runs come last: they may have parked records.
+            has_work.then(|| (lane.is_busy(), lane.progress()))
+        };
+        for (_, at) in furthest_behind_first(self.lanes.len(), number, progress) {
             if self.run_parked(at, 1, thread)? {
                 return Ok(true);
             }
@@ -261,12 +267,12 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
                 && self.run_lane(at, &mut cursor, thread)?
             {
                 drop(cursor);
-                self.set_hungry(thread, false);
-                self.watermarks.left(at);
+                self.count_as_idle(thread, false);
+                self.watermarks.runner_left(at);
                 return Ok(true);
             }
         }
-        thread.last_idle_events = event_count;
+        thread.events_at_last_idle = events;
         Ok(false)
     }
 
@@ -283,48 +289,26 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
         }
         if let LookAhead::End(end) = cursor.look_ahead()? {
             self.watermarks.end_lane(at, end);
-            self.bell.ring();
+            self.sleepers.wake();
             return Ok(true);
         }
         let chunk = cursor.chunk.as_ref().expect("there is more of it");
         let guard = crossbeam_epoch::pin();
         let began = cursor.at;
         let (mut unpublished, mut progress) = (0, lane.progress());
-        let mut stopped = lane.stopped.load(Ordering::Relaxed);
         for frame in chunk.frames_from(cursor.at).take(QUANTUM) {
             // Without lookahead the stream's own order suffices, and nothing is parked.
             if self.lookahead > 0 && !self.run_waiting(at, thread)? {
                 break;
             }
+            debug_assert_eq!(frame.start, cursor.at, "a stream is replayed without gaps");
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
-                let (order, validity) = (&cursor.decoder.order, &cursor.decoder.validity);
-                let Decoded { head, body, .. } = decoded;
-                let continued = head.continued;
-                progress = (Tid(head.tid).epoch(), cursor.decoder.prefix_bytes());
-                let waiting = self.watermarks.waiting(at);
-                let offers = self.lookahead > 0 && self.idle_threads.load(Ordering::Relaxed) > 0;
-                let is_offered = offers && waiting < OFFERED && self.watermarks.has_room(at);
-                let in_turn = !stopped && !is_offered && (waiting == 0 || offers);
-                if in_turn && thread.seen.may_run(&self.watermarks, order, validity) {
-                    let from = (lane.stream, &cursor.decoder);
-                    thread.runner.look_ahead(self.replay, from, chunk, frame.start, &guard);
-                    thread.runner.run(self.replay, &head, &body, (lane.stream, frame.start))?;
-                } else if stopped || self.watermarks.is_dead(validity) {
-                    thread.runner.dead += 1;
-                    stopped = mutation::is(Mutation::StopAtFirstDead);
-                    lane.stopped.store(stopped, Ordering::Relaxed);
-                } else {
-                    self.watermarks.advance_to(at, frame.start);
-                    let keep = |held: &mut BufferedRecord| held.keep(head, body);
-                    if self.lookahead == 0
-                        || !self.watermarks.park(at, frame.start, (order, validity), keep)
-                    {
-                        // The frame will be decoded again.
-                        break;
-                    }
-                    if is_offered {
-                        self.bell.ring();
-                    }
+                let continued = decoded.head.continued;
+                progress = (Tid(decoded.head.tid).epoch(), cursor.decoder.prefix_bytes());
+                let from = (&cursor.decoder, chunk);
+                if !self.run_or_park(at, from, frame.start, decoded, thread, &guard)? {
+                    // The frame will be decoded again.
+                    break;
                 }
                 cursor.decoder.forget_parts(continued);
             }
@@ -343,6 +327,49 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
         self.watermarks.advance_to(at, cursor.at);
         drop(guard);
         Ok(cursor.at != began)
+    }
+
+    /// Runs the record that begins at `start`, where the stream's runner is, skips it if it is
+    /// dead, or else parks it. Returns false if there is no room for it.
+    #[inline]
+    fn run_or_park(
+        &self,
+        at: usize,
+        (decoder, chunk): (&Decoder, &Chunk),
+        start: Lsn,
+        decoded: Decoded<'_>,
+        thread: &mut ThreadState,
+        guard: &Guard,
+    ) -> Result<bool, Error> {
+        let lane = &self.lanes[at];
+        let (order, validity) = (&decoder.order, &decoder.validity);
+        let Decoded { head, body, .. } = decoded;
+        let stopped =
+            mutation::is(Mutation::StopAtFirstDead) && lane.stopped.load(Ordering::Relaxed);
+        let waiting = self.watermarks.waiting(at);
+        let offers = self.lookahead > 0 && self.idle_threads.load(Ordering::Relaxed) > 0;
+        let is_offered = offers && waiting < OFFERED && self.watermarks.has_room(at);
+        let in_turn = !stopped && !is_offered && (waiting == 0 || offers);
+        if in_turn && thread.seen.may_run(&self.watermarks, order, validity) {
+            thread.runner.prefetch(self.replay, (lane.stream, decoder), chunk, start, guard);
+            thread.runner.run(self.replay, &head, &body, (lane.stream, start))?;
+            return Ok(true);
+        }
+        if stopped || self.watermarks.is_dead(validity) {
+            thread.runner.dead += 1;
+            lane.stopped.store(mutation::is(Mutation::StopAtFirstDead), Ordering::Relaxed);
+            return Ok(true);
+        }
+        self.watermarks.advance_to(at, start);
+        let keep = |slot: &mut BufferedRecord| slot.keep(head, body);
+        let vectors = (&order[..], &validity[..]);
+        if self.lookahead == 0 || !self.watermarks.park(at, start, vectors, keep) {
+            return Ok(false);
+        }
+        if is_offered {
+            self.sleepers.wake();
+        }
+        Ok(true)
     }
 
     /// While many of a stream's records wait, runs parked records of this stream or of others.
@@ -372,23 +399,23 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
     /// Runs up to `most` of a stream's parked records that lack nothing any more. Returns false if
     /// there are none.
     fn run_parked(&self, at: usize, most: usize, thread: &mut ThreadState) -> Result<bool, Error> {
-        let ThreadState { runner, seen, held, .. } = thread;
+        let ThreadState { runner, seen, parked, .. } = thread;
         if !self.watermarks.may_take(at, seen) {
             return Ok(false);
         }
-        let Some(mut taken) = self.watermarks.take(at, seen, held) else { return Ok(false) };
+        let Some(mut taken) = self.watermarks.take(at, seen, parked) else { return Ok(false) };
         for left in (0..most).rev() {
             if taken.dead {
                 runner.dead += 1;
             } else {
                 let place = (self.lanes[at].stream, taken.start);
-                runner.run(self.replay, &held.head, &held.body, place)?;
+                runner.run(self.replay, &parked.head, &parked.body, place)?;
             }
             if left == 0 {
                 self.watermarks.finish(taken);
                 break;
             }
-            let Some(next) = self.watermarks.finish_and_take(taken, seen, held) else { break };
+            let Some(next) = self.watermarks.finish_and_take(taken, seen, parked) else { break };
             taken = next;
         }
         Ok(true)

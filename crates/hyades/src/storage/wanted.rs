@@ -1,4 +1,4 @@
-//! Prefetching of rows: an announced row is loaded into the cache while the caller does other work.
+//! Prefetching of rows: they are loaded into the cache while the caller does other work.
 
 use super::prefetch::prefetch;
 use super::record::Record;
@@ -7,7 +7,7 @@ use super::table::TableData;
 use super::window::{CopyWindow, window};
 use crossbeam_epoch::Guard;
 
-/// An announced row, whose hash bucket is being prefetched.
+/// A row that is being prefetched, beginning with its hash bucket.
 pub(crate) struct PrefetchedRow {
     table: u32,
     key_len: u32,

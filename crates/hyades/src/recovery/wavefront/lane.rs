@@ -20,7 +20,7 @@ pub(super) struct ReplayStream {
     /// How many bytes of all streams its last decoded record follows: a clock shared by all
     /// streams, finer than the epoch.
     prefix_bytes: AtomicU64,
-    /// Whether a thread runs it: a hint, so that others do not touch the runner's cache lines.
+    /// Whether a thread runs the stream: a hint, so that others do not touch its cache lines.
     busy: AtomicBool,
 }
 

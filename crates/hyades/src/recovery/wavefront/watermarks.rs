@@ -40,13 +40,13 @@ struct Watermark<T> {
     scanned: AtomicU64,
     /// Number of records in the window. Changed under its lock.
     parked: AtomicUsize,
-    /// Counts events that may let a thread proceed but that no watermark shows: parked, taken,
-    /// left, the end.
+    /// Counts events that may let a thread proceed but that no watermark shows: a record was parked
+    /// or taken, the runner left, the stream ended.
     events: AtomicU64,
     window: Mutex<Window<T>>,
-    /// For each slot of the window what its record was last found lacking, [`MissingPosition::pack`]ed, or
-    /// [`MissingPosition::NONE`] if it need not be checked. Changed under the window's lock; a hint without
-    /// it.
+    /// For each slot of the window the first position that its record was found to lack, packed by
+    /// [`MissingPosition::pack`], or [`MissingPosition::NONE`] if it need not be checked. Changed
+    /// under the window's lock; a hint without it.
     first_missing: Padded<[AtomicU64; WINDOW]>,
     /// Number of parked records that no thread has taken: a hint.
     waiting: Padded<AtomicUsize>,
@@ -107,8 +107,8 @@ impl Seen {
 /// park records that cannot run yet; any thread may take these when they can.
 pub(super) struct Watermarks<T> {
     lanes: Box<[Padded<Watermark<T>>]>,
-    /// Called when a watermark has reached a registered position.
-    ring: Box<dyn Fn() + Send + Sync>,
+    /// Wakes the waiters when a watermark has reached a registered position.
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<T> Watermarks<T> {
@@ -156,14 +156,14 @@ impl<T> Watermarks<T> {
 
     /// A number that rises whenever something has happened that may let a record run.
     pub fn event_count(&self) -> u64 {
-        let event_count = |lane: &Padded<Watermark<T>>| {
+        let of_lane = |lane: &Padded<Watermark<T>>| {
             lane.resolved.load(Ordering::Acquire).wrapping_add(lane.events.load(Ordering::Acquire))
         };
-        self.lanes.iter().map(event_count).fold(0, u64::wrapping_add)
+        self.lanes.iter().map(of_lane).fold(0, u64::wrapping_add)
     }
 
     /// The stream's runner has left it, perhaps with more records that can run.
-    pub fn left(&self, at: usize) {
+    pub fn runner_left(&self, at: usize) {
         self.lanes[at].events.fetch_add(1, Ordering::Release);
     }
 
@@ -172,35 +172,36 @@ impl<T> Watermarks<T> {
         validity.iter().enumerate().any(|(at, lsn)| *lsn > self.end(at))
     }
 
-    /// Whether something is still lacking. If so, registers the position: the waiter is then
-    /// notified at once.
-    fn is_lacking(&self, seen: &mut Seen, lack: MissingPosition) -> bool {
-        let MissingPosition { lane: at, lsn } = lack;
+    /// Whether a position is still missing. If so, registers it: the waiter is then notified at
+    /// once.
+    fn is_missing(&self, seen: &mut Seen, position: MissingPosition) -> bool {
+        let MissingPosition { lane: at, lsn } = position;
         // Beyond the end of a stream there is nothing to wait for.
-        let first_missing = !seen.has(self, at, lsn) && lsn <= self.end(at);
+        let is_missing = !seen.has(self, at, lsn) && lsn <= self.end(at);
         let wanted = &self.lanes[at].wanted;
-        if first_missing && wanted.load(Ordering::Relaxed) > lsn {
+        if is_missing && wanted.load(Ordering::Relaxed) > lsn {
             wanted.fetch_min(lsn, Ordering::Relaxed);
         }
-        first_missing
+        is_missing
     }
 
-    /// One thing that the record lacks, or the default if there is none.
-    fn lack(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> MissingPosition {
+    /// The first position that the record lacks, or the default if there is none.
+    fn first_missing(&self, seen: &mut Seen, order: &[Lsn], validity: &[Lsn]) -> MissingPosition {
         let needs = order.iter().zip(validity).map(|(order, validity)| *order.max(validity));
-        let mut missing = needs
+        let mut needs = needs
             .enumerate()
             .map(|(lane, lsn)| MissingPosition { lane, lsn: lsn.min(self.end(lane)) });
-        missing.find(|lack| self.is_lacking(seen, *lack)).unwrap_or_default()
+        needs.find(|position| self.is_missing(seen, *position)).unwrap_or_default()
     }
 
-    fn standing(
+    /// The state of a parked record that was last found to lack `missing`.
+    fn record_state(
         &self,
         seen: &mut Seen,
         missing: MissingPosition,
         record: &WindowSlot<T>,
     ) -> RecordState {
-        if self.is_lacking(seen, missing) {
+        if self.is_missing(seen, missing) {
             return RecordState::Lacks(missing);
         }
         if seen.may_run(self, &record.order, &record.validity) {
@@ -209,7 +210,7 @@ impl<T> Watermarks<T> {
         if self.is_dead(&record.validity) {
             return RecordState::Dead;
         }
-        RecordState::Lacks(self.lack(seen, &record.order, &record.validity))
+        RecordState::Lacks(self.first_missing(seen, &record.order, &record.validity))
     }
 
     /// Whether a waiter has registered a position up to `to`.
@@ -218,16 +219,16 @@ impl<T> Watermarks<T> {
         self.lanes[at].wanted.load(Ordering::Relaxed) <= to
     }
 
-    /// Publishes that the stream's runner has reached `end`.
-    pub fn advance_to(&self, at: usize, end: Lsn) {
+    /// Publishes that the stream's runner has reached `to`.
+    pub fn advance_to(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
         // SeqCst on both sides: either this thread sees that nothing is parked, or the thread that
         // removes the last record sees how far the runner is.
-        lane.scanned.store(end, Ordering::SeqCst);
+        lane.scanned.store(to, Ordering::SeqCst);
         checker_fence();
         let passes = mutation::is(Mutation::SkipParkedRecord);
         if lane.parked.load(Ordering::SeqCst) == 0 || passes {
-            self.raise(at, end);
+            self.raise(at, to);
         }
     }
 
@@ -240,7 +241,7 @@ impl<T> Watermarks<T> {
             // Threads that wait for a higher position register it again.
             let none = u64::MAX;
             _ = lane.wanted.compare_exchange(wanted, none, Ordering::Relaxed, Ordering::Relaxed);
-            (self.ring)();
+            (self.wake)();
         }
     }
 
@@ -257,7 +258,7 @@ impl<T> Watermarks<T> {
 
 impl<T: Default> Watermarks<T> {
     /// Streams that begin at these positions.
-    pub fn new(starts: impl Iterator<Item = Lsn>, ring: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub fn new(starts: impl Iterator<Item = Lsn>, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         let watermark = |start| {
             Padded(Watermark {
                 resolved: AtomicU64::new(start),
@@ -274,7 +275,7 @@ impl<T: Default> Watermarks<T> {
                 end: AtomicU64::new(u64::MAX),
             })
         };
-        Watermarks { lanes: starts.map(watermark).collect(), ring }
+        Watermarks { lanes: starts.map(watermark).collect(), wake }
     }
 
     /// Parks a record of a stream, at `start`, until the watermarks reach these positions. `keep`
@@ -309,10 +310,10 @@ impl<T: Default> Watermarks<T> {
     pub fn may_take(&self, at: usize, seen: &mut Seen) -> bool {
         let lane = &self.lanes[at];
         lane.waiting.load(Ordering::Relaxed) > 0
-            && lane.first_missing.iter().any(|lack| {
-                let lack = lack.load(Ordering::Relaxed);
-                lack != MissingPosition::NONE
-                    && !self.is_lacking(seen, MissingPosition::unpack(lack))
+            && lane.first_missing.iter().any(|missing| {
+                let missing = missing.load(Ordering::Relaxed);
+                missing != MissingPosition::NONE
+                    && !self.is_missing(seen, MissingPosition::unpack(missing))
             })
     }
 
@@ -338,7 +339,7 @@ impl<T: Default> Watermarks<T> {
                 missing => MissingPosition::unpack(missing),
             };
             let record = window.record(number);
-            let dead = match self.standing(seen, missing, record) {
+            let dead = match self.record_state(seen, missing, record) {
                 RecordState::Runnable => false,
                 RecordState::Dead => true,
                 RecordState::Lacks(missing) => {

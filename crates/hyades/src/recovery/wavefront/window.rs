@@ -6,7 +6,7 @@ use hyades_wal::Lsn;
 /// their slots until it was run.
 pub(super) const WINDOW: usize = 32;
 
-/// One thing that a record lacks: a stream's watermark at a position.
+/// A position that a record waits for: the watermark of stream `lane` has to reach `lsn`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MissingPosition {
     pub lane: usize,
@@ -14,11 +14,11 @@ pub(super) struct MissingPosition {
 }
 
 impl MissingPosition {
-    /// The packed lack of a slot that need not be checked.
+    /// Packed: the slot need not be checked.
     pub const NONE: u64 = u64::MAX;
 
-    /// Packs the lack into one word. A position that does not fit is packed as nothing lacking:
-    /// then the record is checked.
+    /// Packs it into one word. A position that does not fit is packed as the lowest one, which is
+    /// never missing: then the record is checked.
     pub fn pack(self) -> u64 {
         debug_assert!(self.lane < 64, "there are no more streams");
         if self.lsn >> 57 == 0 { self.lsn << 6 | self.lane as u64 } else { 0 }
@@ -29,7 +29,7 @@ impl MissingPosition {
     }
 }
 
-/// A parked record with its vectors; `what` is run.
+/// A parked record: `what` is run, once the watermarks reach its vectors.
 #[derive(Default)]
 pub(super) struct WindowSlot<T> {
     pub start: Lsn,

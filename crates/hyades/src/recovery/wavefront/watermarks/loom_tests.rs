@@ -123,7 +123,7 @@ fn a_watermark_stays_before_what_is_left_in_the_window() {
             // Relaxed: the watermark alone must make it visible.
             let resolved = watermarks.resolved(0);
             let run = installed.load(Ordering::Relaxed) == 1;
-            assert!(resolved == 0 || run, "it stands at {resolved}, past what is left");
+            assert!(resolved == 0 || run, "it is at {resolved}, past what is left");
         };
         is_right();
         watermarks.advance_to(1, 10);
@@ -180,14 +180,14 @@ fn a_watermark_follows_its_runner_past_what_was_parked() {
         watermarks.advance_to(1, 10);
         watermarks.end_lane(1, 20);
         assert_eq!(other.join().unwrap(), 1);
-        assert!(watermarks.is_complete(1), "it stands at {}", watermarks.resolved(1));
+        assert!(watermarks.is_complete(1), "it is at {}", watermarks.resolved(1));
     });
 }
 
 /// A stream ends while records are parked that need more of it, and that only follow more of it:
 /// the first is dead, the second is run.
 #[test]
-fn who_waits_for_more_than_there_is_is_dead_and_who_only_follows_is_not() {
+fn a_record_that_needs_more_than_there_is_is_dead_and_one_that_only_follows_is_not() {
     model(|| {
         let watermarks = watermarks(2);
         let installed = Arc::new([AtomicU64::new(0)]);
