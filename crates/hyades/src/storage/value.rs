@@ -114,7 +114,9 @@ macro_rules! value_from {
     ($($rust:ty => $variant:ident),*) => {$(
         impl From<$rust> for Value<'_> {
             #[inline]
-            fn from(value: $rust) -> Self { Value::$variant(value) }
+            fn from(value: $rust) -> Self {
+                Value::$variant(value)
+            }
         }
     )*};
 }
@@ -187,7 +189,9 @@ macro_rules! column_type {
     ($($rust:ty => $kind:ident),*) => {$(
         impl ColumnType for $rust {
             type Output<'a> = $rust;
-            fn reads(kind: Type) -> bool { kind == Type::$kind }
+            fn reads(kind: Type) -> bool {
+                kind == Type::$kind
+            }
             #[inline]
             fn read(bytes: Option<&[u8]>) -> $rust {
                 let bytes = bytes
@@ -244,7 +248,9 @@ macro_rules! nullable_column_type {
     ($($rust:ty),*) => {$(
         impl ColumnType for Option<$rust> {
             type Output<'a> = Option<$rust>;
-            fn reads(kind: Type) -> bool { <$rust>::reads(kind) }
+            fn reads(kind: Type) -> bool {
+                <$rust>::reads(kind)
+            }
             fn read(bytes: Option<&[u8]>) -> Self::Output<'_> {
                 bytes.map(|bytes| <$rust>::read(Some(bytes)))
             }
