@@ -98,8 +98,13 @@ impl<'k, const W: usize> ScanRange<'k, W> {
         let count = leaf.count();
         // SAFETY: G1 by this function's contract.
         let at = |key: &Probe<'_, W>| unsafe { leaf.lower_bound(key, count) };
-        // SAFETY: G1 by this function's contract.
-        let behind = |key| at(key) + usize::from(unsafe { leaf.holds(at(key), count, key) });
+        let behind = |key| {
+            // The slot is searched for once: while a writer changes the leaf, two searches may
+            // differ, and their sum exceed the count.
+            let slot = at(key);
+            // SAFETY: G1 by this function's contract.
+            slot + usize::from(unsafe { leaf.holds(slot, count, key) })
+        };
         let (below, above) = if self.descending { (goes_on, begun) } else { (begun, goes_on) };
         let from = match &self.lower {
             Bound::Included(key) if !below => at(key),
@@ -111,6 +116,7 @@ impl<'k, const W: usize> ScanRange<'k, W> {
             Bound::Excluded(key) if !above => at(key),
             _ => count,
         };
+        debug_assert!(from <= count && to <= count, "only slots with entries are read");
         (from, to.max(from))
     }
 }
