@@ -30,7 +30,7 @@
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
 use crate::logging::record::{Change, Tid, push_change, push_tid};
-use crate::storage::record::{Record, word};
+use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::Epoch;
@@ -190,6 +190,10 @@ impl Cut {
         cut: u64,
     ) {
         let seen = record.word.load(Ordering::Relaxed);
+        debug_assert!(
+            seen & word::LOCKED != 0 || record.lock.load(Ordering::Relaxed) == WRITER,
+            "a row is saved by the holder of its write protection"
+        );
         // Under every concurrency control: a scan must not accept a half-written row.
         record.word.store(seen | word::LOCKED, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -225,7 +229,8 @@ impl Cut {
     fn empty(&self, shard: &mut SavedShard) -> Vec<Rows> {
         let blocks = std::mem::take(&mut shard.blocks);
         let bytes: usize = blocks.iter().map(|b| b.bytes.len()).sum();
-        self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
+        let held = self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
+        debug_assert!(held >= bytes as u64, "what a shard holds was counted");
         blocks
     }
 
@@ -251,6 +256,8 @@ impl Cut {
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
     /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
     pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
+        let active = self.epoch.load(Ordering::SeqCst);
+        assert_eq!(active, NONE, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {

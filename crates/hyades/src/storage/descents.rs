@@ -116,6 +116,7 @@ fn slot<'f, 's>(
         if fingers.len() < MAX_FINGERS {
             fingers.push(Finger::new(guard));
         }
+        debug_assert!(fingers.len() <= MAX_FINGERS, "further indexes share the last finger");
         fingers.len() - 1
     });
     &mut fingers[at]

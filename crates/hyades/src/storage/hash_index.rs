@@ -127,6 +127,11 @@ impl<E> Bucket<E> {
 
     fn unlock(&self) {
         let link = self.link.load(Ordering::Relaxed);
+        debug_assert_eq!(
+            link.addr() & (LOCKED | FROZEN),
+            LOCKED,
+            "a chain is unlocked by its holder, and a frozen one never"
+        );
         self.link.store(link.map_addr(|addr| addr & !LOCKED), Ordering::Release);
     }
 
@@ -180,6 +185,7 @@ impl<E> Bucket<E> {
     /// Stores a tagged pointer in a free slot; appends an overflow bucket if there is none. The
     /// chain is locked, or not yet shared.
     fn put(&self, tagged: *mut E) {
+        debug_assert_ne!(tagged.addr() & ADDRESS, 0, "a slot without an entry is null");
         let mut bucket = self;
         loop {
             for slot in &bucket.slots {
@@ -318,6 +324,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
     ) -> Result<(), &'g E> {
         debug_assert_eq!(hash, hash_key(key));
         assert!(entry.addr() & !ADDRESS == 0, "an entry's address has more than 48 bits");
+        // SAFETY: `entry` points to a valid entry, by this function's contract.
+        debug_assert!(same(unsafe { &*entry }.key(), key), "an entry is linked under its own key");
         loop {
             let segment = self.segment(hash, guard);
             let home = segment.home(hash);
@@ -363,7 +371,8 @@ impl<E: Keyed + 'static> HashIndex<E> {
                 unsafe { home.find_slot(|slot, found| (found == tagged).then_some((slot, found))) };
             if let Some((slot, _)) = found {
                 slot.store(null_mut(), Ordering::Release);
-                segment.entries.fetch_sub(1, Ordering::Relaxed);
+                let entries = segment.entries.fetch_sub(1, Ordering::Relaxed);
+                debug_assert_ne!(entries, 0, "a segment counts the entries that are linked in it");
             }
             home.unlock();
             return found.map(|(_, linked)| linked.map_addr(|addr| addr & ADDRESS).cast_const());

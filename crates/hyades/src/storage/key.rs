@@ -38,6 +38,10 @@ impl PackedKey {
     pub fn with(self, value: &Value<'_>, kind: Type) -> Option<PackedKey> {
         let half = |v: u32| PackedKey { bits: self.bits << 32 | u128::from(v), len: self.len + 4 };
         let word = |v: u64| PackedKey { bits: self.bits << 64 | u128::from(v), len: self.len + 8 };
+        debug_assert!(
+            kind.width().is_none_or(|width| self.len + width <= PACKED),
+            "a packed key has room for its columns"
+        );
         match (value, kind) {
             (Value::I32(v), Type::I32) => Some(half((*v as u32) ^ (1 << 31))),
             (Value::U32(v), Type::U32) => Some(half(*v)),
@@ -49,6 +53,7 @@ impl PackedKey {
 
     #[inline(always)]
     fn bytes(self) -> [u8; PACKED] {
+        debug_assert!((1..=PACKED).contains(&self.len), "a packed key has a column and fits");
         (self.bits << (8 * (PACKED - self.len))).to_be_bytes()
     }
 }
@@ -112,6 +117,7 @@ impl KeyBytes {
     /// Replaces the key, which must not be [`LONG`], by a packed one.
     #[inline(always)]
     pub fn set_packed(&mut self, key: PackedKey) {
+        debug_assert!(self.long.is_empty(), "a long key is not replaced by a packed one");
         self.short[..PACKED].copy_from_slice(&key.bytes());
         self.len = key.len;
     }
@@ -147,6 +153,7 @@ impl KeyBytes {
     #[cold]
     fn extend_long(&mut self, bytes: &[u8]) {
         if self.len != LONG {
+            assert!(self.long.is_empty(), "a key is stored inline or outside, not both");
             self.long.extend_from_slice(&self.short[..self.len]);
             self.len = LONG;
         }

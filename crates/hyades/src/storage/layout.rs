@@ -42,6 +42,7 @@ pub(crate) struct LayoutColumn {
 
 impl Layout {
     pub fn new(schema: &Schema, table: u32) -> Layout {
+        assert!(schema.columns.len() <= 64, "sets of columns have 64 bits");
         let has_nulls = schema.columns.iter().any(|c| c.nullable);
         let mut columns: Vec<LayoutColumn> = schema
             .columns
@@ -73,6 +74,12 @@ impl Layout {
                 }
             }
         }
+        let widths = schema.columns.iter().map(|c| c.kind.width().unwrap_or(4)).sum::<usize>();
+        assert_eq!(
+            at,
+            widths + if has_nulls { 8 } else { 0 },
+            "each column has its own bytes before the tail"
+        );
         let set = |list: &[u16]| list.iter().fold(0, |set, &c| set | 1u64 << c);
         Layout {
             table,
@@ -164,6 +171,7 @@ impl Layout {
                         end_at(self.columns[self.variable[n as usize - 1] as usize].offset as usize)
                     }
                 };
+                debug_assert!(start <= end, "values in the tail are in column order");
                 Some((self.fixed_bytes + start, end - start))
             }
         }

@@ -185,7 +185,9 @@ impl<S> Record<S> {
         unsafe {
             let head = (*block).load(Ordering::Relaxed);
             let words = std::slice::from_raw_parts(block.add(1), (head >> 32) as usize);
-            (words, (head & LEN_MASK) as usize)
+            let len = (head & LEN_MASK) as usize;
+            debug_assert!(words_for(len) <= words.len(), "a row is not longer than its block");
+            (words, len)
         }
     }
 
@@ -273,6 +275,7 @@ impl<S> Record<S> {
 
     /// Replaces the whole row. The caller holds the write lock.
     pub fn store_row(&self, bytes: &[u8], guard: &Guard) {
+        debug_assert!(bytes.len() as u64 <= LEN_MASK, "a row's length fits its block's head");
         let (words, _) = self.block();
         if words_for(bytes.len()) <= words.len() {
             fill(words, bytes);
@@ -306,6 +309,7 @@ impl<S> Record<S> {
     /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether it did.
     #[inline]
     pub fn try_lock(&self, expected: u64) -> bool {
+        debug_assert_eq!(expected & word::DEAD, 0, "a dead record is not locked again");
         let locked = self
             .word
             .compare_exchange(
@@ -329,6 +333,7 @@ fn store_part(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
+    debug_assert!(within + bytes.len() <= 8, "the bytes are in one word");
     let mut value = words[0].load(Ordering::Relaxed).to_le_bytes();
     value[within..within + bytes.len()].copy_from_slice(bytes);
     words[0].store(u64::from_le_bytes(value), Ordering::Relaxed);

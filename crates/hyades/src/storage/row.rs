@@ -137,6 +137,7 @@ pub(crate) fn encode_delta(
 
 fn push_assignment(layout: &Layout, column: u16, value: &Value<'_>, out: &mut Vec<u8>) {
     let null = matches!(value, Value::Null);
+    debug_assert!(!null || layout.columns[column as usize].nullable, "the value was checked");
     push_varint(out, (column as u64) << 1 | null as u64);
     if !null {
         value.with_bytes(|bytes| {
@@ -167,7 +168,7 @@ impl<'a, 'l> Assignments<'a, 'l> {
         self.rest
     }
 
-    /// Number of assignments announced and not yet returned. If it is not 0 at the end, the bytes
+    /// Number of assignments stated and not yet returned. If it is not 0 at the end, the bytes
     /// are not a delta of this table.
     pub fn missing(&self) -> u64 {
         self.left
@@ -219,6 +220,7 @@ pub(crate) fn check_delta<'a>(layout: &Layout, delta: &'a [u8]) -> Option<&'a [u
 
 /// Applies `delta` to `row`: in place where the lengths allow, else by rebuilding the tail.
 pub(crate) fn apply_delta(layout: &Layout, row: &mut Vec<u8>, delta: &[u8]) -> Result<(), Abort> {
+    debug_assert!(row.len() >= layout.fixed_bytes, "a delta is applied to a row of its table");
     let mut rebuild = false;
     for (column, bytes) in Assignments::new(layout, delta) {
         let spec = &layout.columns[column as usize];

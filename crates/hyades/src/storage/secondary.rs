@@ -97,13 +97,17 @@ impl<S> IndexEntry<S> {
     }
 
     fn pin(&self) -> bool {
-        let pin = |pins| if pins == GONE { None } else { Some(pins + 1) };
+        let pin = |pins| {
+            debug_assert_ne!(pins, GONE - 1, "one more pin would mark the entry gone");
+            if pins == GONE { None } else { Some(pins + 1) }
+        };
         self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, pin).is_ok()
     }
 
     /// Releases the pin that [`TableData::link`] took.
     pub fn unpin(&self) {
-        self.pins.fetch_sub(1, Ordering::AcqRel);
+        let pins = self.pins.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(pins != 0 && pins != GONE, "an entry is unpinned as often as it was pinned");
     }
 }
 
@@ -163,6 +167,10 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         // Count, then check. The sweep that unlinks a record marks it dead, then checks the count,
         // so at least one of both notices the other.
         record.entries.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(
+            key.ends_with(record.key()),
+            "the key of an entry ends with the primary key of its row"
+        );
         if record.word.load(Ordering::SeqCst) & word::DEAD != 0 {
             record.entries.fetch_sub(1, Ordering::AcqRel);
             return Err(Abort::Conflict);
@@ -229,7 +237,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         let unlinked = self.secondaries[index].tree.take(entry.key(), entry, hooks, leave, guard);
         let unlinked = unlinked.expect("only the thread that marked an entry gone unlinks it");
         let unlinked = Retired(unlinked.cast_mut());
-        entry.record().entries.fetch_sub(1, Ordering::AcqRel);
+        let entries = entry.record().entries.fetch_sub(1, Ordering::AcqRel);
+        debug_assert_ne!(entries, 0, "a row counts the entries that point to it");
         // SAFETY: the entry was unlinked just now by the only thread that marked it `GONE`, so it
         // is retired once; it is freed after every guard that is pinned now.
         unsafe { guard.defer_unchecked(move || IndexEntry::free(unlinked.into_inner())) };

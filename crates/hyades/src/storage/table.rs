@@ -145,6 +145,12 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         self.check_key(out)
     }
 
+    /// Whether the bytes have the length of an encoded primary key.
+    #[inline]
+    fn may_have(&self, key: &[u8]) -> bool {
+        self.key_bytes.is_none_or(|bytes| key.len() == bytes)
+    }
+
     /// Rejects a primary key above the size limit. Older logs may have such keys; packed keys never
     /// are.
     pub fn check_key(&self, key: &KeyBytes) -> Result<(), Abort> {
@@ -264,6 +270,10 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
     /// Looks up a primary key.
     #[inline]
     pub fn find<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Lookup<'g, S> {
+        debug_assert!(
+            self.may_have(key),
+            "a key is looked up in the table that it was encoded for"
+        );
         match &self.primary {
             Primary::Hash { index, misses } => {
                 let hash = hash_key(key);
@@ -296,6 +306,8 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
         hooks: &impl GapHooks<S>,
         finger: &mut Finger<'g>,
     ) -> Placed<'g, S> {
+        debug_assert!(self.may_have(key), "a row is placed under a key of its table");
+        debug_assert_eq!(word::tid(version), 0, "a row has no version before its first write");
         let fresh = Record::<S>::new(key, row_bytes, version, lock);
         match &self.primary {
             Primary::Hash { index, misses } => {
@@ -349,7 +361,9 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
     ) {
         // `record.entries` may be above 0 for a moment: a transaction that links an entry counts
         // it, sees that the record is dead, and takes the count back.
-        debug_assert_ne!(record.word.load(Ordering::Acquire) & word::DEAD, 0);
+        let version = record.word.load(Ordering::Acquire);
+        debug_assert_ne!(version & word::DEAD, 0, "a record is marked dead before it is unlinked");
+        debug_assert_ne!(version & word::ABSENT, 0, "a row that exists is not unlinked");
         let key = record.key();
         let unlinked = match &self.primary {
             Primary::Hash { index, misses } => {
@@ -389,9 +403,9 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
     }
 
     /// Visits the next records of a walk over all of them, absent ones included. Stops when `visit`
-    /// breaks off or [`WALK_BATCH`] records were visited (in a hash index at the end of that bucket).
-    /// A record that is linked throughout the walk is visited. The caller need not stay pinned
-    /// between two calls.
+    /// breaks off or [`WALK_BATCH`] records were visited (in a hash index at the end of that
+    /// bucket). A record that is linked throughout the walk is visited. The caller need not stay
+    /// pinned between two calls.
     pub fn walk<'g>(
         &'g self,
         at: &mut WalkPosition,

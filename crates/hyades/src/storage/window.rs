@@ -42,6 +42,7 @@ pub(crate) fn window<S: Default + Send + Sync + 'static>(
     if first == usize::MAX {
         CopyWindow::Fixed(0, 0)
     } else {
+        debug_assert!(last <= layout.fixed_bytes, "the window ends before the tail");
         CopyWindow::Fixed(first, last - first)
     }
 }

@@ -66,6 +66,7 @@ impl<'g> Finger<'g> {
         lower: [u64; 4],
         upper: Option<[u64; 4]>,
     ) {
+        debug_assert!(upper.is_none_or(|upper| lower < upper), "the range of a leaf has keys");
         *self = Finger { guard: self.guard, tree, leaf, version, lower, upper };
     }
 }

@@ -219,6 +219,12 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     /// Inserts before `slot`. The lock is held, or the leaf is not yet linked.
     pub fn insert_at(&self, slot: usize, words: &[u64; W], entry: *const E) {
         let count = self.count();
+        debug_assert!(slot <= count && count < L, "a leaf has room for what is inserted");
+        debug_assert!(
+            (slot == 0 || self.words_at(slot - 1) <= *words)
+                && (slot == count || *words <= self.words_at(slot)),
+            "the keys of a leaf are in order"
+        );
         for i in (slot..count).rev() {
             self.put(i + 1, &self.words_at(i), self.entry(i).cast_mut());
         }
@@ -230,6 +236,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     /// Removes the entry of `slot`. The lock is held.
     pub fn remove_at(&self, slot: usize) {
         let count = self.count();
+        debug_assert!(slot < count, "the entry that is removed is in the leaf");
         for i in slot + 1..count {
             self.put(i - 1, &self.words_at(i), self.entry(i).cast_mut());
         }
@@ -241,6 +248,7 @@ impl<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: usize>
     /// is held.
     pub fn move_tail(&self, cut: usize, right: &Self) {
         let count = self.count();
+        debug_assert!(cut <= count && right.count() == 0, "a part goes to an empty leaf");
         for i in cut..count {
             right.put(i - cut, &self.words_at(i), self.entry(i).cast_mut());
         }
@@ -379,6 +387,12 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// Links `right` just after child `slot`. The lock is held and the node is not full.
     pub fn insert_child(&self, slot: usize, separator: &Separator<W>, right: *mut NodeHeader) {
         let count = self.count();
+        debug_assert!(slot < count && count < N, "a node has room for what is linked in it");
+        debug_assert!(
+            (slot == 0 || self.separator(slot - 1).words <= separator.words)
+                && (slot + 1 == count || separator.words <= self.separator(slot).words),
+            "the separators of a node are in order"
+        );
         for i in (slot..count - 1).rev() {
             self.put(i + 1, &self.separator(i), self.child(i + 1));
         }
@@ -391,6 +405,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// is held and there are at least two children.
     pub fn remove_child(&self, slot: usize) -> *mut FullKey {
         let count = self.count();
+        debug_assert!(slot < count && count >= 2, "a node keeps at least one child");
         let gone = slot.saturating_sub(1);
         let full = self.full_at(gone);
         if slot == 0 {
@@ -408,6 +423,7 @@ impl<const W: usize, const N: usize, const B: usize> InnerNode<W, N, B> {
     /// the halves, which the caller then owns. The lock is held and `0 < cut < count`.
     pub fn move_tail(&self, cut: usize, right: &Self) -> Separator<W> {
         let count = self.count();
+        debug_assert!(0 < cut && cut < count, "both halves of a node have a child");
         let middle = self.separator(cut - 1);
         right.children[0].store(self.child(cut), Ordering::Release);
         for i in cut..count - 1 {

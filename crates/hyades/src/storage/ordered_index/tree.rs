@@ -101,6 +101,12 @@ where
             if !inner.head.version.validate(version) {
                 return None;
             }
+            debug_assert_eq!(
+                // SAFETY: G1, G2; null was excluded.
+                unsafe { &*child }.level + 1,
+                inner.head.level,
+                "a child is one level below its parent"
+            );
             (node, version) = (child, child_version);
         }
         // SAFETY: G1, G2, G3.
@@ -354,6 +360,8 @@ fn separate<E: Keyed + 'static, G: Default + 'static, const W: usize, const L: u
     right: &LeafNode<E, G, W, L>,
 ) -> Separator<W> {
     let words = right.words_at(0);
+    debug_assert!(left.count() > 0 && right.count() > 0, "a split leaves no half empty");
+    debug_assert!(left.words_at(left.count() - 1) <= words, "a split leaves the keys in order");
     let full = if left.words_at(left.count() - 1) == words {
         // SAFETY: G4: this thread has locked the leaf that was split, and `right` is not linked
         // yet, so none of their entries is retired.

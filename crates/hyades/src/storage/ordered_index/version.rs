@@ -79,6 +79,7 @@ impl Version {
     /// other.
     #[inline]
     pub fn try_lock(&self, observed: u64) -> bool {
+        debug_assert_eq!(observed & (LOCKED | OBSOLETE), 0, "a version is observed when stable");
         fence(Ordering::Acquire);
         let locked = self
             .0
@@ -89,20 +90,28 @@ impl Version {
         locked
     }
 
+    /// Whether the lock is held since it was taken at `observed`.
+    fn is_locked_at(&self, observed: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == observed | LOCKED
+    }
+
     /// Releases the lock taken at `observed` after a change; returns the new version.
     #[inline]
     pub fn unlock_changed(&self, observed: u64) -> u64 {
+        debug_assert!(self.is_locked_at(observed), "a node is unlocked by the holder of its lock");
         self.0.store(observed + STEP, Ordering::Release);
         observed + STEP
     }
 
     /// Releases the lock taken at `observed` when nothing was written under it.
     pub fn unlock_unchanged(&self, observed: u64) {
+        debug_assert!(self.is_locked_at(observed), "a node is unlocked by the holder of its lock");
         self.0.store(observed, Ordering::Release);
     }
 
     /// Releases the lock of a node that has left the tree: no later observation is stable.
     pub fn unlock_obsolete(&self, observed: u64) {
+        debug_assert!(self.is_locked_at(observed), "a node is unlocked by the holder of its lock");
         self.0.store((observed + STEP) | OBSOLETE, Ordering::Release);
     }
 }
