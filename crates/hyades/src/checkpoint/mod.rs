@@ -24,6 +24,7 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log};
 use pace::Pace;
 use read::Extent;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use write::{Writing, WrittenParts};
@@ -161,13 +162,10 @@ pub(crate) fn write<P: LoggingProtocol>(
             }
         })?;
     let lanes = manifest.newest().map(|i| &i.dims[..]).unwrap_or_default();
+    assert_eq!(lanes.len(), from.len(), "the log goes on from a position in each stream");
+    let scan_end = shown.scan_end.unwrap_or(epoch);
+    assert!(scan_end >= epoch, "the scan of a fuzzy cut ends after the cut");
     let streams = lanes.iter().zip(&from);
-    let sizes = parts.iter().zip(written.extents());
-    let part = |(place, written): (&(usize, _), Extent)| CheckpointPart {
-        dir: place.0,
-        bytes: written.bytes,
-        rows: written.rows,
-    };
     let checkpoint = Checkpoint {
         number,
         cut: epoch,
@@ -176,7 +174,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         taken_at_us: shown.taken_at_us,
         next_row_id: shown.next_row_id,
         rows: written.extents().map(|part| part.rows).sum(),
-        parts: sizes.map(part).collect(),
+        parts: entries(&parts, &written),
         streams: streams.map(|(dim, &from)| Covered { stream: dim.stream, from }).collect(),
     };
     let report = CheckpointReport {
@@ -190,6 +188,14 @@ pub(crate) fn write<P: LoggingProtocol>(
         truncated_bytes: 0,
     };
     Ok((checkpoint, report))
+}
+
+/// The entries of the parts in the manifest.
+fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<CheckpointPart> {
+    assert_eq!(parts.len(), written.extents().count(), "each part was written");
+    let entry =
+        |(&(dir, _), Extent { bytes, rows }): (&(usize, _), _)| CheckpointPart { dir, bytes, rows };
+    parts.iter().zip(written.extents()).map(entry).collect()
 }
 
 /// Writes the files, ends the cut, reads the files back, and waits until everything that they show

@@ -245,6 +245,11 @@ impl Opening<'_> {
             recovering.set_replay_speed(speed as u64);
         }
         let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
+        assert!(
+            (1..=MAX_EPOCH).contains(&first_epoch)
+                && (first_epoch > floor || mutation::is(Mutation::RestartEpochs)),
+            "the versions of a run are above all earlier ones"
+        );
         let data_only = self.is_data_only();
         let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
         let epoch = Arc::new(Epoch::new(first_epoch));

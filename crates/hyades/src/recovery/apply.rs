@@ -171,6 +171,10 @@ impl Applier {
                 version
             }
             change => {
+                debug_assert!(
+                    tid > current || mutation::is(Mutation::ApplyOlder),
+                    "a version is replaced by a later one"
+                );
                 if self.writer != 0 {
                     replay.engine.protocol.versions.supersede(record, version, self.writer);
                 }
@@ -221,6 +225,7 @@ impl Applier {
     ) -> u64 {
         let table = &replay.engine.tables[at];
         while let Some(held) = replay.held.take(record, word::tid(version)) {
+            debug_assert!(held.tid > word::tid(version), "a delta produces a later version");
             let change = Change::Delta { base: word::tid(version), delta: &held.delta };
             version = self.install(table, record, version, held.tid, change, guard);
         }
@@ -238,6 +243,8 @@ impl Applier {
         change: Change<'_>,
         guard: &Guard,
     ) -> u64 {
+        debug_assert!(is_locked(record), "a change is installed under the row's lock");
+        debug_assert_eq!(version & (word::LOCKED | word::DEAD), 0, "the word before the lock");
         let indexed = !table.secondaries.is_empty();
         let there = version & word::ABSENT == 0;
         self.old.clear();
@@ -277,6 +284,11 @@ impl Applier {
     }
 }
 
+/// Whether a thread holds the lock of a row object.
+pub(super) fn is_locked<S>(record: &Record<S>) -> bool {
+    record.word.load(Ordering::Relaxed) & word::LOCKED != 0
+}
+
 /// Updates a row's entries in the secondary indexes. If `stale` is given, the old entries are noted
 /// there and stay, because commands that see older versions may need them. The caller holds the
 /// row's lock.
@@ -288,6 +300,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
     mut stale: Option<&mut Garbage>,
     guard: &Guard,
 ) {
+    debug_assert!(is_locked(record), "entries of a row change under the row's lock");
     for at in 0..table.secondaries.len() {
         let old_key = old.map(|row| table.secondary_key(at, row, record.key()));
         let new_key = new.map(|row| table.secondary_key(at, row, record.key()));

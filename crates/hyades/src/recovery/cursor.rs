@@ -38,6 +38,8 @@ impl StreamCursor {
         let Some(chunk) = self.reader.next_chunk()? else {
             return Ok(LookAhead::End(self.reader.valid_to()));
         };
+        let is_first = self.chunk.is_none();
+        assert!(is_first || chunk.start() == self.at, "the chunks of a stream have no gaps");
         self.decoder.enter(&chunk);
         self.at = chunk.start();
         self.chunk = Some(chunk);

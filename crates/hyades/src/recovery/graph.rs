@@ -131,6 +131,7 @@ impl<T> Notifications<T> {
     /// Settles the node and collects its successors.
     fn settle(&mut self, node: &RecordNode<T>, live: bool) {
         let mut links = node.links();
+        debug_assert_eq!(links.settled, None, "a record settles once");
         links.settled = Some(live);
         for (successor, overwritten) in std::mem::take(&mut links.successors) {
             self.successors.push((successor, overwritten, live));
@@ -224,6 +225,10 @@ impl<T> Graph<T> {
         vector: &[Lsn],
         record: impl FnOnce() -> T,
     ) -> Admission {
+        debug_assert!(
+            end > self.lanes[lane].scanned.load(Ordering::Relaxed),
+            "a stream is read in order"
+        );
         let mut missing = false;
         for predecessor in list {
             match self.settled_as(predecessor.id) {
@@ -238,7 +243,8 @@ impl<T> Graph<T> {
         }
         let node = {
             let mut inside = self.inside(lane);
-            inside.open.insert(end);
+            let is_new = inside.open.insert(end);
+            debug_assert!(is_new, "a record arrives once");
             self.lanes[lane].open.fetch_add(1, Ordering::Relaxed);
             let id = predecessors::id(lane, end);
             inside.nodes.entry(end).or_insert_with(|| RecordNode::ghost(id)).clone()
@@ -288,7 +294,9 @@ impl<T> Graph<T> {
 
     /// One thing that the node lacked has been provided.
     fn satisfy_one(&self, node: &Arc<RecordNode<T>>) {
-        if node.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let missing = node.missing.fetch_sub(1, Ordering::AcqRel);
+        debug_assert_ne!(missing, 0, "a record is provided with no more than it lacks");
+        if missing == 1 {
             self.ready.push(node.clone());
         }
     }
@@ -313,6 +321,7 @@ impl<T> Graph<T> {
         let (at, end) = (predecessors::lane(id), predecessors::end(id));
         let mut notifications = Notifications::new();
         let mut inside = self.inside(at);
+        debug_assert!(end > self.settled(at), "a position settles after its record");
         if inside.open.remove(&end) {
             self.lanes[at].open.fetch_sub(1, Ordering::Relaxed);
         }
@@ -349,7 +358,8 @@ impl<T> Graph<T> {
         let lane = &self.lanes[at];
         let scanned = lane.scanned.load(Ordering::Relaxed);
         let settled = inside.open.first().map_or(scanned, |first| scanned.min(first - 1));
-        lane.settled.fetch_max(settled, Ordering::Release);
+        let before = lane.settled.fetch_max(settled, Ordering::Release);
+        debug_assert!(before <= settled, "what has settled stays settled");
         while let Some(first) = inside.nodes.first_entry().filter(|n| *n.key() <= settled) {
             let (end, node) = first.remove_entry();
             // A ghost of a record that was found ready or dead, or that the checkpoint holds.
@@ -367,6 +377,11 @@ impl<T> Graph<T> {
     pub fn end(&self, lane: usize, at: Lsn) {
         let mut notifications = Notifications::new();
         let mut inside = self.inside(lane);
+        assert_eq!(inside.end, None, "a stream ends once");
+        assert!(
+            at >= self.lanes[lane].scanned.load(Ordering::Relaxed),
+            "a stream ends behind all that was read of it"
+        );
         inside.end = Some(at);
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
             notifications.settle(&ghost, false);

@@ -1,5 +1,6 @@
 //! Deltas that wait because their row has not reached their base version.
 
+use super::apply::is_locked;
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::{Record, word};
@@ -60,6 +61,7 @@ impl HeldDeltas {
         tid: u64,
         delta: &[u8],
     ) {
+        debug_assert!(is_locked(record), "a delta is held back under the row's lock");
         let (shard, address) = self.shard(record);
         shard.count.fetch_add(1, Ordering::AcqRel);
         let held = HeldDelta { tid, delta: delta.into(), row };
@@ -69,12 +71,14 @@ impl HeldDeltas {
     /// Takes the delta that follows version `base` of the row. The caller holds the row's lock.
     #[inline]
     pub fn take<S>(&self, record: &Record<S>, base: u64) -> Option<HeldDelta> {
+        debug_assert!(is_locked(record), "a held delta is taken under the row's lock");
         let (shard, address) = self.shard(record);
         if shard.count.load(Ordering::Acquire) == 0 {
             return None;
         }
         let held = shard.held.lock().expect("no holder panics").remove(&(address, base))?;
-        shard.count.fetch_sub(1, Ordering::AcqRel);
+        let count = shard.count.fetch_sub(1, Ordering::AcqRel);
+        debug_assert_ne!(count, 0, "a shard counts the deltas that it holds");
         Some(held)
     }
 
@@ -88,7 +92,8 @@ impl HeldDeltas {
     ) -> Option<(usize, u64, u64)> {
         self.shards.iter().find_map(|shard| {
             let mut shard_held = shard.held.lock().expect("no holder panics");
-            shard.count.store(0, Ordering::Release);
+            let count = shard.count.swap(0, Ordering::AcqRel);
+            assert!(shard_held.len() <= count, "a shard counts the deltas that it holds");
             shard_held.drain().find_map(|((_, base), held)| {
                 let (table, key) = &held.row;
                 let version = match tables[*table].find(key, guard) {

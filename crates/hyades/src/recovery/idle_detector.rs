@@ -27,14 +27,16 @@ impl IdleDetector {
 
     /// Calls `rest`; the thread with this number counts as resting meanwhile.
     pub fn rest(&self, thread: usize, rest: impl FnOnce()) {
-        self.0[thread].fetch_add(1, Ordering::SeqCst);
+        let before = self.0[thread].fetch_add(1, Ordering::SeqCst);
+        debug_assert!(before.is_multiple_of(2), "a thread begins to rest while it does not");
         rest();
         self.0[thread].fetch_add(1, Ordering::SeqCst);
     }
 
     /// The thread has ended; it counts as resting from now on.
     pub fn leave(&self, thread: usize) {
-        self.0[thread].fetch_add(1, Ordering::SeqCst);
+        let before = self.0[thread].fetch_add(1, Ordering::SeqCst);
+        debug_assert!(before.is_multiple_of(2), "a thread ends while it does not rest");
     }
 
     /// The counters, if all other threads rest now. The caller looks for work after this, not

@@ -60,6 +60,8 @@ impl ValidatedStream {
                 self.valid.store(source.reader.valid_to(), Ordering::Release);
                 break;
             };
+            let valid = self.valid.load(Ordering::Relaxed);
+            assert!(chunk.end() > valid, "a chunk extends what is valid");
             self.valid.store(chunk.end(), Ordering::Release);
             source.ahead.push_back(chunk);
         }
@@ -145,6 +147,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
 
 /// The value of a slot of the frontier, as far as streams were validated.
 fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
+    debug_assert!(at <= 2 * lanes.len(), "a frontier has positions, watermarks, and their minimum");
     let mark = |lane: &ValidatedStream| lane.mark.load(Ordering::Acquire);
     match at.checked_sub(lanes.len()) {
         None => lanes[at].valid.load(Ordering::Acquire),

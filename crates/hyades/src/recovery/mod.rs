@@ -63,6 +63,8 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
+    assert!(plan.threads > 0, "replay needs a thread");
+    assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
     let mut readers = recovering.readers();
     let recovery = Recovery {
         recovering,
@@ -90,9 +92,11 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             let later = recovering.manifest().incarnations.iter().map(|i| i.number);
             let later = later.filter(|&number| number > incarnation.number);
             report.losses.extend(later.map(Loss::Incarnation));
+            readers.clear();
             break;
         }
     }
+    assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
     report.replay_seconds = seconds_since(replay_began);
     finish::finish(&recovery.replay)?;
     let max_epoch = recovery.replay.counts.max_epoch.load(Ordering::Relaxed);
@@ -138,7 +142,9 @@ impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
         if let Some(error) = self.replay.failure.lock().expect("no holder panics").take() {
             return Err(error);
         }
-        ends.extend(result?);
+        let replayed = result?;
+        assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
+        ends.extend(replayed);
         if self.plan.salvage {
             let damaged = self.recovering.damaged_streams(incarnation, ends)?;
             report.losses.extend(damaged.into_iter().map(Loss::from));

@@ -68,6 +68,14 @@ struct Queue {
     in_flight: Vec<Lsn>,
 }
 
+impl Queue {
+    /// A record in flight has been replayed, or is dead.
+    fn land(&mut self, start: Lsn) {
+        let at = self.in_flight.iter().position(|other| *other == start);
+        self.in_flight.swap_remove(at.expect("a record is in flight until it was replayed"));
+    }
+}
+
 struct PoolSource {
     cursor: StreamCursor,
     /// The queue that gets the next record.
@@ -226,9 +234,7 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
                     Eligibility::Dead => runner.dead += 1,
                     _ => runner.run(self.replay, &record.head, &record.body, place)?,
                 }
-                let mut of = pool.queue(queue);
-                of.in_flight.retain(|start| *start != record.start);
-                drop(of);
+                pool.queue(queue).land(record.start);
                 pool.raise();
                 replayed += 1;
             }
@@ -245,6 +251,11 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
         let judged = window.map(|(at, record)| (at, self.eligibility(record)));
         let (at, eligibility) = { judged }.find(|(_, e)| !matches!(e, Eligibility::NotYet))?;
         let PooledRecord { start, head, body, .. } = of.waiting.remove(at).expect("it is there");
+        debug_assert!(!of.in_flight.contains(&start), "a record is taken out once");
+        debug_assert!(
+            start >= pool.resolved.load(Ordering::Relaxed),
+            "RLV does not pass a record that waits"
+        );
         of.in_flight.push(start);
         pool.len.fetch_sub(1, Ordering::Relaxed);
         Some(RunningRecord { start, head, body, eligibility })
@@ -299,6 +310,8 @@ impl<S: Default + Send + Sync + 'static> Pools<'_, S> {
     ) -> Result<(), Error> {
         let PoolSource { cursor, turn } = source;
         if let LookAhead::End(end) = cursor.look_ahead()? {
+            let read = pool.max_lsn.load(Ordering::Relaxed);
+            assert!(end >= read, "a stream ends behind all that was read of it");
             // RLV reaches ELV, whatever the last frames were (E2).
             pool.end.store(end, Ordering::Release);
             pool.max_lsn.fetch_max(end, Ordering::Release);

@@ -45,6 +45,7 @@ impl<T> Undecided<T> {
 
     /// Adds a record that lacks a position of a slot.
     pub fn park(&mut self, (lane, position): (usize, Lsn), record: T) {
+        debug_assert!(lane < self.lanes.len(), "a record lacks a position of a known slot");
         self.lanes[lane].push(UndecidedRecord { position, record });
     }
 

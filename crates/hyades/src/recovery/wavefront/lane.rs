@@ -58,7 +58,8 @@ impl ReplayStream {
             return None;
         }
         let cursor = self.cursor.try_lock().ok()?;
-        self.busy.store(true, Ordering::Relaxed);
+        let was_busy = self.busy.swap(true, Ordering::Relaxed);
+        debug_assert!(!was_busy, "a stream is run by the thread that holds its cursor");
         Some(Holder { busy: &self.busy, cursor })
     }
 }

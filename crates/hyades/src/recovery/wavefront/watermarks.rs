@@ -222,6 +222,7 @@ impl<T> Watermarks<T> {
     /// Publishes that the stream's runner has reached `to`.
     pub fn advance_to(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
+        debug_assert!(lane.scanned.load(Ordering::Relaxed) <= to, "a runner never goes back");
         // SeqCst on both sides: either this thread sees that nothing is parked, or the thread that
         // removes the last record sees how far the runner is.
         lane.scanned.store(to, Ordering::SeqCst);
@@ -235,6 +236,10 @@ impl<T> Watermarks<T> {
     /// Raises a stream's watermark, and notifies the waiters.
     fn raise(&self, at: usize, to: Lsn) {
         let lane = &self.lanes[at];
+        debug_assert!(
+            to <= lane.scanned.load(Ordering::Relaxed),
+            "nothing is resolved that the stream's runner has not reached"
+        );
         lane.resolved.fetch_max(to, Ordering::SeqCst);
         let wanted = lane.wanted.load(Ordering::Relaxed);
         if wanted <= to {
@@ -249,6 +254,8 @@ impl<T> Watermarks<T> {
     /// follow more follow the end.
     pub fn end_lane(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
+        assert!(!self.is_finished(at), "a stream ends once");
+        assert!(self.resolved(at) <= end, "nothing behind the end of a stream is resolved");
         lane.end.store(end, Ordering::SeqCst);
         lane.finished.store(true, Ordering::Release);
         lane.events.fetch_add(1, Ordering::Release);
@@ -289,6 +296,15 @@ impl<T: Default> Watermarks<T> {
         keep: impl FnOnce(&mut T),
     ) -> bool {
         let lane = &self.lanes[at];
+        debug_assert_eq!(
+            lane.scanned.load(Ordering::Relaxed),
+            start,
+            "a record is parked where the stream's runner is"
+        );
+        debug_assert!(
+            order.len() == self.lanes.len() && validity.len() == self.lanes.len(),
+            "a vector has a component for each stream"
+        );
         let mut window = lane.window.lock().expect("no holder panics");
         let Some((number, record)) = window.push() else { return false };
         (record.start, record.done) = (start, false);
@@ -349,7 +365,9 @@ impl<T: Default> Watermarks<T> {
             };
             std::mem::swap(&mut record.what, what);
             first_missing.store(MissingPosition::NONE, Ordering::Relaxed);
-            lane.waiting.fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(!record.done, "a record is taken once");
+            let waiting = lane.waiting.fetch_sub(1, Ordering::Relaxed);
+            debug_assert_ne!(waiting, 0, "a stream counts the records that wait in it");
             lane.events.fetch_add(1, Ordering::Release);
             return Some(TakenRecord { lane: at, start: record.start, dead, number });
         }
@@ -381,9 +399,13 @@ impl<T: Default> Watermarks<T> {
     /// Resolves the record in its window. Returns the new watermark.
     fn finish_in(&self, window: &mut Window<T>, taken: TakenRecord) -> Lsn {
         let lane = &self.lanes[taken.lane];
-        window.record(taken.number).done = true;
+        let record = window.record(taken.number);
+        debug_assert_eq!(record.start, taken.start, "the slot is still that of the taken record");
+        let was_done = std::mem::replace(&mut record.done, true);
+        debug_assert!(!was_done, "a record is finished once");
         let (resolved, first) = window.settle();
-        lane.parked.fetch_sub(resolved, Ordering::SeqCst);
+        let parked = lane.parked.fetch_sub(resolved, Ordering::SeqCst);
+        debug_assert!(parked >= resolved, "a stream counts its parked records");
         checker_fence();
         first.unwrap_or_else(|| lane.scanned.load(Ordering::SeqCst))
     }

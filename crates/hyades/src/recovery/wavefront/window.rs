@@ -61,6 +61,7 @@ impl<T> Window<T> {
     }
 
     pub fn record(&mut self, number: u64) -> &mut WindowSlot<T> {
+        debug_assert!((self.first..self.next).contains(&number), "the record is in the window");
         &mut self.records[Self::slot(number)]
     }
 
