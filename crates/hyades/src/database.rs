@@ -1,19 +1,22 @@
 //! The public API: databases and sessions.
 
+mod session;
+
+pub use session::Session;
+
 use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;
 use crate::checkpoint::keeper::{CheckpointStats, Keeper};
-use crate::concurrency::steps::Call;
 use crate::config::Builder;
-use crate::erased::{Answer, AnyEngine, AnySession, Verdict};
+use crate::erased::AnyEngine;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
 use crate::recovery::report::RecoveryReport;
 use crate::tally::SessionCounts;
-use crate::ticket::{CommitQueue, LogHandles, Ticket, Tickets};
+use crate::ticket::{CommitQueue, LogHandles};
 use crate::transaction::access::Transaction;
-use crate::transaction::procedure::{Procedure, ProcedureId, append, decode_result};
+use crate::transaction::procedure::{Procedure, ProcedureId};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -116,24 +119,12 @@ impl Database {
     /// # Errors
     /// [`Error::Log`] if the log has no free slot: it has 256, one for each session.
     pub fn session(&self) -> Result<Session, Error> {
-        Ok(self.around(self.shared.engine.session()?, false))
+        Ok(Session::new(self.shared.engine.session()?, self.shared.clone(), false))
     }
 
     fn pooled(&self) -> Result<Session, Error> {
         let inner = self.shared.pool.take(|| self.shared.engine.session())?;
-        Ok(self.around(inner, true))
-    }
-
-    fn around(&self, inner: Box<dyn AnySession>, pooled: bool) -> Session {
-        Session {
-            inner: Some(inner),
-            tickets: Tickets::new(self.shared.references.clone(), pooled),
-            shared: self.shared.clone(),
-            arguments: Vec::new(),
-            result: Vec::new(),
-            answer: Answer::default(),
-            pooled,
-        }
+        Ok(Session::new(inner, self.shared.clone(), true))
     }
 
     /// Runs a closure as a transaction and returns once it is acknowledged: its record, and
@@ -241,7 +232,8 @@ impl Database {
     /// # use hyades::{Database, Schema, Type};
     /// # let dir = tempfile::tempdir()?;
     /// # let mut builder = Database::builder();
-    /// # let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    /// # let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
+    /// # let words = builder.table(schema);
     /// # let db = builder.open(dir.path())?;
     /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
     /// let report = db.checkpoint()?;
@@ -270,7 +262,8 @@ impl Database {
     /// # let temporary = tempfile::tempdir()?;
     /// # let (dir, copy) = (temporary.path().join("a"), temporary.path().join("b"));
     /// # let mut builder = Database::builder();
-    /// # let words = builder.table(Schema::new("words").column("w", Type::Text).primary_key(&["w"]));
+    /// # let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
+    /// # let words = builder.table(schema);
     /// # let db = builder.open(dir)?;
     /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
     /// let report = db.backup(&copy)?;
@@ -354,166 +347,5 @@ impl Drop for DatabaseInner {
         // Errors are ignored: `close` reports them, and a failed log has failed all waiting
         // tickets.
         let _ = self.close();
-    }
-}
-
-/// Runs transactions for one thread at a time; see [`Database::session`].
-pub struct Session {
-    inner: Option<Box<dyn AnySession>>,
-    tickets: Tickets,
-    shared: Arc<DatabaseInner>,
-    arguments: Vec<u8>,
-    result: Vec<u8>,
-    answer: Answer,
-    pooled: bool,
-}
-
-fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
-    inner.as_deref_mut().expect("it is taken only when the session is dropped")
-}
-
-impl Session {
-    /// Runs a closure like [`Database::transact`], but does not wait: the result is pre-committed,
-    /// and the ticket reports when it is acknowledged.
-    ///
-    /// A crash may lose a pre-committed transaction although a later one, which read nothing of it,
-    /// was acknowledged and survives: the log tracks what transactions read and write, not what the
-    /// program does with a result. So wait for the ticket before a result decides what another
-    /// transaction writes, or read it again in that transaction. This applies to every protocol
-    /// whose streams are independent of each other (docs/protocols.md), not to a single stream.
-    ///
-    /// # Errors
-    /// As for [`Database::transact`], but the ticket reports [`Error::OutcomeUnknown`].
-    pub fn submit<T, E: From<Abort>>(
-        &mut self,
-        mut body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
-    ) -> Result<(Result<T, E>, Ticket), Error> {
-        let mut result = None;
-        let Session { inner, answer, .. } = self;
-        let mut body = |tx: &Transaction<'_>| {
-            let value = body(tx);
-            let verdict = if value.is_ok() { Verdict::Commit } else { Verdict::Abandon };
-            result = Some(value);
-            verdict
-        };
-        some(inner).run(None, &mut body, answer)?;
-        Ok((result.expect("the body ran"), self.tickets.issue(answer)))
-    }
-
-    /// Calls a procedure without waiting, see [`Session::submit`]. [`Session::result`] decodes its
-    /// result.
-    ///
-    /// ```
-    /// use hyades::{Abort, Column, Database, Schema, Transaction, Type};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let dir = dir.path();
-    /// let mut builder = Database::builder();
-    /// let schema = Schema::new("stock").column("item", Type::I64).column("count", Type::I64);
-    /// let stock = builder.table(schema.primary_key(&["item"]));
-    /// let add = builder.procedure("add", 1, move |tx: &Transaction<'_>, (item, n): (i64, i64)| {
-    ///     let count = tx.get(stock, item)?.map_or(0, |row| row.get(Column::<i64>::at(1))) + n;
-    ///     if count < 0 {
-    ///         return Err(Abort::User(count));
-    ///     }
-    ///     tx.upsert(stock, &[item.into(), count.into()])?;
-    ///     Ok(count)
-    /// });
-    /// let db = builder.open(dir)?;
-    /// let mut session = db.session()?;
-    /// let (outcome, ticket) = session.call(add, &(7i64, 5i64))?;
-    /// assert_eq!(outcome, Ok(()));
-    /// assert_eq!(session.result::<i64>()?, 5);
-    /// ticket.wait()?; // only now it is on disk
-    /// let (outcome, ticket) = session.call(add, &(7i64, -9i64))?;
-    /// assert_eq!(outcome, Err(Abort::User(-4)));
-    /// ticket.wait()?; // what the refusal was based on is on disk as well
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if the arguments cannot be encoded or the procedure is not this
-    /// database's; otherwise as for [`Session::submit`].
-    #[inline]
-    pub fn call<A: Serialize + ?Sized>(
-        &mut self,
-        procedure: ProcedureId,
-        arguments: &A,
-    ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        self.call_as(procedure, arguments, None)
-    }
-
-    /// Like [`Session::call`], with this kind of record.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if the log was opened for data records only and `record` is another kind;
-    /// otherwise as for [`Session::call`].
-    pub fn call_recorded<A: Serialize + ?Sized>(
-        &mut self,
-        procedure: ProcedureId,
-        arguments: &A,
-        record: RecordKind,
-    ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        if self.shared.data_only && record != RecordKind::Data {
-            return Err(Error::Misuse(
-                "the log was opened for data records only: open it with \
-                 Builder::record(RecordKind::Adaptive) or register a procedure as a command to \
-                 mix them"
-                    .to_string(),
-            ));
-        }
-        self.call_as(procedure, arguments, Some(record))
-    }
-
-    fn call_as<A: Serialize + ?Sized>(
-        &mut self,
-        procedure: ProcedureId,
-        arguments: &A,
-        record: Option<RecordKind>,
-    ) -> Result<(Result<(), Abort>, Ticket), Error> {
-        let Session { inner, shared, arguments: bytes, result: value, answer, .. } = self;
-        bytes.clear();
-        append(arguments, bytes)
-            .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let at = procedure.0 as usize;
-        let Some(called) = shared.procedures.get(at) else {
-            return Err(Error::Misuse("the procedure belongs to another database".to_string()));
-        };
-        let kind = record.or(called.record).unwrap_or(shared.record);
-        let call = Call { log_id: shared.procedure_ids[at], arguments: bytes };
-        let mut outcome = Ok(());
-        let mut body = |tx: &Transaction<'_>| {
-            value.clear();
-            outcome = (called.body)(tx, bytes, value);
-            if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
-        };
-        some(inner).run(Some((call, kind)), &mut body, answer)?;
-        Ok((outcome, self.tickets.issue(answer)))
-    }
-
-    /// Decodes the result of the last procedure call.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if it is not an `R`.
-    pub fn result<R: DeserializeOwned>(&self) -> Result<R, Error> {
-        decode_result(&self.result)
-    }
-
-    /// Returns how many attempts of this session ended in a conflict.
-    pub fn conflicts(&self) -> u64 {
-        self.inner.as_ref().map_or(0, |inner| inner.conflicts())
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let Some(mut inner) = self.inner.take() else { return };
-        if self.pooled && !self.shared.closed.load(Ordering::Acquire) {
-            inner.hand_over_garbage();
-            return self.shared.pool.give_back(Some(inner));
-        }
-        drop(inner);
-        if self.pooled {
-            self.shared.pool.give_back(None);
-        }
     }
 }

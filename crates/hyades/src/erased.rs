@@ -2,9 +2,9 @@
 //! and logging protocol.
 
 use crate::checkpoint::keeper::Checkpointed;
-use crate::concurrency::steps::Call;
 use crate::error::Error;
 use crate::logging::Needs;
+use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::tally::SessionCounts;
 use crate::transaction::access::Transaction;

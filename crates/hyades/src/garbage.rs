@@ -34,10 +34,11 @@ mod orphaned;
 pub(crate) use orphaned::OrphanedGarbage;
 
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Pending, TxnState};
+use crate::concurrency::state::TxnState;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
 use crate::logging::record::Tid;
+use crate::logging::write::Pending;
 use crate::storage::gap::StampHooks;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;

@@ -13,7 +13,8 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
 //! let mut builder = Database::builder();
-//! let words = builder.table(Schema::new("words").column("word", Type::Text).primary_key(&["word"]));
+//! let schema = Schema::new("words").column("word", Type::Text).primary_key(&["word"]);
+//! let words = builder.table(schema);
 //! let db = builder.open(dir)?;
 //! db.transact(|tx| tx.insert(words, &["durable".into()]))??;
 //! let known = db.transact(|tx| Ok::<_, Abort>(tx.get(words, "durable")?.is_some()))??;

@@ -2,14 +2,16 @@
 
 pub(crate) mod shared;
 
-use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Determinism, RowIds, TxnState, Workspace};
-use crate::concurrency::steps::{Appender, Call};
+use crate::concurrency::Commits;
+use crate::concurrency::state::{RowIds, TxnState, Workspace};
+use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::RowIdBlock;
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
-use crate::logging::record::RecordKind;
+use crate::logging::determinism::Determinism;
+use crate::logging::draft::Call;
+use crate::logging::record::{RecordKind, Tid};
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
 use crate::tally::Tally;
@@ -22,12 +24,13 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Choice, Log, Writer};
 use shared::Sessions;
+use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) struct EngineSession<C: ConcurrencyControl, P: LoggingProtocol> {
+pub(crate) struct EngineSession<C: Commits, P: LoggingProtocol> {
     shared: Arc<Sessions<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
@@ -78,6 +81,18 @@ impl Drop for PoisonOnPanic<'_> {
 /// buffer, so that no session waits for a full buffer while others are empty.
 const STREAK_BYTES: u64 = 256 << 10;
 
+/// The verdict of a body. One that panicked may have read inconsistent rows. Then it runs again:
+/// only a panic after reads that are valid is passed on to the caller.
+#[inline(always)]
+fn without_panic(
+    verdict: Result<Verdict, Box<dyn Any + Send>>,
+) -> (Verdict, Option<Box<dyn Any + Send>>) {
+    match verdict {
+        Ok(verdict) => (verdict, None),
+        Err(panic) => (Verdict::Abandon, Some(panic)),
+    }
+}
+
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
 /// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
@@ -85,7 +100,7 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 /// Number of attempts between two runs of `housekeep`.
 const HOUSEKEEPING_INTERVAL: u64 = 64;
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
+impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
@@ -196,8 +211,8 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         let engine = &self.shared.engine;
         let guard = crossbeam_epoch::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let record = call.map_or(RecordKind::Data, |(_, record)| record);
-        engine.protocol.begin(stamp, record);
+        let kind = call.map_or(RecordKind::Data, |(_, kind)| kind);
+        engine.protocol.begin(stamp, kind);
         let state = TxnState::new(
             &self.arena,
             &guard,
@@ -210,25 +225,15 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
         // A panic is caught, so that the body's locks are released.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::new(&running))));
         let state = running.state();
-        let (verdict, panic) = match verdict {
-            Ok(verdict) => (verdict, None),
-            // The body may have read inconsistent rows. Then it runs again: only a panic after
-            // reads that are valid is passed on to the caller.
-            Err(panic) => (Verdict::Abandon, Some(panic)),
-        };
+        let (verdict, panic) = without_panic(verdict);
         let poison_on_panic = PoisonOnPanic(self.log.as_ref());
-        answer.position = None;
-        let mut appender = Appender {
+        let commit = Commit {
             writer: self.writer.as_mut(),
             stream: self.stream,
-            kind: record,
+            kind,
             call: call.map(|(call, _)| call),
-            needs: &mut answer.needs,
-            payload: &mut self.payload,
-            appended: 0,
             stated_epoch: self.stated_epoch,
-            position: &mut answer.position,
-            replayed_tid: 0,
+            payload: &mut self.payload,
         };
         let result = if state.conflict {
             Err(Abort::Conflict)
@@ -240,18 +245,21 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
             }
             let _entered =
                 (!state.writes.is_empty()).then(|| engine.cut.enter(&self.slot, &engine.epoch));
-            C::commit(engine, state, &mut appender)
+            C::commit(engine, state, commit)
         } else {
-            C::abandon(engine, state, &mut appender)
+            C::abandon(engine, state).map(Committed::read_only)
         };
-        self.streak_bytes += appender.appended;
-        C::abort(state);
+        C::release(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        if !committed {
-            *appender.position = None;
-        } else if appender.position.is_some() {
-            self.stated_epoch = appender.stated_epoch;
-        }
+        answer.position = None;
+        let result = result.map(|done| {
+            if let Some((stream, end)) = done.placed {
+                self.stated_epoch = Tid(done.tid).epoch();
+                self.streak_bytes += done.bytes;
+                answer.position = Some((self.stated_epoch, stream, end));
+            }
+            answer.needs = done.needs;
+        });
         self.garbage.collect_from(Some(&engine.epoch), state, committed);
         poison_on_panic.disarm();
         match panic {
@@ -347,7 +355,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> EngineSession<C, P> {
     }
 }
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, P> {
+impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     fn run(
         &mut self,
         call: Option<(Call<'_>, RecordKind)>,
@@ -380,7 +388,7 @@ impl<C: ConcurrencyControl, P: LoggingProtocol> AnySession for EngineSession<C, 
     }
 }
 
-impl<C: ConcurrencyControl, P: LoggingProtocol> Drop for EngineSession<C, P> {
+impl<C: Commits, P: LoggingProtocol> Drop for EngineSession<C, P> {
     fn drop(&mut self) {
         self.hand_over_garbage();
         self.shared.engine.cut.remove_slot(&self.slot);

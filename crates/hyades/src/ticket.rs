@@ -2,7 +2,7 @@
 
 use crate::erased::Answer;
 use crate::error::Error;
-use crate::logging::{Needs, admits};
+use crate::logging::{Needs, first_unmet, is_met};
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Log, Lsn};
 use smallvec::SmallVec;
@@ -24,7 +24,8 @@ use std::task::{Context, Poll};
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path();
 /// let mut builder = Database::builder();
-/// let names = builder.table(Schema::new("names").column("name", Type::Text).primary_key(&["name"]));
+/// let schema = Schema::new("names").column("name", Type::Text).primary_key(&["name"]);
+/// let names = builder.table(schema);
 /// let db = builder.open(dir)?;
 /// let mut session = db.session()?;
 /// let (inserted, ticket) = session.submit(|tx| tx.insert(names, &["Aldebaran".into()]))?;
@@ -44,9 +45,14 @@ pub struct Ticket {
     position: Option<(u64, usize, Lsn)>,
 }
 
-fn reached(log: &Log, needs: &Needs) -> bool {
+/// The first position that the transaction still lacks.
+fn unmet(log: &Log, needs: &Needs) -> Option<(usize, Lsn)> {
     let needs = needs.iter().map(|(lane, lsn)| (usize::from(lane), lsn));
-    admits(|lane| log.frontier().at(lane), needs)
+    first_unmet(|lane| log.frontier().at(lane), needs)
+}
+
+fn reached(log: &Log, needs: &Needs) -> bool {
+    unmet(log, needs).is_none()
 }
 
 /// References to the log move from a session's tickets to a [`CommitQueue`] and back in portions of
@@ -156,8 +162,8 @@ impl Ticket {
     /// [`Error::OutcomeUnknown`] if the log failed before it was.
     pub fn wait(self) -> Result<(), Error> {
         if let Some(log) = &self.log {
-            for (lane, lsn) in self.needs.iter() {
-                log.wait(lane.into(), lsn).map_err(|_| Error::OutcomeUnknown)?;
+            while let Some((lane, lsn)) = unmet(log, &self.needs) {
+                log.wait(lane, lsn).map_err(|_| Error::OutcomeUnknown)?;
             }
         }
         Ok(())
@@ -171,12 +177,9 @@ impl Future for Ticket {
         match self.is_acknowledged() {
             Ok(false) => {
                 let log = self.log.as_ref().expect("without a log it is acknowledged");
-                let lacking = self.needs.iter().find(|n| n.1 > log.frontier().at(n.0.into()));
-                match lacking {
-                    // The waker runs once this lane is far enough; the next poll checks the others.
-                    Some((lane, lsn)) => {
-                        log.register(lane.into(), lsn, context.waker().clone());
-                    }
+                match unmet(log, &self.needs) {
+                    // Woken when this slot has got there, to look for the next.
+                    Some((lane, lsn)) => log.register(lane, lsn, context.waker().clone()),
                     None => context.waker().wake_by_ref(),
                 }
                 Poll::Pending
@@ -253,11 +256,14 @@ impl<T> WaitQueue<T> {
 
     /// Removes a transaction that needs further lanes and whose position here is reached.
     fn pop(&mut self, reached: Lsn) -> Option<ParkedTicket<T>> {
-        let is_past = |parked: &mut ParkedTicket<T>| parked.lsn <= reached;
+        let is_past = |parked: &mut ParkedTicket<T>| is_met(reached, parked.lsn);
         if let Some(parked) = self.first.pop_front_if(is_past) {
             return Some(parked);
         }
-        self.others.peek().is_some_and(|parked| parked.lsn <= reached).then(|| self.others.pop())?
+        self.others
+            .peek()
+            .is_some_and(|parked| is_met(reached, parked.lsn))
+            .then(|| self.others.pop())?
     }
 
     /// Returns the lowest position that a transaction waits for.
@@ -342,7 +348,7 @@ impl<T> CommitQueue<T> {
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(handles) = &self.handles {
             while let Some((lane, lsn)) = needs.pop() {
-                if lsn > handles.log.frontier().at(lane.into()) {
+                if !is_met(handles.log.frontier().at(lane.into()), lsn) {
                     self.lanes[usize::from(lane)].park(lsn, needs, item);
                     return None;
                 }
@@ -374,7 +380,7 @@ impl<T> CommitQueue<T> {
         for lane in 0..self.lanes.len() {
             let reached = self.log().expect("there are lanes").frontier().at(lane);
             let last = &mut self.lanes[lane].last;
-            while let Some((_, item)) = last.pop_front_if(|(lsn, _)| *lsn <= reached) {
+            while let Some((_, item)) = last.pop_front_if(|(lsn, _)| is_met(reached, *lsn)) {
                 acknowledged(item);
                 done += 1;
             }

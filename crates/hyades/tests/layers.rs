@@ -1,7 +1,7 @@
 //! The layers of the engine: imports go down, and few files import each other in circles.
 //!
-//! An import is a `use`, or a path spelled out in code, that begins with `crate`, `self`, `super` or
-//! a module below the file. Tests and comments, with their links, do not count.
+//! An import is a `use`, or a path spelled out in code, that begins with `crate`, `self`, `super`
+//! or a module below the file. Tests and comments, with their links, do not count.
 #![allow(missing_docs)]
 
 mod source_tree;
@@ -188,8 +188,8 @@ fn imports(module: &[String], children: &[&str], tokens: &[Token<'_>]) -> Vec<Im
     out
 }
 
-/// Adds the path that stands at `at`, or each path of a tree in braces; `prefix` is where it begins.
-/// Returns where it ends.
+/// Adds the path at `at`, or each path of a tree in braces; `prefix` is where it begins. Returns
+/// where it ends.
 fn add_tree(tokens: &[Token<'_>], mut at: usize, mut prefix: Path, out: &mut Vec<Import>) -> usize {
     let word = |i: usize| tokens.get(i).map_or("", |t| t.1);
     let line = tokens.get(at).map_or(0, |t| t.0);

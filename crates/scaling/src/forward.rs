@@ -261,17 +261,21 @@ impl Model<'_> {
         if writes == [false; 2] { now } else { self.take(stream, worker, now) }
     }
 
+    /// Bytes logged for a transaction that wrote this many rows: images for each row (one on
+    /// average), commands for each transaction that writes (three in four).
+    fn record_bytes(&self, written: f64) -> f64 {
+        match self.commands {
+            true if written > 0.0 => self.costs.bytes / 0.75,
+            true => 0.0,
+            false => self.costs.bytes * written,
+        }
+    }
+
     /// Applies the protocol's stamps and appends the record; returns what the transaction waits
     /// for.
     fn log(&mut self, stream: usize, rows: [u32; 2], writes: [bool; 2]) -> Need {
         let written = writes.iter().filter(|w| **w).count() as f64;
-        // Images are logged for each row written (one on average), commands for each transaction
-        // that writes (three in four).
-        let bytes = if self.commands {
-            if written > 0.0 { self.costs.bytes / 0.75 } else { 0.0 }
-        } else {
-            self.costs.bytes * written
-        };
+        let bytes = self.record_bytes(written);
         let end = |model: &mut Self, stream: usize, bytes: f64| {
             model.streams[stream].end += bytes;
             model.streams[stream].end.ceil() as u64

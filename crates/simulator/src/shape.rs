@@ -47,6 +47,10 @@ const LIFE_BYTES: usize = 8 * LARGE_BYTES;
 /// the same row.
 const LIFE_PROGRAMS: usize = 8000;
 
+/// The most round trips of a session that waits for its answers: each may take an epoch, 40 ms
+/// under some protocols, and a history has a minute.
+const CLOSED_LOOP_ROUNDS: usize = 200;
+
 /// Maximum number of transactions of a session, except where a stream is stalled.
 const MOST_TRANSACTIONS: usize = 400;
 
@@ -132,6 +136,9 @@ impl Shape {
         self.stalled &= tables.longest_text == 0 && !self.bulk && tables.longest_key <= 100;
         if !self.stalled {
             *transactions = (*transactions).min(MOST_TRANSACTIONS);
+        }
+        if let Some(in_flight) = self.in_flight {
+            *transactions = (*transactions).min(CLOSED_LOOP_ROUNDS * in_flight);
         }
         if self.bulk && tables.keys > 8 {
             *transactions = (*transactions).min(if tables.longest_text > 0 { 6 } else { 12 });

@@ -17,19 +17,17 @@
 
 mod known;
 pub(crate) mod no_wait;
-mod partitioned;
 pub(crate) mod replaying;
-mod row_frames;
 pub(crate) mod silo;
 pub(crate) mod state;
 pub(crate) mod steps;
 
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::LoggingProtocol;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::Record;
 use state::TxnState;
-use steps::Appender;
+use steps::{Commit, Committed};
 
 /// A concurrency control: how a transaction reads, writes, validates and commits.
 pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
@@ -38,6 +36,8 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     const INSERTED_LOCK: u32;
     /// Whether keys over the size limit are refused. False at replay, since old logs may hold them.
     const LIMITS_KEYS: bool = true;
+    /// Whether a transaction may see several versions of a row, see [`TxnState::versions`].
+    const READS_VERSIONS: bool = false;
 
     /// Reads a row. `copy` copies the wanted columns and may be called more than once. Returns
     /// `None` if the row is absent.
@@ -80,25 +80,6 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
         true
     }
 
-    /// Commits the transaction. Sets `needs` in the appender to what the frontier has to reach
-    /// before the caller is answered.
-    fn commit<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort>;
-
-    /// Ends a transaction whose abort the caller will see. Validates it like a read-only one and
-    /// sets `needs` as [`ConcurrencyControl::commit`] does.
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort>;
-
-    /// Releases what the transaction holds and publishes nothing.
-    fn abort<P: LoggingProtocol>(state: &mut TxnState<'_, P>);
-
     /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
     /// version word.
     fn try_lock_record<S>(record: &Record<S>) -> Option<u64>;
@@ -108,4 +89,25 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
 
     /// Clears the dead mark. Only the thread that set it may call this.
     fn unmark_dead<S>(record: &Record<S>, version: u64);
+}
+
+/// A concurrency control that commits transactions: all but replay, which installs what the log
+/// says.
+pub(crate) trait Commits: ConcurrencyControl {
+    /// Commits the transaction, in the order of the scheme's paper.
+    fn commit<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        commit: Commit<'_>,
+    ) -> Result<Committed, Abort>;
+
+    /// Ends a transaction whose abort the caller will see. Validates it like a read-only one, and
+    /// returns what the frontier has to reach before the caller is answered.
+    fn abandon<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+    ) -> Result<Needs, Abort>;
+
+    /// Releases what the transaction holds, after it has committed or failed.
+    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>);
 }

@@ -3,12 +3,12 @@
 //! operation locks its row at once; writes are buffered and installed at commit. Gaps are not
 //! locked but validated, as under optimistic concurrency control.
 
-use super::ConcurrencyControl;
 use super::state::{HeldLock, TxnState};
-use super::steps::{self, Appender};
+use super::steps::{self, Commit, Committed};
+use super::{Commits, ConcurrencyControl};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::LoggingProtocol;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, WRITER, word};
 use std::sync::atomic::Ordering;
 
@@ -21,27 +21,14 @@ impl NoWait {
         if version & word::DEAD != 0 { Err(Abort::Conflict) } else { Ok(version) }
     }
 
-    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
-        for HeldLock { record, writer, .. } in state.held.drain(..) {
-            if writer {
-                record.lock.store(0, Ordering::Release);
-            } else {
-                record.lock.fetch_sub(1, Ordering::Release);
-            }
-        }
-    }
-
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        // Nothing is overwritten, even if rows were locked for writing.
+    ) -> Result<Needs, Abort> {
+        // It overwrites nothing, whatever it has locked.
         state.observe(&engine.protocol, false);
         let valid = state.gaps_are_current();
-        let ended = steps::end_read_only(engine, state, appender, valid);
-        Self::release(state);
-        ended
+        steps::end_read_only(engine, state, valid)
     }
 }
 
@@ -120,62 +107,6 @@ impl ConcurrencyControl for NoWait {
         state.gaps_are_current()
     }
 
-    fn commit<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        if state.writes.is_empty() {
-            return Self::end_read_only(engine, state, appender);
-        }
-        // The rows of the write set were locked when they were written.
-        state.observe(&engine.protocol, true);
-        for write in state.writes.iter_mut() {
-            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
-        }
-        steps::fold_table_floors(engine, state);
-        let tid = steps::next_tid(engine, state);
-        let command = steps::as_command(engine, state, appender);
-
-        // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its
-        // frame before it validates, as under Silo.
-        let readers = command || P::TRACKS_READERS;
-        let early = readers && !state.gaps.is_empty();
-        if !early && !state.gaps_are_current() {
-            return Err(Abort::Conflict);
-        }
-        let reserved = steps::reserve(engine, state, appender, tid, command);
-        if readers {
-            steps::publish_reads(engine, state);
-        }
-        if early && !state.gaps_are_current() {
-            reserved.void();
-            return Err(Abort::Conflict);
-        }
-        let own = reserved.own();
-        reserved.fill();
-
-        // Install and publish; all locks are released together at the end, in any order.
-        steps::install(engine, state, tid, |record, version| {
-            record.word.store(version, Ordering::Release)
-        });
-        engine.protocol.needs(state.stamp, own, appender.needs);
-        Self::release(state);
-        Ok(())
-    }
-
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        Self::end_read_only(engine, state, appender)
-    }
-
-    fn abort<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
-        Self::release(state);
-    }
-
     fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
         record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         Some(record.word.load(Ordering::Acquire))
@@ -193,5 +124,67 @@ impl ConcurrencyControl for NoWait {
     fn unmark_dead<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
         record.lock.store(0, Ordering::Release);
+    }
+}
+
+impl Commits for NoWait {
+    fn commit<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        mut commit: Commit<'_>,
+    ) -> Result<Committed, Abort> {
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state).map(Committed::read_only);
+        }
+        // The rows of the write set were locked when they were written.
+        state.observe(&engine.protocol, true);
+        for write in state.writes.iter_mut() {
+            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
+        }
+        let tid = steps::next_tid(engine, state);
+        let command = steps::as_command(engine, state, &commit);
+
+        // Rows are locked, so only gaps can fail validation. A command that saw gaps reserves its
+        // frame before it validates, as under Silo.
+        let readers = command || P::TRACKS_READERS;
+        let early = readers && !state.gaps.is_empty();
+        if !early && !state.gaps_are_current() {
+            return Err(Abort::Conflict);
+        }
+        let reserved = steps::append(engine, state, &mut commit, tid, command);
+        if readers {
+            steps::publish_reads(engine, state);
+        }
+        if early && !state.gaps_are_current() {
+            reserved.void();
+            return Err(Abort::Conflict);
+        }
+        let placed = (reserved.position(), reserved.bytes);
+        reserved.fill();
+
+        // Install and publish; all locks are released together at the end, in any order.
+        steps::install(engine, state, tid, |record, version| {
+            let lock = record.lock.load(Ordering::Relaxed);
+            debug_assert_eq!(lock, WRITER, "a row takes its stamp before it is released");
+            record.word.store(version, Ordering::Release)
+        });
+        Ok(steps::committed(engine, state, tid, placed))
+    }
+
+    fn abandon<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+    ) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
+        for HeldLock { record, writer, .. } in state.held.drain(..) {
+            if writer {
+                record.lock.store(0, Ordering::Release);
+            } else {
+                record.lock.fetch_sub(1, Ordering::Release);
+            }
+        }
     }
 }

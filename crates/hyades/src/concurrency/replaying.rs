@@ -2,11 +2,12 @@
 //! Where it orders only writers, readers use row versions.
 
 use super::ConcurrencyControl;
-use super::state::{Pending, TxnState};
-use super::steps::{self, Appender};
+use super::state::TxnState;
+use super::steps;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::write::Pending;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ impl ConcurrencyControl for Replaying {
     const INSERTED_WORD: u64 = word::ABSENT;
     const INSERTED_LOCK: u32 = 0;
     const LIMITS_KEYS: bool = false;
+    const READS_VERSIONS: bool = true;
 
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
@@ -32,12 +34,12 @@ impl ConcurrencyControl for Replaying {
 
     #[inline]
     fn intend<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
+        _: &Engine<P>,
         state: &mut TxnState<'s, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        if let Some((versions, view)) = engine.protocol.versions(state.stamp) {
+        if let Some((versions, view)) = state.versions {
             return Ok(versions.is_there(record, view));
         }
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
@@ -49,30 +51,6 @@ impl ConcurrencyControl for Replaying {
         _: &'s Record<P::RowStamp>,
     ) {
     }
-
-    fn commit<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        if engine.protocol.versions(state.stamp).is_some() {
-            return install_versions(engine, state, appender.replayed_tid);
-        }
-        steps::install(engine, state, appender.replayed_tid, |record, version| {
-            record.word.store(version, Ordering::Release)
-        });
-        Ok(())
-    }
-
-    fn abandon<'s, P: LoggingProtocol>(
-        _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
-        _: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        Ok(())
-    }
-
-    fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 
     /// Waits while another thread holds the lock: replay holds locks briefly, and never takes a
     /// second one. Returns `None` only if the record is dead.
@@ -130,13 +108,28 @@ impl<S> Drop for RowLock<'_, S> {
     }
 }
 
-/// Installs the writes of a replayed command as new versions of their rows.
+/// Installs the writes of a replayed command: as version `tid` of their rows.
+pub(crate) fn install<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, P>,
+    tid: u64,
+) -> Result<(), Abort> {
+    if state.versions.is_some() {
+        return install_versions(engine, state, tid);
+    }
+    steps::install(engine, state, tid, |record, version| {
+        record.word.store(version, Ordering::Release)
+    });
+    Ok(())
+}
+
+/// Installs the writes of a replayed command beside older versions of their rows.
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
     tid: u64,
 ) -> Result<(), Abort> {
-    let (versions, view) = engine.protocol.versions(state.stamp).expect("the caller has asked");
+    let (versions, view) = state.versions.expect("the caller has asked");
     for write in state.writes.iter().filter(|write| !write.superseded) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
         // No record becomes dead while commands run.

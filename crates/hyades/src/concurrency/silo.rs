@@ -2,12 +2,13 @@
 //! Transactions in Multicore In-Memory Databases", SOSP 2013), with the logging of Taurus,
 //! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
 
-use super::ConcurrencyControl;
-use super::state::{ReadRow, TxnState, Write};
-use super::steps::{self, Appender};
+use super::state::{ReadRow, TxnState};
+use super::steps::{self, Commit, Committed};
+use super::{Commits, ConcurrencyControl};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::LoggingProtocol;
+use crate::logging::write::Write;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
@@ -78,15 +79,13 @@ impl Silo {
         Ok(())
     }
 
-    /// Ends a transaction that writes nothing or whose writes are discarded. No row is locked.
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
+    ) -> Result<Needs, Abort> {
         state.observe(&engine.protocol, false);
         let valid = Self::validate(state);
-        steps::end_read_only(engine, state, appender, valid)
+        steps::end_read_only(engine, state, valid)
     }
 }
 
@@ -155,60 +154,6 @@ impl ConcurrencyControl for Silo {
         Silo::validate(state)
     }
 
-    fn commit<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        if state.writes.is_empty() {
-            return Self::end_read_only(engine, state, appender);
-        }
-        // Phase 1.
-        Self::lock(engine, state)?;
-        state.observe(&engine.protocol, true);
-        steps::fold_table_floors(engine, state);
-        let tid = steps::next_tid(engine, state);
-        let command = steps::as_command(engine, state, appender);
-
-        // Phase 2. A command reserves its frame and raises the read stamps of what it read before
-        // it validates (E4, ii). A data record does so only if the protocol tracks its readers.
-        let reserved = if command || P::TRACKS_READERS {
-            let reserved = steps::reserve(engine, state, appender, tid, command);
-            steps::publish_reads(engine, state);
-            if !Self::validate(state) {
-                reserved.void();
-                Self::unlock(&state.writes);
-                return Err(Abort::Conflict);
-            }
-            reserved
-        } else {
-            if !Self::validate(state) {
-                Self::unlock(&state.writes);
-                return Err(Abort::Conflict);
-            }
-            steps::reserve(engine, state, appender, tid, false)
-        };
-        let own = reserved.own();
-        reserved.fill();
-
-        // Phase 3. Install, publish, release.
-        steps::install(engine, state, tid, |record, version| {
-            record.word.store(version, Ordering::Release)
-        });
-        engine.protocol.needs(state.stamp, own, appender.needs);
-        Ok(())
-    }
-
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-        appender: &mut Appender<'_>,
-    ) -> Result<(), Abort> {
-        Self::end_read_only(engine, state, appender)
-    }
-
-    fn abort<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
-
     fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
         let version = record.word.load(Ordering::Acquire);
         (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
@@ -222,4 +167,59 @@ impl ConcurrencyControl for Silo {
     fn unmark_dead<S>(record: &Record<S>, version: u64) {
         record.word.store(version, Ordering::Release);
     }
+}
+
+impl Commits for Silo {
+    fn commit<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        mut commit: Commit<'_>,
+    ) -> Result<Committed, Abort> {
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state).map(Committed::read_only);
+        }
+        // Phase 1.
+        Self::lock(engine, state)?;
+        state.observe(&engine.protocol, true);
+        let tid = steps::next_tid(engine, state);
+        let command = steps::as_command(engine, state, &commit);
+
+        // Phase 2. A command reserves its frame and raises the read stamps of what it read before
+        // it validates (E4, ii). A data record does so only if the protocol tracks its readers.
+        let reserved = if command || P::TRACKS_READERS {
+            let reserved = steps::append(engine, state, &mut commit, tid, command);
+            steps::publish_reads(engine, state);
+            if !Self::validate(state) {
+                reserved.void();
+                Self::unlock(&state.writes);
+                return Err(Abort::Conflict);
+            }
+            reserved
+        } else {
+            if !Self::validate(state) {
+                Self::unlock(&state.writes);
+                return Err(Abort::Conflict);
+            }
+            steps::append(engine, state, &mut commit, tid, false)
+        };
+        let placed = (reserved.position(), reserved.bytes);
+        reserved.fill();
+
+        // Phase 3. Install, publish, release.
+        steps::install(engine, state, tid, |record, version| {
+            let old = record.word.load(Ordering::Relaxed);
+            debug_assert!(old & word::LOCKED != 0, "a row takes its stamp before it is released");
+            record.word.store(version, Ordering::Release)
+        });
+        Ok(steps::committed(engine, state, tid, placed))
+    }
+
+    fn abandon<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+    ) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn release<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
 }

@@ -4,12 +4,13 @@ use super::known::KnownRows;
 use crate::engine::RowIdBlock;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::{Change, RecordHead};
+use crate::logging::determinism::Determinism;
+use crate::logging::versions::{Versions, View};
+use crate::logging::write::{Pending, Write};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
-use crate::storage::layout::Layout;
 use crate::storage::record::{Record, word};
-use crate::storage::row::{Assignments, apply_delta, push_varint};
+use crate::storage::row::apply_delta;
 use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
 use crate::storage::wanted::PrefetchedRow;
@@ -18,27 +19,6 @@ use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
 use hyades_platform::random::Random;
 use std::sync::atomic::Ordering;
-
-/// Buffered change of a row.
-#[derive(Clone, Copy)]
-pub(crate) enum Pending<'s> {
-    /// The whole row.
-    Put(&'s [u8]),
-    /// Changed columns: their set as a bit mask, and the encoded delta.
-    Delta(u64, &'s [u8]),
-    Delete,
-}
-
-pub(crate) struct Write<'s, S> {
-    pub record: &'s Record<S>,
-    pub table: u32,
-    pub pending: Pending<'s>,
-    /// TID of the version that the write follows; known once the row is locked.
-    pub base: u64,
-    /// Index in `writes` of the earlier write of the same row that this one replaces.
-    pub replaces: Option<u32>,
-    pub superseded: bool,
-}
 
 /// An index entry that stays pinned until the transaction ends.
 pub(crate) struct Link<'s, S> {
@@ -54,38 +34,6 @@ pub(crate) struct Stale<'s> {
     pub table: u32,
     pub index: u16,
     pub key: &'s [u8],
-}
-
-/// Time and random seed of a transaction, fixed when first used. A command's record states them if
-/// they were used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Determinism {
-    pub time_us: Option<i64>,
-    pub seed: Option<u64>,
-    /// Number of random numbers drawn.
-    pub drawn: u64,
-}
-
-impl Determinism {
-    /// Restores the values that a command's record states.
-    pub fn recorded(head: &RecordHead) -> Self {
-        Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
-    }
-
-    /// Returns the next random number. `fresh` supplies the seed for the first one.
-    pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
-        let seed = *self.seed.get_or_insert_with(fresh);
-        self.drawn += 1;
-        split_mix(seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
-    }
-}
-
-/// Finaliser of a splittable generator (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014). Command replay repeats its numbers, so it must never change.
-fn split_mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// Source of hidden row ids.
@@ -158,6 +106,10 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub determinism: Determinism,
     /// Highest version read or about to be overwritten.
     pub max_tid: u64,
+    /// Whether it had any operation except blind writes.
+    pub has_read: bool,
+    /// The row versions that it reads and its view of them, in replays that keep several versions.
+    pub versions: Option<(&'s Versions, &'s View)>,
     /// Where rows are in `writes` and `held`.
     known: &'s mut KnownRows,
     /// An operation met a conflict. The transaction runs again, whatever the body returns.
@@ -205,6 +157,8 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             row_ids,
             determinism,
             max_tid: 0,
+            has_read: false,
+            versions: None,
             known,
             conflict: false,
             rolled_back: false,
@@ -271,7 +225,6 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         &self,
         at: usize,
         table: &TableData<P::RowStamp>,
-        protocol: &P,
     ) -> Result<Option<&'s [u8]>, Abort> {
         let write = &self.writes[at];
         match write.pending {
@@ -280,7 +233,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             Pending::Delta(_, delta) => {
                 // The row under the delta is in the read set or locked.
                 let mut row = Vec::with_capacity(write.record.row_len());
-                match protocol.versions(self.stamp) {
+                match self.versions {
                     Some((versions, view)) => drop(versions.read(write.record, view, &mut row)),
                     None => write.record.read_row(&mut row),
                 }
@@ -323,106 +276,8 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
-    /// Whether the transaction drew time, randomness or row ids, which a command's record has to
-    /// state.
-    #[inline]
-    pub fn used_nondeterminism(&self) -> bool {
-        let given = &self.determinism;
-        given.time_us.is_some() || given.seed.is_some() || !self.row_ids_used.is_empty()
-    }
-
-    /// Checksum of the final writes: tables, keys, and new content. The same call of a
-    /// deterministic procedure on the same rows yields the same value.
-    #[cold]
-    pub fn outcome(&self, tables: &[TableData<P::RowStamp>]) -> u32 {
-        self.final_writes().fold(0, |sum, write| {
-            let (kind, content): (u8, &[u8]) = match write.pending {
-                Pending::Put(row) => (0, row),
-                Pending::Delta(_, delta) => (1, delta),
-                Pending::Delete => (2, &[]),
-            };
-            let key = write.record.key();
-            let sum =
-                crc32c::crc32c_append(sum, &tables[write.table as usize].log_id.to_le_bytes());
-            let sum = crc32c::crc32c_append(sum, &(key.len() as u32).to_le_bytes());
-            let sum = crc32c::crc32c_append(sum, key);
-            crc32c::crc32c_append(crc32c::crc32c_append(sum, &[kind]), content)
-        })
-    }
-
     /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         self.writes.iter().filter(|w| !w.superseded)
     }
-}
-
-impl<S> Write<'_, S> {
-    /// Returns the write in the form of a data record.
-    pub fn change(&self) -> Change<'_> {
-        match self.pending {
-            Pending::Put(row) => Change::Put(row),
-            Pending::Delta(_, delta) => Change::Delta { base: self.base, delta },
-            Pending::Delete => Change::Delete,
-        }
-    }
-
-    /// Writes the change into the row; the caller holds its write protection. Returns whether the
-    /// row exists afterwards.
-    pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
-        match self.pending {
-            Pending::Put(row) => self.record.store_row(row, guard),
-            Pending::Delta(columns, delta) => {
-                install_delta(self.record, layout, columns, delta, guard, scratch)
-            }
-            Pending::Delete => return false,
-        }
-        true
-    }
-}
-
-/// Writes changed columns into a row; the caller holds its write protection.
-pub(crate) fn install_delta<S>(
-    record: &Record<S>,
-    layout: &Layout,
-    columns: u64,
-    delta: &[u8],
-    guard: &Guard,
-    scratch: &mut Vec<u8>,
-) {
-    if columns & layout.variable_set == 0 && !layout.has_nulls {
-        for (column, bytes) in Assignments::new(layout, delta) {
-            let at = layout.columns[column as usize].offset as usize;
-            record.store_range(at, bytes.expect("the table has no nulls"));
-        }
-        return;
-    }
-    scratch.clear();
-    record.read_row(scratch);
-    apply_delta(layout, scratch, delta).expect("the row's size was checked when it was written");
-    record.store_row(scratch, guard);
-}
-
-/// Returns one delta with the effect of `first` followed by `second`.
-pub(crate) fn merge_deltas<'s>(
-    layout: &Layout,
-    first: &[u8],
-    second: &[u8],
-    second_columns: u64,
-    arena: &'s Bump,
-) -> &'s [u8] {
-    let mut out = Vec::with_capacity(first.len() + second.len());
-    let kept = Assignments::new(layout, first).filter(|(c, _)| second_columns >> c & 1 == 0);
-    let mut all: Vec<_> = kept.chain(Assignments::new(layout, second)).collect();
-    all.sort_unstable_by_key(|(column, _)| *column);
-    push_varint(&mut out, all.len() as u64);
-    for (column, bytes) in all {
-        push_varint(&mut out, (column as u64) << 1 | bytes.is_none() as u64);
-        if let Some(bytes) = bytes {
-            if layout.columns[column as usize].kind.width().is_none() {
-                push_varint(&mut out, bytes.len() as u64);
-            }
-            out.extend_from_slice(bytes);
-        }
-    }
-    arena.alloc_slice_copy(&out)
 }

@@ -20,8 +20,9 @@
 //! keep no stamps of the previous one.
 
 use super::counters::Counters;
+use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
 use crate::storage::row::take;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
@@ -79,29 +80,21 @@ impl LoggingProtocol for Gsn {
         txn.seen = txn.seen.max(row.load(Ordering::SeqCst));
     }
 
-    /// Appends room for the number, which is not known yet.
-    fn encode(&self, _: &mut GsnTxn, _: usize, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[0; 8]);
-    }
-
     /// Draws a number that is also above the stream's last one, in one step with the position.
-    #[inline]
-    fn draw(&self, txn: &mut GsnTxn, stream: usize) {
+    fn append<'w>(&self, txn: &mut GsnTxn, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+        let stream = draft.stream;
+        // Room for the number, which is not known yet.
+        let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
-    }
-
-    #[inline]
-    fn place(&self, txn: &mut GsnTxn, stream: usize, _: Lsn) {
+        let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
-    }
-
-    fn patch(&self, txn: &mut GsnTxn, stamp: &mut [u8]) {
-        stamp.copy_from_slice(&txn.own.to_le_bytes());
+        reserved.patch(|room| room.copy_from_slice(&txn.own.to_le_bytes()));
+        reserved
     }
 
     #[inline]
-    fn publish_read(&self, row: &AtomicU64, txn: &mut GsnTxn) {
-        raise(row, txn.own);
+    fn publish_read(&self, row: RowRef<'_, AtomicU64>, txn: &mut GsnTxn) {
+        raise(row.stamp, txn.own);
     }
 
     #[inline]

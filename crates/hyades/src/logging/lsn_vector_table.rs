@@ -28,9 +28,9 @@
 //! as published. So a session that finds an older generation or an evicted tick, and then loads the
 //! eviction vector, gets at least what the row had.
 //!
-//! The number of slots is bounded. A session that finds slots running short sets `short_of_slots`, and the
-//! eviction vector is raised as far as possible. Where that does not help, rows share the common
-//! slot (`common_slot.rs`).
+//! The number of slots is bounded. A session that finds slots running short sets `short_of_slots`,
+//! and the eviction vector is raised as far as possible. Where that does not help, rows share the
+//! common slot (`common_slot.rs`).
 //!
 //! There are no latches. Only its owner, a session's ring, reuses a slot. A reader loads the head
 //! before and after the vectors (a sequence lock). A slot of one row is marked by its owner, which

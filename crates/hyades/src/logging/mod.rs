@@ -9,17 +9,21 @@
 
 pub(crate) mod anchoring;
 pub(crate) mod counters;
+pub(crate) mod determinism;
+pub(crate) mod draft;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
 pub(crate) mod lsn_vector_table;
 pub(crate) mod needs;
 pub(crate) mod none;
+pub(crate) mod partitioned;
 pub(crate) mod physiological;
 pub(crate) mod plover;
 pub(crate) mod poplar;
 pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
+pub(crate) mod row_frames;
 pub(crate) mod serial;
 pub(crate) mod settings;
 pub(crate) mod silo_r;
@@ -29,17 +33,20 @@ pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
 pub(crate) mod unwritten;
 pub(crate) mod versions;
+pub(crate) mod write;
 
+use crate::storage::record::Record;
+use draft::{Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Log, Lsn, Writer};
 pub(crate) use needs::Needs;
+use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
 use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
-use versions::{Versions, View};
 
 /// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
 /// running database, and belongs to the recovered state after a crash, iff each of them is at or
@@ -56,7 +63,43 @@ pub(crate) fn admits(
     frontier: impl Fn(usize) -> Lsn,
     needs: impl IntoIterator<Item = (usize, Lsn)>,
 ) -> bool {
-    needs.into_iter().all(|(lane, lsn)| lsn <= frontier(lane))
+    first_unmet(frontier, needs).is_none()
+}
+
+/// The first of these positions that the frontier has not reached: what a waiter waits for next.
+#[inline]
+pub(crate) fn first_unmet(
+    frontier: impl Fn(usize) -> Lsn,
+    needs: impl IntoIterator<Item = (usize, Lsn)>,
+) -> Option<(usize, Lsn)> {
+    needs.into_iter().find(|&(lane, lsn)| !is_met(frontier(lane), lsn))
+}
+
+/// Whether a component of the frontier has reached a position that a transaction needs. No other
+/// code compares the two.
+#[inline(always)]
+pub(crate) fn is_met(frontier: Lsn, needed: Lsn) -> bool {
+    needed <= frontier
+}
+
+/// A row, or a gap between rows, of which a protocol knows the stamp.
+#[derive(Clone, Copy)]
+pub(crate) struct RowRef<'r, S> {
+    pub stamp: &'r S,
+    /// The table of a row; `None` for a gap.
+    pub table: Option<u32>,
+}
+
+impl<'r, S> RowRef<'r, S> {
+    #[inline(always)]
+    pub fn row(table: u32, record: &'r Record<S>) -> Self {
+        RowRef { stamp: &record.stamp, table: Some(table) }
+    }
+
+    #[inline(always)]
+    pub fn gap(stamp: &'r S) -> Self {
+        RowRef { stamp, table: None }
+    }
 }
 
 /// The hooks of a protocol into reading, writing and committing. The defaults do nothing: a
@@ -90,11 +133,6 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
         let _ = (txn, record);
     }
-    /// Called before every operation except a blind write.
-    fn learns(&self, txn: &mut Self::TxnStamp) {
-        let _ = txn;
-    }
-
     /// Prefetches the stamp of a row that the transaction will observe when it commits.
     fn prefetch(&self, row: &Self::RowStamp) {
         let _ = row;
@@ -105,78 +143,34 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
     /// Called for a row that the transaction overwrites, or a gap that it inserts into, under write
-    /// protection. For rows it is called at commit.
+    /// protection. For rows it is called at commit, before `append`.
     fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
 
-    /// Called before rows of the table are overwritten, under their write protection and before
-    /// `encode`.
-    fn overwrites(&self, table: u32, txn: &mut Self::TxnStamp) {
-        let _ = (table, txn);
-    }
-
-    /// Whether changed rows go into frames of their own, ahead of the record.
-    fn row_frames(&self) -> RowFrames {
-        RowFrames::None
-    }
     /// How far replay of this transaction as a command would lag behind the rest of replay, in
     /// commands: a measure of how critical its path is.
     fn replay_lag(&self, txn: &Self::TxnStamp) -> u64 {
         let _ = txn;
         0
     }
-    /// Appends the stamp as stored in a frame of `stream`. Fixes whether the transaction is logged
-    /// as a command or as data.
-    fn encode(&self, txn: &mut Self::TxnStamp, stream: usize, command: bool, out: &mut Vec<u8>) {
-        let _ = (txn, stream, command, out);
-    }
-    /// As `encode` of a command, if the stamp is a single byte: returns that byte. If it returns
-    /// `None`, or the caller does not use the byte, `encode` follows.
-    #[inline(always)]
-    fn encode_in_a_byte(&self, txn: &mut Self::TxnStamp, stream: usize) -> Option<u8> {
-        let _ = (txn, stream);
-        None
-    }
-    /// The stream that logs changes of this row. Only where records are partitioned.
-    fn partition(&self, table: u32, key: &[u8]) -> usize {
-        let _ = (table, key);
-        0
-    }
-    /// Called before the transaction writes to this row, whose changes go to stream `partition`,
-    /// under write protection and before `encode`. Only where records are partitioned.
-    fn touch(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp, partition: usize) {
-        let _ = (row, txn, partition);
-    }
-    /// Called when the transaction has its version, chosen while its write set is protected. Before
-    /// `encode`.
-    fn versioned(&self, txn: &mut Self::TxnStamp, tid: u64) {
-        let _ = (txn, tid);
-    }
-    /// Called right before the frame in `stream` is reserved; `place` follows at once. A protocol
-    /// that draws a number and a position in one step holds a latch of the stream from here to
-    /// there; nothing in between allocates or waits.
-    fn draw(&self, txn: &mut Self::TxnStamp, stream: usize) {
-        let _ = (txn, stream);
-    }
-    /// The order point: the transaction's own frame is reserved, and ends at `end` in `stream`.
-    fn place(&self, txn: &mut Self::TxnStamp, stream: usize, end: Lsn) {
-        let _ = (txn, stream, end);
-    }
-    /// Called after `place`: may overwrite the bytes that `encode` appended, in the same length.
-    fn patch(&self, txn: &mut Self::TxnStamp, stamp: &mut [u8]) {
-        let _ = (txn, stamp);
+    /// The order point: logs the transaction, which has its version, chosen while its write set is
+    /// protected. Reserves its frame; the caller fills it. A protocol that draws a number and a
+    /// position in one step holds a latch of the stream meanwhile; between the two nothing
+    /// allocates or waits. Called only where there is a log.
+    #[inline]
+    fn append<'w>(
+        &self,
+        txn: &mut Self::TxnStamp,
+        draft: Draft<'_, 'w, Self::RowStamp>,
+    ) -> Reserved<'w> {
+        let _ = txn;
+        draft.compose(|_| ()).reserve()
     }
 
-    /// Whether this reader has to stamp rows of the table. Called after `place`, and before
-    /// validation or under a lock.
-    fn needs_read_stamp(&self, table: u32, txn: &Self::TxnStamp) -> bool {
-        let _ = (table, txn);
-        true
-    }
-    /// Stamps a row or gap with this reader: a command, unless `TRACKS_READERS`. Called before
-    /// validation or under a lock.
-    fn publish_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+    /// Stamps a row or gap with this reader: a command, unless `TRACKS_READERS`. Called after
+    /// `append`, and before validation or under a lock.
+    fn publish_read(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
     /// Stamps a row with this writer, before its write protection ends.
@@ -187,13 +181,6 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// into a gap, or a tombstone was removed and left a gap.
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (to, from, txn);
-    }
-
-    /// The row versions and the transaction's view of them, in replays that keep several versions.
-    #[inline]
-    fn versions<'t>(&'t self, txn: &'t Self::TxnStamp) -> Option<(&'t Versions, &'t View)> {
-        let _ = txn;
-        None
     }
 
     /// Adds to `needs`, which is empty, what must be durable before the transaction is
@@ -246,8 +233,45 @@ pub(crate) struct NumberStamp {
     pub counts: bool,
 }
 
-/// Reads what `encode` and `patch` wrote in a record of version `tid`, and stores what the record
-/// needs in `needs`, by frontier slot. `needs` is zeroed and as long as the frontier; its last slot
-/// is the common watermark (the lowest of all streams). `None` if the stamp is malformed.
-pub(crate) type StampReader =
+/// How recovery reads the stamps of a protocol's records. Each protocol's file has the reader
+/// beside what writes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StampFormat {
+    /// Records have no stamps.
+    Empty,
+    Number(NumberReader),
+    Vectors {
+        read: VectorReader,
+        /// Leaves `stamp` behind the stamp; `None` where only `read` can tell its end.
+        skip: Option<fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>>,
+    },
+}
+
+/// Reads the stamp of a record of version `tid`, and stores what the record needs in `needs`, by
+/// frontier slot. `needs` is zeroed and as long as the frontier; its last slot is the common
+/// watermark (the lowest of all streams). `None` if the stamp is malformed.
+pub(crate) type NumberReader =
     fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
+
+/// Reads the stamp of a record. The error says what is malformed.
+pub(crate) type VectorReader =
+    fn(kind: StampKind, stamp: &mut &[u8], out: VectorStamp<'_>) -> Result<(), &'static str>;
+
+/// What decides which vectors a stamp has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StampKind {
+    pub command: bool,
+    /// Whether the log may hold data records only.
+    pub data_only: bool,
+}
+
+/// Where the vectors of a stamp go, by stream.
+pub(crate) struct VectorStamp<'o> {
+    /// The anchor in effect: components at or below it are left out of the stamp.
+    pub anchor: &'o [Lsn],
+    /// What the record needs to be live.
+    pub validity: &'o mut [Lsn],
+    /// What it must be replayed after.
+    pub order: &'o mut [Lsn],
+    pub predecessors: &'o mut Vec<Predecessor>,
+}

@@ -22,6 +22,7 @@
 //! Acknowledgement is as under serial logging: a writer waits for its last frame, a reader for all
 //! that was reserved before it ended. Rows have no stamps. There are no command records.
 
+use super::draft::{Draft, Reserved};
 use super::row_frame::RowFrames;
 use super::settings::LogSettings;
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
@@ -39,8 +40,10 @@ impl LoggingProtocol for Physiological {
 
     fn txn_stamp(&self) {}
 
-    fn row_frames(&self) -> RowFrames {
-        self.rows
+    /// The changes, row by row, then a record that states only that the transaction has committed.
+    fn append<'w>(&self, _: &mut (), mut draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+        let first = draft.write_rows(self.rows);
+        draft.compose_after(first).reserve()
     }
 
     fn needs(&self, _: &mut (), own: Option<(usize, Lsn)>, needs: &mut Needs) {

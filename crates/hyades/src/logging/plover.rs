@@ -24,6 +24,7 @@
 //! stamps, so commands cannot be replayed: data records only.
 
 use super::counters::Counters;
+use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
@@ -43,8 +44,6 @@ pub(crate) struct Plover {
 pub(crate) struct Touched {
     /// Partitions that it depends on or writes to.
     touched: u64,
-    /// Partitions that it writes to.
-    written: u64,
     number: u64,
 }
 
@@ -55,6 +54,22 @@ fn members(mut set: u64) -> impl Iterator<Item = usize> {
         set &= set - 1;
         Some(next)
     })
+}
+
+impl Plover {
+    /// The partition of a row: the stream that its changes go to.
+    fn partition(&self, table: u32, key: &[u8]) -> usize {
+        let mut hash = u64::from(table) + 1;
+        for word in key.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            hash ^= hash >> 32;
+        }
+        // The upper bits depend on all bytes of a key, also on the last ones, usually the first to
+        // differ.
+        ((u128::from(hash) * self.streams as u128) >> 64) as usize
+    }
 }
 
 /// Adds to the set of a row or gap. Written under its write protection (a gap's under its leaf's
@@ -88,47 +103,31 @@ impl LoggingProtocol for Plover {
         txn.touched |= row.load(Ordering::Acquire);
     }
 
-    fn partition(&self, table: u32, key: &[u8]) -> usize {
-        let mut hash = u64::from(table) + 1;
-        for word in key.chunks(8) {
-            let mut bytes = [0; 8];
-            bytes[..word.len()].copy_from_slice(word);
-            hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            hash ^= hash >> 32;
-        }
-        // The upper bits depend on all bytes of a key, also on the last ones, usually the first to
-        // differ.
-        ((u128::from(hash) * self.streams as u128) >> 64) as usize
-    }
-
-    fn touch(&self, row: &AtomicU64, txn: &mut Touched, partition: usize) {
-        let set = 1 << partition;
-        txn.written |= set;
-        txn.touched |= set;
-        add(row, set);
-    }
-
-    /// Appends room for the number, which is not known yet; whether this is the first of the
-    /// records; the set of all.
-    fn encode(&self, txn: &mut Touched, stream: usize, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[0; 8]);
-        out.push(u8::from(txn.written.trailing_zeros() as usize == stream));
-        push_varint(out, txn.written);
-    }
-
-    /// Locks the counters of all partitions touched, in ascending order, and draws a number above
-    /// them.
-    fn draw(&self, txn: &mut Touched, _: usize) {
+    /// A record for each partition written to, all with one number, which is above the counters of
+    /// all partitions touched. These are locked in ascending order while it is drawn.
+    fn append<'w>(&self, txn: &mut Touched, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+        let records = draft.compose_by_partition(
+            |write| {
+                let partition = self.partition(write.table, write.record.key());
+                let set = 1 << partition;
+                txn.touched |= set;
+                add(&write.record.stamp, set);
+                partition
+            },
+            // Room for the number, which is not known yet; whether this is the first of the
+            // records; the set of all.
+            |stream, written, out| {
+                out.extend_from_slice(&[0; 8]);
+                out.push(u8::from(written.trailing_zeros() as usize == stream));
+                push_varint(out, written);
+            },
+        );
         let highest = members(txn.touched).map(|partition| self.counters.lock(partition)).max();
         txn.number = highest.unwrap_or(0) + 1;
-    }
-
-    fn place(&self, txn: &mut Touched, _: usize, _: Lsn) {
+        let mut reserved = records.reserve();
         members(txn.touched).for_each(|partition| self.counters.unlock(partition, txn.number));
-    }
-
-    fn patch(&self, txn: &mut Touched, stamp: &mut [u8]) {
-        stamp[..8].copy_from_slice(&txn.number.to_le_bytes());
+        reserved.patch(|stamp| stamp[..8].copy_from_slice(&txn.number.to_le_bytes()));
+        reserved
     }
 
     fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Touched) {

@@ -39,6 +39,7 @@
 //! anew in each incarnation. A checkpoint's cut, by epochs, takes the place of RSNs.
 
 use super::counters::Counters;
+use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::take;
@@ -59,7 +60,7 @@ pub(crate) struct PoplarTxn {
     seen: u64,
     /// The transaction's own number.
     own: u64,
-    /// Whether it had any operation except blind writes.
+    /// Whether it had any operation except blind writes; known once it has its record.
     has_read: bool,
 }
 
@@ -84,11 +85,6 @@ impl LoggingProtocol for Poplar {
         *txn = PoplarTxn::default();
     }
 
-    #[inline]
-    fn learns(&self, txn: &mut PoplarTxn) {
-        txn.has_read = true;
-    }
-
     /// Algorithm 1, lines 1 to 4.
     #[inline]
     fn observe_read(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
@@ -100,24 +96,18 @@ impl LoggingProtocol for Poplar {
         txn.seen = txn.seen.max(row.load(Ordering::Acquire));
     }
 
-    /// Appends room for the number, which is not known yet.
-    fn encode(&self, _: &mut PoplarTxn, _: usize, _: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[0; 8]);
-    }
-
     /// Lines 6 to 12: number and position in one step.
-    #[inline]
-    fn draw(&self, txn: &mut PoplarTxn, stream: usize) {
+    fn append<'w>(&self, txn: &mut PoplarTxn, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+        let stream = draft.stream;
+        txn.has_read = draft.has_read;
+        // Room for the number, which is not known yet.
+        let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
         txn.own = self.counters.lock(stream).max(txn.seen) + 1;
-    }
-
-    #[inline]
-    fn place(&self, txn: &mut PoplarTxn, stream: usize, _: Lsn) {
+        let mut reserved = record.reserve();
         self.counters.unlock(stream, txn.own);
-    }
-
-    fn patch(&self, txn: &mut PoplarTxn, stamp: &mut [u8]) {
-        stamp.copy_from_slice(&(txn.own << 1 | u64::from(txn.has_read)).to_le_bytes());
+        let stamp = txn.own << 1 | u64::from(txn.has_read);
+        reserved.patch(|room| room.copy_from_slice(&stamp.to_le_bytes()));
+        reserved
     }
 
     /// Lines 13 to 15.
@@ -141,8 +131,7 @@ impl LoggingProtocol for Poplar {
             }
             Some(_) => txn.own,
             // Line 17: it has no record, and waits for what it read.
-            None if txn.has_read => txn.seen,
-            None => 0,
+            None => txn.seen,
         };
         if number == 0 {
             return;

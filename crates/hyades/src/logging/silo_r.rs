@@ -21,6 +21,7 @@
 //! only when a transaction waits for it; a closed epoch counts once its statement is on disk; a
 //! dead record is judged by the watermarks of its own incarnation for ever.
 
+use super::draft::{Draft, Reserved};
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::logging::record::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
@@ -59,12 +60,13 @@ impl LoggingProtocol for SiloR {
         0
     }
 
-    #[inline]
-    fn versioned(&self, txn: &mut u64, tid: u64) {
-        *txn = Tid(tid).epoch();
+    /// The record has no stamp: its version states the epoch.
+    fn append<'w>(&self, txn: &mut u64, draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+        *txn = Tid(draft.tid).epoch();
         if self.epochs.written.load(Ordering::Relaxed) < *txn {
             self.epochs.written.fetch_max(*txn, Ordering::Relaxed);
         }
+        draft.compose(|_| ()).reserve()
     }
 
     /// A reader waits for the last epoch in which anything was written: it may have read from it.

@@ -12,11 +12,14 @@
 //! stamps.
 
 use super::anchoring::Anchoring;
+use super::draft::{Draft, Reserved};
 use super::lanes::clear;
 use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use super::record::RecordKind;
 use super::unwritten::{UnwrittenTables, WriterFollows};
-use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
+use super::{
+    LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -51,7 +54,7 @@ pub(crate) struct TaurusTxn {
     /// all.
     joined: bool,
     /// Whether some row was evicted, at least in part: both vectors are at least the eviction
-    /// vector, which is joined late, or not at all where it is not needed (see `encode_in_a_byte`).
+    /// vector, which is joined late, or not at all where it is not needed (see `one_byte_stamp`).
     cold: bool,
     /// Whether both vectors are zero, apart from the eviction vector that `cold` implies.
     is_zero: bool,
@@ -133,6 +136,101 @@ impl Taurus {
             distance.now = progress / self.replay_threads;
         }
         (distance.after_reads, distance.after_writes) = (0, 0);
+    }
+
+    /// The tables of the write set are about to be written: the transaction follows readers that
+    /// left no stamps.
+    #[inline(always)]
+    fn follow_tables(&self, draft: &Draft<'_, '_, Reference>, txn: &mut TaurusTxn) {
+        let mut last = None;
+        for write in draft.final_writes() {
+            if last != Some(write.table) {
+                last = Some(write.table);
+                let reserved = |stream| self.log.next_lsn(stream);
+                let order = if txn.joined { &mut txn.validity } else { &mut txn.order };
+                match self.unwritten.overwrite(write.table, order, reserved) {
+                    WriterFollows::Vector => txn.is_zero = false,
+                    WriterFollows::Cold => txn.cold = true,
+                }
+            }
+        }
+    }
+
+    /// Appends a record that is put together in memory.
+    #[inline(never)]
+    fn append_composed<'w>(
+        &self,
+        txn: &mut TaurusTxn,
+        draft: Draft<'_, 'w, Reference>,
+    ) -> Reserved<'w> {
+        let (stream, command) = (draft.stream, draft.command.is_some());
+        let record = draft.compose(|out| self.encode(txn, stream, command, out));
+        let reserved = record.reserve();
+        self.place(txn, stream, reserved.end());
+        reserved
+    }
+
+    /// Algorithm 1, line 8, with algorithm 5, Compress: components at or below the stream's anchor
+    /// are left out. The anchor is loaded before the frame is reserved.
+    #[inline(always)]
+    fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
+        txn.command = command;
+        let only_cold = txn.is_zero;
+        if txn.joined && !command {
+            // A command that was too long is logged as data. Unneeded dependencies are not wrong.
+            txn.order.copy_from_slice(&txn.validity);
+            txn.joined = false;
+        } else if command && !txn.joined {
+            join(&mut txn.validity, &txn.order);
+        }
+        if std::mem::take(&mut txn.cold) {
+            self.table.join_cold(&mut txn.validity);
+            // A command's order is in `validity` by now.
+            if self.commands && !command {
+                self.table.join_cold(&mut txn.order);
+            }
+            txn.is_zero = false;
+        }
+        txn.single = only_cold || self.table.is_single(&txn.validity, stream);
+        let anchors = self.log.anchors(stream);
+        let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
+        compress::encode(out, &txn.validity, anchors, load);
+        if self.commands && !command {
+            compress::encode(out, &txn.order, anchors, load);
+        }
+    }
+
+    /// The stamp of a command, if it is one byte. `encode` may follow all the same.
+    ///
+    /// If all dependencies are evicted rows, the anchor covers them, and the vector is an empty
+    /// mask. The eviction vector is not joined in memory either: it is durable, and a transaction
+    /// that follows this command's position is replayed after it, and so after all that it follows.
+    #[inline(always)]
+    fn one_byte_stamp(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
+        if !(txn.joined && txn.is_zero) {
+            return None;
+        }
+        if txn.cold && !self.anchoring.covers_cold(stream) {
+            return None;
+        }
+        (txn.command, txn.single) = (true, true);
+        Some(0)
+    }
+
+    /// Algorithm 1, line 11: in memory the transaction's own LSN is added to its vector.
+    #[inline(always)]
+    fn place(&self, txn: &mut TaurusTxn, stream: usize, end: Lsn) {
+        debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
+        txn.validity[stream] = end;
+        txn.lane = stream;
+        txn.is_zero = false;
+        let in_chain = txn.distance.kept && txn.distance.place(txn.command);
+        // If replay of this record waits for others, its rows need a slot, which has the replay
+        // time.
+        let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
+        if !single && txn.cold {
+            self.table.join_cold(&mut txn.validity);
+        }
     }
 }
 
@@ -224,93 +322,38 @@ impl LoggingProtocol for Taurus {
         }
     }
 
-    #[inline]
-    fn overwrites(&self, table: u32, txn: &mut TaurusTxn) {
-        if self.commands {
-            let reserved = |stream| self.log.next_lsn(stream);
-            let order = if txn.joined { &mut txn.validity } else { &mut txn.order };
-            match self.unwritten.overwrite(table, order, reserved) {
-                WriterFollows::Vector => txn.is_zero = false,
-                WriterFollows::Cold => txn.cold = true,
-            }
-        }
-    }
-
     fn replay_lag(&self, txn: &TaurusTxn) -> u64 {
         let ReplayDistance { now, after_reads, after_writes, .. } = txn.distance;
         after_reads.max(after_writes).saturating_sub(now) / COMMAND_TICKS
     }
 
-    /// Algorithm 1, line 8, with algorithm 5, Compress: components at or below the stream's anchor
-    /// are left out. The anchor is loaded before the frame is reserved.
+    /// Algorithm 1, lines 8 to 11.
     #[inline(always)]
-    fn encode(&self, txn: &mut TaurusTxn, stream: usize, command: bool, out: &mut Vec<u8>) {
-        txn.command = command;
-        let only_cold = txn.is_zero;
-        if txn.joined && !command {
-            // A command that was too long is logged as data. Unneeded dependencies are not wrong.
-            txn.order.copy_from_slice(&txn.validity);
-            txn.joined = false;
-        } else if command && !txn.joined {
-            join(&mut txn.validity, &txn.order);
+    fn append<'w>(&self, txn: &mut TaurusTxn, draft: Draft<'_, 'w, Reference>) -> Reserved<'w> {
+        if self.commands {
+            self.follow_tables(&draft, txn);
         }
-        if std::mem::take(&mut txn.cold) {
-            self.table.join_cold(&mut txn.validity);
-            // A command's order is in `validity` by now.
-            if self.commands && !command {
-                self.table.join_cold(&mut txn.order);
+        if draft.is_short_command()
+            && let Some(stamp) = self.one_byte_stamp(txn, draft.stream)
+        {
+            let stream = draft.stream;
+            match draft.reserve_short(stamp) {
+                Ok(reserved) => {
+                    self.place(txn, stream, reserved.end());
+                    return reserved;
+                }
+                Err(draft) => return self.append_composed(txn, draft),
             }
-            txn.is_zero = false;
         }
-        txn.single = only_cold || self.table.is_single(&txn.validity, stream);
-        let anchors = self.log.anchors(stream);
-        let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
-        compress::encode(out, &txn.validity, anchors, load);
-        if self.commands && !command {
-            compress::encode(out, &txn.order, anchors, load);
-        }
-    }
-
-    /// If all dependencies are evicted rows, the anchor covers them, and the vector is an empty
-    /// mask. The eviction vector is not joined in memory either: it is durable, and a transaction
-    /// that follows this command's position is replayed after it, and so after all that it follows.
-    #[inline(always)]
-    fn encode_in_a_byte(&self, txn: &mut TaurusTxn, stream: usize) -> Option<u8> {
-        if !(txn.joined && txn.is_zero) {
-            return None;
-        }
-        if txn.cold && !self.anchoring.covers_cold(stream) {
-            return None;
-        }
-        (txn.command, txn.single) = (true, true);
-        Some(0)
-    }
-
-    /// Algorithm 1, line 11: in memory the transaction's own LSN is added to its vector.
-    #[inline(always)]
-    fn place(&self, txn: &mut TaurusTxn, stream: usize, end: Lsn) {
-        debug_assert!(txn.validity[stream] < end, "nothing depends on what is not yet reserved");
-        txn.validity[stream] = end;
-        txn.lane = stream;
-        txn.is_zero = false;
-        let in_chain = txn.distance.kept && txn.distance.place(txn.command);
-        // If replay of this record waits for others, its rows need a slot, which has the replay
-        // time.
-        let single = txn.single && !in_chain && self.table.take_single(&mut txn.ring, stream, end);
-        if !single && txn.cold {
-            self.table.join_cold(&mut txn.validity);
-        }
-    }
-
-    #[inline]
-    fn needs_read_stamp(&self, table: u32, txn: &TaurusTxn) -> bool {
-        self.unwritten.needs_read_stamp(table, txn.lane)
+        self.append_composed(txn, draft)
     }
 
     /// Algorithm 1, line 14; algorithm 6, lines 9 to 11, but with the own LSN (E4).
     #[inline]
-    fn publish_read(&self, row: &Reference, txn: &mut TaurusTxn) {
-        self.table.raise_read(row, &txn.validity, txn.distance.replayed, &mut txn.ring);
+    fn publish_read(&self, row: RowRef<'_, Reference>, txn: &mut TaurusTxn) {
+        if row.table.is_none_or(|table| self.unwritten.needs_read_stamp(table, txn.lane)) {
+            self.table.raise_read(row.stamp, &txn.validity, txn.distance.replayed, &mut txn.ring);
+        }
     }
 
     /// Algorithm 1, line 16; algorithm 6, line 16.
@@ -340,7 +383,7 @@ impl LoggingProtocol for Taurus {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
                 // Zero is durable, and not looked up.
-                if lsn != 0 && own != Some((lane, lsn)) && lsn > frontier.durable(lane) {
+                if lsn != 0 && own != Some((lane, lsn)) && !is_met(frontier.durable(lane), lsn) {
                     needs.push((lane as u16, lsn));
                 }
             }
@@ -376,4 +419,37 @@ impl StartsOnLog for Taurus {
             anchoring: Anchoring::new(log, settings),
         }
     }
+}
+
+/// Reads a stamp: the validity vector and, of a data record in a log that may hold commands, the
+/// order vector. Otherwise the record follows what it needs.
+pub(crate) fn read_stamp(
+    kind: StampKind,
+    stamp: &mut &[u8],
+    out: VectorStamp<'_>,
+) -> Result<(), &'static str> {
+    let mut read = |vector: &mut [Lsn]| {
+        let used = compress::decode(stamp, out.anchor, vector)?;
+        *stamp = &stamp[used..];
+        Ok(())
+    };
+    read(out.validity)?;
+    if has_order(kind) {
+        return read(out.order);
+    }
+    out.order.copy_from_slice(out.validity);
+    Ok(())
+}
+
+/// Leaves `stamp` at what follows the stamp, as [`read_stamp`] does. `None` if it is malformed.
+pub(crate) fn skip_stamp(kind: StampKind, stamp: &mut &[u8]) -> Option<()> {
+    for _ in 0..1 + usize::from(has_order(kind)) {
+        *stamp = compress::skip(stamp)?;
+    }
+    Some(())
+}
+
+/// Whether a stamp has an order vector.
+fn has_order(kind: StampKind) -> bool {
+    !kind.command && !kind.data_only
 }

@@ -36,10 +36,11 @@
 //!   needs in every stream.
 
 use super::anchoring::Anchoring;
+use super::draft::{Draft, Reserved};
 use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
@@ -133,7 +134,7 @@ pub(crate) struct Taurus2016Txn {
     /// The number of commands that replay runs one after the other before what this one reads
     /// exists.
     depth: u64,
-    /// Whether it was encoded as a command.
+    /// Whether it is logged as a command.
     command: bool,
     /// Its id, once it has a position.
     own: Id,
@@ -214,6 +215,44 @@ impl Taurus2016 {
             }
         }
     }
+
+    /// Algorithm 2, line 4. The anchor is loaded before the frame is reserved.
+    fn encode(&self, txn: &mut Taurus2016Txn, stream: usize, out: &mut Vec<u8>) {
+        if std::mem::take(&mut txn.cold) {
+            self.table.join_cold(&mut txn.unnamed);
+            txn.is_zero = false;
+        }
+        // Acquire: pairs with the Release of the session that appended the anchor, so that all that
+        // was reserved before the anchor is reserved, to this thread, before what follows. Loaded
+        // once: an id may only be left out if the anchor that compresses the vector covers it.
+        let mut anchor = std::mem::take(&mut txn.scratch);
+        for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
+            *lane = published.load(Ordering::Acquire);
+        }
+        self.compress(txn, stream, |lane| anchor[lane]);
+        if txn.list.len() > self.max_predecessors {
+            for predecessor in txn.list.drain(..) {
+                let lane = predecessors::lane(predecessor.id);
+                txn.unnamed[lane] = txn.unnamed[lane].max(predecessors::end(predecessor.id));
+            }
+            join(&mut txn.unnamed, &txn.vector);
+            txn.is_zero = false;
+        }
+        compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
+        txn.scratch = anchor;
+        predecessors::encode(&txn.list, self.lanes, out);
+    }
+
+    /// Algorithm 2, lines 5 to 12.
+    #[inline]
+    fn place(&self, txn: &mut Taurus2016Txn, stream: usize, end: Lsn) {
+        join(&mut txn.vector, &txn.unnamed);
+        debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
+        txn.vector[stream] = end;
+        txn.is_zero = false;
+        txn.own = predecessors::id(stream, end);
+        txn.depth = if txn.command { txn.depth + 1 } else { 0 };
+    }
 }
 
 impl LoggingProtocol for Taurus2016 {
@@ -284,43 +323,18 @@ impl LoggingProtocol for Taurus2016 {
         txn.depth
     }
 
-    /// Algorithm 2, line 4. The anchor is loaded before the frame is reserved.
-    fn encode(&self, txn: &mut Taurus2016Txn, stream: usize, command: bool, out: &mut Vec<u8>) {
-        if std::mem::take(&mut txn.cold) {
-            self.table.join_cold(&mut txn.unnamed);
-            txn.is_zero = false;
-        }
-        txn.command = command;
-        // Acquire: pairs with the Release of the session that appended the anchor, so that all that
-        // was reserved before the anchor is reserved, to this thread, before what follows. Loaded
-        // once: an id may only be left out if the anchor that compresses the vector covers it.
-        let mut anchor = std::mem::take(&mut txn.scratch);
-        for (lane, published) in anchor.iter_mut().zip(self.log.anchors(stream)) {
-            *lane = published.load(Ordering::Acquire);
-        }
-        self.compress(txn, stream, |lane| anchor[lane]);
-        if txn.list.len() > self.max_predecessors {
-            for predecessor in txn.list.drain(..) {
-                let lane = predecessors::lane(predecessor.id);
-                txn.unnamed[lane] = txn.unnamed[lane].max(predecessors::end(predecessor.id));
-            }
-            join(&mut txn.unnamed, &txn.vector);
-            txn.is_zero = false;
-        }
-        compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
-        txn.scratch = anchor;
-        predecessors::encode(&txn.list, self.lanes, out);
-    }
-
-    /// Algorithm 2, lines 5 to 12.
-    #[inline]
-    fn place(&self, txn: &mut Taurus2016Txn, stream: usize, end: Lsn) {
-        join(&mut txn.vector, &txn.unnamed);
-        debug_assert!(txn.vector[stream] < end, "nothing depends on what is not yet reserved");
-        txn.vector[stream] = end;
-        txn.is_zero = false;
-        txn.own = predecessors::id(stream, end);
-        txn.depth = if txn.command { txn.depth + 1 } else { 0 };
+    /// Algorithm 2, lines 4 to 12.
+    fn append<'w>(
+        &self,
+        txn: &mut Taurus2016Txn,
+        draft: Draft<'_, 'w, LastWriter>,
+    ) -> Reserved<'w> {
+        let stream = draft.stream;
+        txn.command = draft.command.is_some();
+        let record = draft.compose(|out| self.encode(txn, stream, out));
+        let reserved = record.reserve();
+        self.place(txn, stream, reserved.end());
+        reserved
     }
 
     /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier.
@@ -350,7 +364,7 @@ impl LoggingProtocol for Taurus2016 {
                 if mutation::is(Mutation::AckBeforeOwnFrame) && own == Some((lane, lsn)) {
                     continue;
                 }
-                if lsn > 0 && lsn > frontier.durable(lane) {
+                if lsn > 0 && !is_met(frontier.durable(lane), lsn) {
                     needs.push((lane as u16, lsn));
                 }
             }
@@ -378,6 +392,19 @@ impl StartsOnLog for Taurus2016 {
             anchoring: Anchoring::new(log, settings),
         }
     }
+}
+
+/// Reads a stamp: the vector, then the list of predecessors.
+pub(crate) fn read_stamp(
+    _: StampKind,
+    stamp: &mut &[u8],
+    out: VectorStamp<'_>,
+) -> Result<(), &'static str> {
+    let used = compress::decode(stamp, out.anchor, out.validity)?;
+    *stamp = &stamp[used..];
+    out.order.copy_from_slice(out.validity);
+    predecessors::decode(stamp, out.validity.len(), out.predecessors)
+        .ok_or("its list of predecessors")
 }
 
 #[cfg(all(test, loom))]

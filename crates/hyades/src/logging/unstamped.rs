@@ -1,7 +1,7 @@
 //! The protocol of replay: rows have the stamps of the protocol that will run after it, which
 //! replay does not use.
 
-use super::versions::{Versions, View};
+use super::versions::Versions;
 use super::{LoggingProtocol, Needs};
 use hyades_wal::Lsn;
 use std::marker::PhantomData;
@@ -20,15 +20,8 @@ impl<S> Default for Unstamped<S> {
 
 impl<S: Default + Send + Sync + 'static> LoggingProtocol for Unstamped<S> {
     type RowStamp = S;
-    type TxnStamp = View;
+    type TxnStamp = ();
 
-    fn txn_stamp(&self) -> View {
-        View::default()
-    }
-    fn needs(&self, _: &mut View, _: Option<(usize, Lsn)>, _: &mut Needs) {}
-
-    #[inline]
-    fn versions<'t>(&'t self, txn: &'t View) -> Option<(&'t Versions, &'t View)> {
-        (txn.own != 0).then_some((&self.versions, txn))
-    }
+    fn txn_stamp(&self) {}
+    fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
 }

@@ -1,7 +1,7 @@
 //! The table of sound combinations of concurrency control and logging protocol.
 
 use super::Opening;
-use crate::concurrency::ConcurrencyControl;
+use crate::concurrency::Commits;
 use crate::concurrency::{no_wait::NoWait, silo::Silo};
 use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
@@ -13,7 +13,7 @@ use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
 use crate::logging::{taurus::Taurus, taurus_2016::Taurus2016};
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
-pub(crate) trait RunsUnder<P: LoggingProtocol>: ConcurrencyControl {}
+pub(crate) trait RunsUnder<P: LoggingProtocol>: Commits {}
 
 impl RunsUnder<NoLog> for NoWait {}
 impl RunsUnder<NoLog> for Silo {}

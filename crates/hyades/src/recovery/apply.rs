@@ -6,12 +6,12 @@
 use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
-use crate::concurrency::state::install_delta;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
 use crate::logging::row_frame::Before;
+use crate::logging::write::install_delta;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};

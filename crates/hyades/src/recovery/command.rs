@@ -2,17 +2,15 @@
 
 use super::apply::defer_garbage;
 use super::replay::ReplayContext;
-use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::replaying::Replaying;
-use crate::concurrency::state::{Determinism, RowIds, TxnState, Workspace};
-use crate::concurrency::steps::Appender;
+use crate::concurrency::replaying::{self, Replaying};
+use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
-use crate::logging::Needs;
+use crate::logging::determinism::Determinism;
 use crate::logging::record::RecordHead;
-use crate::logging::record::RecordKind;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
+use crate::logging::write::outcome;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
@@ -29,7 +27,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct CommandRunner {
     arena: Bump,
     workspace: Workspace,
-    payload: Vec<u8>,
     result: Vec<u8>,
     garbage: Garbage,
     /// Whether the rows of the next command were prefetched, see [`super::prefetching`].
@@ -41,7 +38,6 @@ impl CommandRunner {
         CommandRunner {
             arena: Bump::with_capacity(1 << 14),
             workspace: Workspace::new(),
-            payload: Vec::new(),
             result: Vec::new(),
             garbage: Garbage::default(),
             prefetched: false,
@@ -56,7 +52,7 @@ impl CommandRunner {
         head: &RecordHead,
         body: &[u8],
         (stream, lsn): (u32, Lsn),
-        view: &mut View,
+        view: &View,
         guard: &Guard,
     ) -> Result<(), Error> {
         self.replay_command(replay, head, body, view, guard).map_err(|why| {
@@ -76,7 +72,7 @@ impl CommandRunner {
         replay: &ReplayContext<S>,
         head: &RecordHead,
         mut body: &[u8],
-        view: &mut View,
+        view: &View,
         guard: &Guard,
     ) -> Result<(), String> {
         let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
@@ -84,20 +80,23 @@ impl CommandRunner {
         let named = |what: String| {
             format!("procedure {:?} version {} {what}", procedure.name, procedure.version)
         };
-        let state = TxnState::<Unstamped<S>>::new(
+        let stamp = &mut ();
+        let mut state = TxnState::<Unstamped<S>>::new(
             &self.arena,
             guard,
-            view,
+            stamp,
             &mut self.workspace,
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
+        state.versions = (view.own != 0).then_some((&replay.engine.protocol.versions, view));
         let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
         running.set_prefetched(self.prefetched);
         call(procedure, &running, body, &mut self.result).map_err(named)?;
         let state = running.state();
         check_outcome(replay, head, state).map_err(named)?;
-        commit(replay, head, state, &mut self.payload).map_err(named)?;
+        let installed = replaying::install(&replay.engine, state, head.tid);
+        installed.map_err(|_| named("had a conflict, which cannot occur at replay".into()))?;
         // A row object that it placed and rolled back was only read. Another command that does the
         // same may be running now, so the row object stays until the end.
         if state.rolled_back {
@@ -118,7 +117,7 @@ impl CommandRunner {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };
-            self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, view, keep);
+            self.garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }
         self.arena.reset();
         Ok(())
@@ -151,34 +150,13 @@ fn check_outcome<S: Default + Send + Sync + 'static>(
     if state.row_ids_used.len() != head.row_ids.len() {
         return Err("inserted another number of rows than when it ran".into());
     }
-    let differs = head.outcome.is_some_and(|then| then != state.outcome(&replay.engine.tables));
+    let differs = head
+        .outcome
+        .is_some_and(|then| then != outcome(&replay.engine.tables, state.final_writes()));
     if differs && !mutation::is(Mutation::ForgetOutcomes) {
         return Err("wrote something else than when it ran: it is not deterministic, or it was \
                     changed and kept its version"
             .into());
     }
     Ok(())
-}
-
-/// Installs what the command wrote, as the transaction of the record.
-fn commit<S: Default + Send + Sync + 'static>(
-    replay: &ReplayContext<S>,
-    head: &RecordHead,
-    state: &mut TxnState<'_, Unstamped<S>>,
-    payload: &mut Vec<u8>,
-) -> Result<(), String> {
-    let mut appender = Appender {
-        writer: None,
-        stream: 0,
-        kind: RecordKind::Command,
-        call: None,
-        needs: &mut Needs::default(),
-        payload,
-        appended: 0,
-        stated_epoch: 0,
-        position: &mut None,
-        replayed_tid: head.tid,
-    };
-    let committed = Replaying::commit(&replay.engine, state, &mut appender);
-    committed.map_err(|_| "had a conflict, which cannot occur at replay".into())
 }

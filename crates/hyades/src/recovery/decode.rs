@@ -3,13 +3,13 @@
 
 use super::parts::{self, Parts};
 use crate::error::Error;
-use crate::logging::predecessors::{self, Predecessor};
+use crate::logging::predecessors::Predecessor;
 use crate::logging::record::{RecordHead, Tid};
 use crate::logging::row_frame::RowFrames;
-use crate::logging::stamp_readers::stamp_reader;
-use crate::logging::{NumberStamp, StampReader};
+use crate::logging::stamp_readers::stamp_format;
+use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, compress, read_anchor};
+use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, read_anchor};
 use std::borrow::Cow;
 
 /// The format of an incarnation's records, and which of them are replayed.
@@ -20,8 +20,7 @@ pub(crate) struct RecordShape {
     /// Components of what a record needs: those of a vector, or all slots of the frontier if
     /// records have numbers.
     need_lanes: usize,
-    /// Reads the stamps of records that have numbers.
-    stamp: Option<StampReader>,
+    stamp: StampFormat,
     pub data_only: bool,
     /// Whether lists of predecessors follow the vectors.
     pub predecessors: bool,
@@ -47,8 +46,9 @@ impl RecordShape {
         let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
         let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
-        let stamp = stamp_reader(&incarnation.protocol);
-        let need_lanes = if stamp.is_some() { 2 * streams + 1 } else { lanes };
+        let stamp = stamp_format(&incarnation.protocol);
+        let numbered = matches!(stamp, StampFormat::Number(_));
+        let need_lanes = if numbered { 2 * streams + 1 } else { lanes };
         let data_only = incarnation.data_only;
         let until = u64::MAX;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
@@ -73,6 +73,10 @@ impl RecordShape {
         }
         self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
             && !mutation::is(Mutation::ReplayBelowCut)
+    }
+
+    fn stamp_kind(&self, head: &RecordHead) -> StampKind {
+        StampKind { command: head.command, data_only: self.data_only }
     }
 
     pub fn has_vectors(&self) -> bool {
@@ -194,27 +198,24 @@ impl Decoder {
             return Ok(None);
         }
         let mut stamp = None;
-        if let Some(read) = self.shape.stamp {
-            self.validity.fill(0);
-            stamp = read(head.tid, &mut rest, &mut self.validity);
-            if stamp.is_none() {
-                return Err(self.broken(frame, "its number"));
+        match self.shape.stamp {
+            StampFormat::Empty => {}
+            StampFormat::Number(read) => {
+                self.validity.fill(0);
+                stamp = read(head.tid, &mut rest, &mut self.validity);
+                if stamp.is_none() {
+                    return Err(self.broken(frame, "its number"));
+                }
             }
-        }
-        if self.shape.has_vectors() {
-            let used = compress::decode(rest, &self.anchor, &mut self.validity)
-                .map_err(|what| self.broken(frame, what))?;
-            rest = &rest[used..];
-            if self.shape.predecessors {
-                self.order.copy_from_slice(&self.validity);
-                predecessors::decode(&mut rest, self.shape.lanes, &mut self.predecessors)
-                    .ok_or_else(|| self.broken(frame, "its list of predecessors"))?;
-            } else if !head.command && !self.shape.data_only {
-                let used = compress::decode(rest, &self.anchor, &mut self.order)
+            StampFormat::Vectors { read, .. } => {
+                let out = VectorStamp {
+                    anchor: &self.anchor,
+                    validity: &mut self.validity,
+                    order: &mut self.order,
+                    predecessors: &mut self.predecessors,
+                };
+                read(self.shape.stamp_kind(&head), &mut rest, out)
                     .map_err(|what| self.broken(frame, what))?;
-                rest = &rest[used..];
-            } else {
-                self.order.copy_from_slice(&self.validity);
             }
         }
         let body = match head.continued {
@@ -235,7 +236,7 @@ impl Decoder {
     /// frames. `None` if the frame is not a record, is skipped, or cannot be decoded ahead.
     pub fn peek<'a>(&self, frame: &Frame<'a>) -> Option<(RecordHead, &'a [u8])> {
         let shape = &self.shape;
-        if frame.kind != FrameKind::Record || shape.stamp.is_some() || shape.predecessors {
+        if frame.kind != FrameKind::Record {
             return None;
         }
         let mut rest = frame.payload;
@@ -243,9 +244,10 @@ impl Decoder {
         if head.continued.is_some() || shape.skips(head.tid) {
             return None;
         }
-        let both = !head.command && !shape.data_only;
-        for _ in 0..usize::from(shape.has_vectors()) + usize::from(shape.has_vectors() && both) {
-            rest = compress::skip(rest)?;
+        match shape.stamp {
+            StampFormat::Empty => {}
+            StampFormat::Vectors { skip, .. } => skip?(shape.stamp_kind(&head), &mut rest)?,
+            StampFormat::Number(_) => return None,
         }
         Some((head, rest))
     }

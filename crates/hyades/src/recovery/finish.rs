@@ -5,7 +5,6 @@ use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
-use crate::logging::versions::View;
 use std::sync::atomic::Ordering;
 
 /// Ends an incarnation. Fails if a delta still waits. No delta is kept, since row objects of the
@@ -33,7 +32,7 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(
         garbage.add_row(table, key);
     }
     // A tombstone with a stale entry may be left. It only takes memory.
-    garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut View::default(), |_, _| ());
+    garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), |_, _| ());
     let row_ids = &replay.engine.row_ids;
     row_ids.fetch_max(replay.counts.max_row_id.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     check_unique(replay)

@@ -13,9 +13,9 @@
 use super::apply::Applier;
 use super::decode::Decoder;
 use super::replay::ReplayContext;
-use crate::concurrency::state::Determinism;
 use crate::engine::Engine;
 use crate::error::Abort;
+use crate::logging::determinism::Determinism;
 use crate::logging::record::{Change, RecordHead};
 use crate::logging::unstamped::Unstamped;
 use crate::storage::key::KeyBytes;

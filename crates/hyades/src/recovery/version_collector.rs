@@ -12,7 +12,6 @@ use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
 use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;
-use crate::logging::versions::View;
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,11 +111,9 @@ impl VersionCollector {
             if predecessors::end(*writer) > common[predecessors::lane(*writer)] {
                 return true;
             }
-            garbage.sweep_ready::<Replaying, Unstamped<S>>(
-                &replay.engine,
-                &mut View::default(),
-                |record| versions.is_single(record),
-            );
+            garbage.sweep_ready::<Replaying, Unstamped<S>>(&replay.engine, &mut (), |record| {
+                versions.is_single(record)
+            });
             !garbage.is_empty()
         });
         drop(later);
@@ -132,8 +129,7 @@ impl VersionCollector {
             let keep = |table, key| {
                 replay.absent.lock().expect("no holder panics").push((table, key));
             };
-            let view = &mut View::default();
-            garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, view, keep);
+            garbage.sweep_all::<Replaying, Unstamped<S>>(&replay.engine, &mut (), keep);
         }
     }
 }

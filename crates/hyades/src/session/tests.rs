@@ -3,6 +3,7 @@ use crate::checkpoint::{self, CheckpointSettings};
 use crate::concurrency::no_wait::NoWait;
 use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
+use crate::logging::draft::{Draft, Reserved};
 use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
@@ -22,8 +23,9 @@ impl LoggingProtocol for Panics {
 
     fn txn_stamp(&self) {}
 
-    fn versioned(&self, _: &mut (), _: u64) {
+    fn append<'w>(&self, _: &mut (), draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
         assert!(!self.0.load(Ordering::Relaxed), "told to");
+        draft.compose(|_| ()).reserve()
     }
 
     fn needs(&self, _: &mut (), _: Option<(usize, Lsn)>, _: &mut Needs) {}
@@ -31,14 +33,14 @@ impl LoggingProtocol for Panics {
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
-fn run<C: ConcurrencyControl>(
+fn run<C: Commits>(
     session: &mut EngineSession<C, Panics>,
     body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
 ) -> Result<(), Error> {
     session.run(None, body, &mut Answer::default())
 }
 
-fn put<C: ConcurrencyControl>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
+fn put<C: Commits>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
     run(session, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
         Ok(()) => Verdict::Commit,
         Err(_) => Verdict::Abandon,
@@ -47,7 +49,7 @@ fn put<C: ConcurrencyControl>(session: &mut EngineSession<C, Panics>) -> Result<
 
 /// Another session, and a checkpoint, meet the rows that the panic left locked: neither retries for
 /// ever.
-fn the_others_are_told<C: ConcurrencyControl>() {
+fn the_others_are_told<C: Commits>() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
     options.device = MemoryDevice::shared();

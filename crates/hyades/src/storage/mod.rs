@@ -17,3 +17,8 @@ pub(crate) mod table;
 pub(crate) mod value;
 pub(crate) mod wanted;
 pub(crate) mod window;
+
+/// What storage keeps in a row or a gap for the logging protocol.
+pub(crate) trait Stamp: Default + Send + Sync + 'static {}
+
+impl<S: Default + Send + Sync + 'static> Stamp for S {}

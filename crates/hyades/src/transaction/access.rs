@@ -200,7 +200,9 @@ impl<'t> Transaction<'t> {
     /// for celsius in [20.5, 21.0] {
     ///     db.transact(|tx| tx.put(latest, &[7u32.into(), celsius.into()]))??;
     /// }
-    /// let now = db.transact(|tx| Ok::<_, Abort>(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS))))??;
+    /// let now = db.transact(|tx| {
+    ///     Ok::<_, Abort>(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS)))
+    /// })??;
     /// assert_eq!(now, Some(21.0));
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```

@@ -5,6 +5,7 @@ pub(crate) mod access;
 mod checking;
 pub mod for_tests;
 mod indexing;
+mod placing;
 pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;

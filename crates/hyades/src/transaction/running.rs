@@ -2,12 +2,13 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::state::{Pending, RowIds, TxnState, merge_deltas};
+use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::write::{Pending, merge_deltas};
 use crate::storage::descents::IndexPositions;
-use crate::storage::gap::{Gap, GapChange};
+use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
 use crate::storage::range::Range;
 use crate::storage::record::Record;
@@ -50,14 +51,13 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         self.engine.tables.get(table.0 as usize).ok_or(Abort::UnknownHandle)
     }
 
-    /// Like [`Running::attempted`], for every operation except a blind write: tells the protocol
-    /// that the transaction learns something about rows.
+    /// Like [`Running::attempted`], for every operation except a blind write.
     fn guarded<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
         self.attempted(|state| {
-            self.engine.protocol.learns(state.stamp);
+            state.has_read = true;
             run(state)
         })
     }
@@ -95,7 +95,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Looks up a primary key; first starts loading the announced rows.
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         state: &mut TxnState<'s, P>,
         data: &'s Tables<P>,
@@ -157,11 +157,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
         if let Some(at) = state.own_write(record) {
-            let own = state.own_row(at, table, &self.engine.protocol)?;
+            let own = state.own_row(at, table)?;
             return Ok(own.map(|bytes| row(bytes, 0, None)));
         }
         let arena = state.arena;
-        if let Some((versions, view)) = self.engine.protocol.versions(state.stamp) {
+        if let (true, Some((versions, view))) = (C::READS_VERSIONS, state.versions) {
             let there = versions.read(record, view, state.scratch);
             return Ok(there.then(|| row(arena.alloc_slice_copy(state.scratch), 0, None)));
         }
@@ -191,66 +191,6 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         record: &'s Rec<P>,
     ) -> Result<Option<&'s [u8]>, Abort> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
-    }
-
-    /// Returns the record under `key`; inserts one with room for a row if there is none.
-    fn record_for(
-        &self,
-        state: &mut TxnState<'s, P>,
-        data: &'s Tables<P>,
-        key: &KeyBytes,
-        (row_bytes, likely_new): (usize, bool),
-    ) -> Placed<'s, P::RowStamp> {
-        let found = if likely_new { None } else { Some(self.find(state, data, key)) };
-        match found {
-            Some(Lookup::Found(record)) => Placed::Exists(record),
-            _ => {
-                let stamp = RefCell::new(&mut *state.stamp);
-                let hooks = self.hooks(&stamp);
-                let places = IndexPositions::of(&mut state.places, state.arena);
-                while places.any_under_way() {
-                    places.advance_all(&self.engine.tables);
-                }
-                let finger = places.finger(data.primary_id(), state.guard);
-                data.place(key, row_bytes, C::INSERTED_WORD, C::INSERTED_LOCK, &hooks, finger)
-            }
-        }
-    }
-
-    /// Registers a record that the transaction has inserted under a new key.
-    fn inserted(
-        &self,
-        state: &mut TxnState<'s, P>,
-        table: Table,
-        record: &'s Rec<P>,
-        change: GapChange<'s, P::RowStamp>,
-    ) -> &'s Rec<P> {
-        self.entered_gap(state, change, Some(record));
-        state.inserted.push((table.0, record));
-        C::inserted(state, table.0, record);
-        record
-    }
-
-    /// Prepares a write to the record under `key`; inserts one with room for a row if there is
-    /// none. Returns the record and whether its row exists.
-    fn claim(
-        &self,
-        state: &mut TxnState<'s, P>,
-        table: Table,
-        data: &'s Tables<P>,
-        key: &KeyBytes,
-        room: (usize, bool),
-    ) -> Result<(&'s Rec<P>, bool), Abort> {
-        match self.record_for(state, data, key, room) {
-            Placed::New(record, change) => Ok((self.inserted(state, table, record, change), false)),
-            Placed::Exists(record) => {
-                if let Some(at) = state.own_write(record) {
-                    let there = !matches!(state.writes[at].pending, Pending::Delete);
-                    return Ok((record, there));
-                }
-                Ok((record, C::intend(self.engine, state, table.0, record)?))
-            }
-        }
     }
 
     fn update_row(

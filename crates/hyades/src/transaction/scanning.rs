@@ -1,11 +1,12 @@
 //! Range scans over the primary key and secondary indexes.
 
 use super::access::{Index, Table};
-use super::running::{Rec, Running};
+use super::running::{Rec, Running, Tables};
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
@@ -14,6 +15,47 @@ use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+    /// Encodes the bounds of a range: the lowest key in it and the lowest above it. `None` if no
+    /// key can be in it.
+    fn encode_range(
+        data: &Tables<P>,
+        index: Option<usize>,
+        range: &Range<'_>,
+    ) -> Result<Option<(Option<KeyBytes>, Option<KeyBytes>)>, Abort> {
+        let bound = |values, after| {
+            let bound = data.encode_bound(index, values, after)?;
+            match &bound {
+                Some(key) if C::LIMITS_KEYS && key.len() > MAX_KEY_BYTES => {
+                    let index = index.map(|at| at as u16);
+                    Err(Abort::KeyTooLarge { table: data.layout.table, index })
+                }
+                _ => Ok(bound),
+            }
+        };
+        let lower = match range.lower {
+            Bound::Unbounded => None,
+            Bound::Included(key) => bound(key, false)?,
+            Bound::Excluded(key) => match bound(key, true)? {
+                None => return Ok(None),
+                lower => lower,
+            },
+        };
+        let upper = match range.upper {
+            Bound::Unbounded => None,
+            Bound::Included(key) => bound(key, true)?,
+            Bound::Excluded(key) => bound(key, false)?,
+        };
+        let is_empty = lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u);
+        Ok((range.limit > 0 && !is_empty).then_some((lower, upper)))
+    }
+
+    /// Adds the columns that check an index entry against its row, which takes a copy from the
+    /// row's first byte on.
+    fn with_entry_columns(data: &Tables<P>, index: usize, columns: Columns) -> Columns {
+        let both = columns.and(data.secondaries[index].columns());
+        if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
+    }
+
     /// Reads the rows of a range, and adds the gaps between them to the read set.
     pub(super) fn scan_rows(
         &self,
@@ -29,44 +71,16 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if index.is_some_and(|at| at >= data.secondaries.len()) {
             return Err(Abort::UnknownHandle);
         }
-        let bound = |values, after| {
-            let bound = data.encode_bound(index, values, after)?;
-            match &bound {
-                Some(key) if C::LIMITS_KEYS && key.len() > MAX_KEY_BYTES => {
-                    let index = index.map(|at| at as u16);
-                    Err(Abort::KeyTooLarge { table: table.0, index })
-                }
-                _ => Ok(bound),
-            }
-        };
-        let lower = match range.lower {
-            Bound::Unbounded => None,
-            Bound::Included(key) => bound(key, false)?,
-            Bound::Excluded(key) => match bound(key, true)? {
-                None => return Ok(&[][..]),
-                lower => lower,
-            },
-        };
-        let upper = match range.upper {
-            Bound::Unbounded => None,
-            Bound::Included(key) => bound(key, true)?,
-            Bound::Excluded(key) => bound(key, false)?,
-        };
-        if range.limit == 0 || lower.as_ref().zip(upper.as_ref()).is_some_and(|(l, u)| l >= u) {
+        let Some((lower, upper)) = Self::encode_range(data, index, range)? else {
             return Ok(&[][..]);
-        }
+        };
         let bounds = (
             lower.as_deref().map_or(Bound::Unbounded, Bound::Included),
             upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
         );
         let mut rows = ArenaVec::new_in(state.arena);
         let mut failed = None;
-        // Index entries are checked against their rows, which takes a copy from the row's first
-        // byte on.
-        let columns = index.map_or(columns, |at| {
-            let both = columns.and(data.secondaries[at].columns());
-            if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
-        });
+        let columns = index.map_or(columns, |at| Self::with_entry_columns(data, at, columns));
         let mut visit = |state: &mut TxnState<'s, P>, record: &'s Rec<P>, entry: &[u8]| {
             let row = match self.read(state, data, record, columns) {
                 Ok(Some(row)) => row,

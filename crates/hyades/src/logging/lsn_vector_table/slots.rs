@@ -36,8 +36,8 @@ pub(super) struct Slots {
     surplus: Mutex<Vec<u32>>,
 }
 
-/// Slots count as running short once 1 / `SHORT_DIVISOR` of them exist: the eviction vector is then raised
-/// as far as possible.
+/// Slots count as running short once 1 / `SHORT_DIVISOR` of them exist: the eviction vector is then
+/// raised as far as possible.
 const SHORT_DIVISOR: u32 = 4;
 
 /// A session with more free slots than this shares half of them, once there can be no new ones.

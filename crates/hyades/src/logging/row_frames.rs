@@ -1,36 +1,30 @@
 //! Writes the changes of a transaction row by row, ahead of its record.
 
-use super::state::{TxnState, Write};
-use super::steps::encode_write;
-use crate::engine::Engine;
-use crate::logging::LoggingProtocol;
-use crate::logging::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
+use super::draft::{Draft, encode_write};
+use super::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
+use super::write::Write;
+use crate::storage::Stamp;
 use crate::storage::record::word;
+use crate::storage::table::TableData;
 use hyades_wal::{FrameKind, Lsn, Writer};
 use std::sync::atomic::Ordering;
 
-/// Appends the row frames of each changed row. Returns the start of the first one, which identifies
-/// the transaction in all its row frames and in its record. The write set is locked, so what a row
-/// holds now is its before-image.
-pub(crate) fn write<P: LoggingProtocol>(
-    engine: &Engine<P>,
-    state: &mut TxnState<'_, P>,
-    writer: &mut Writer,
-    stream: usize,
-    tid: u64,
-) -> Option<Lsn> {
-    let rows = engine.protocol.row_frames();
-    let mut frame = std::mem::take(state.scratch);
-    let mut images = Images::default();
-    let mut first = None;
-    for write in state.final_writes() {
-        frame.clear();
-        frame.resize(FRAME_HEAD, 0);
-        images.push(engine, rows, tid, write, &mut frame);
-        append(writer, stream, &mut frame, &mut first);
+impl<S: Stamp> Draft<'_, '_, S> {
+    /// Writes a frame for each changed row. Returns where the first one starts, by which the record
+    /// and all of them identify the transaction. The write set is protected, so rows still have
+    /// their content from before the transaction.
+    pub fn write_rows(&mut self, rows: RowFrames) -> Option<Lsn> {
+        let mut images = Images::default();
+        let mut first = None;
+        let frame = &mut *self.payload;
+        for write in self.writes.iter().filter(|write| !write.superseded) {
+            frame.clear();
+            frame.resize(FRAME_HEAD, 0);
+            images.push(self.tables, rows, self.tid, write, frame);
+            append(self.writer, self.stream, frame, &mut first);
+        }
+        first
     }
-    *state.scratch = frame;
-    first
 }
 
 /// Buffers for before-images.
@@ -41,12 +35,12 @@ struct Images {
 }
 
 impl Images {
-    fn push<P: LoggingProtocol>(
+    fn push<S: Stamp>(
         &mut self,
-        engine: &Engine<P>,
+        tables: &[TableData<S>],
         rows: RowFrames,
         tid: u64,
-        write: &Write<'_, P::RowStamp>,
+        write: &Write<'_, S>,
         out: &mut Vec<u8>,
     ) {
         let Images { row, before } = self;
@@ -58,11 +52,11 @@ impl Images {
             if there {
                 write.record.read_row(row);
             }
-            let layout = &engine.tables[write.table as usize].layout;
+            let layout = &tables[write.table as usize].layout;
             push_before(layout, write.base, there.then_some(&row[..]), write.change(), before);
         }
         push_row(rows, tid, before, out);
-        encode_write(engine, write, out);
+        encode_write(tables, write, out);
     }
 }
 

@@ -1,0 +1,36 @@
+//! What a procedure may draw beside its arguments: time and random numbers. A command's record
+//! states them, so that replay repeats them.
+
+use super::record::RecordHead;
+
+/// Time and random seed of a transaction, fixed when first used. A command's record states them if
+/// they were used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Determinism {
+    pub time_us: Option<i64>,
+    pub seed: Option<u64>,
+    /// Number of random numbers drawn.
+    pub drawn: u64,
+}
+
+impl Determinism {
+    /// Restores the values that a command's record states.
+    pub fn recorded(head: &RecordHead) -> Self {
+        Determinism { time_us: head.time_us, seed: head.seed, drawn: 0 }
+    }
+
+    /// Returns the next random number. `fresh` supplies the seed for the first one.
+    pub fn random(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
+        let seed = *self.seed.get_or_insert_with(fresh);
+        self.drawn += 1;
+        split_mix(seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+}
+
+/// Finaliser of a splittable generator (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014). Command replay repeats its numbers, so it must never change.
+fn split_mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,305 @@
+//! A transaction's record on its way into the log: a [`Draft`] before it has a position, a
+//! [`Composed`] one whose bytes are known, a [`Reserved`] one that has its position.
+//!
+//! A protocol's `append` takes the draft through these steps; what it does in between is the
+//! protocol. After [`Composed::reserve`] nothing allocates or waits until the frame is filled.
+
+use super::determinism::Determinism;
+use super::partitioned::PartitionRecords;
+use super::record::{RecordHead, Tid, command_in_a_word, push_change, push_plain_head};
+use super::write::{Write, outcome};
+use crate::storage::Stamp;
+use crate::storage::row::push_varint;
+use crate::storage::table::TableData;
+use hyades_platform::epoch::Epoch;
+use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
+use std::ops::Range;
+
+/// The call of a procedure, as a command record repeats it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The number of the procedure in the log.
+    pub log_id: u32,
+    pub arguments: &'a [u8],
+}
+
+/// A transaction that is about to be logged. Its write set is protected, and its version is chosen.
+pub(crate) struct Draft<'d, 'w, S: Stamp> {
+    pub writer: &'w mut Writer,
+    pub stream: usize,
+    pub tid: u64,
+    /// Logged as this command; as data if `None`.
+    pub command: Option<Call<'w>>,
+    /// Whether the transaction had any operation except blind writes.
+    pub has_read: bool,
+    /// Whether the record states when its epoch began.
+    pub states_epoch: bool,
+    /// Whether rows are logged whole, instead of changed columns.
+    pub whole_rows: bool,
+    pub epoch: &'d Epoch,
+    pub tables: &'d [TableData<S>],
+    pub writes: &'d [Write<'d, S>],
+    pub determinism: &'d Determinism,
+    /// Row ids that the transaction drew.
+    pub row_ids: &'d [u64],
+    /// Buffer for the record, owned by the session.
+    pub payload: &'w mut Vec<u8>,
+}
+
+impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
+    /// Whether the transaction drew time, randomness or row ids, which a command's record states.
+    #[inline]
+    fn used_nondeterminism(&self) -> bool {
+        let drawn = self.determinism;
+        drawn.time_us.is_some() || drawn.seed.is_some() || !self.row_ids.is_empty()
+    }
+
+    /// The writes that no later write supersedes.
+    pub fn final_writes(&self) -> impl Iterator<Item = &'d Write<'d, S>> + use<'d, S> {
+        self.writes.iter().filter(|write| !write.superseded)
+    }
+
+    /// When the transaction's epoch began, in microseconds since 1970, if the record states it.
+    pub fn epoch_us(&self) -> Option<u64> {
+        let states = self.states_epoch;
+        states.then(|| self.epoch.began_us(Tid(self.tid).epoch())).flatten()
+    }
+
+    /// Whether the record is that of a command with a plain head and short arguments, as nearly
+    /// all commands: see [`Draft::reserve_short`].
+    #[inline(always)]
+    pub fn is_short_command(&self) -> bool {
+        let is_short = |call: Call<'_>| call.arguments.len() <= Payload::MAX_REST;
+        self.command.is_some_and(is_short) && !self.states_epoch && !self.used_nondeterminism()
+    }
+
+    /// Reserves the frame of a [short command](Self::is_short_command) whose stamp is one byte. The
+    /// record is never put together in memory. Returns the draft if its head is too long for that.
+    #[inline(always)]
+    pub fn reserve_short(self, stamp: u8) -> Result<Reserved<'w>, Self> {
+        let Some(Call { log_id, arguments }) = self.command else { return Err(self) };
+        let Some((lead, len)) = command_in_a_word(Tid(self.tid), stamp, log_id) else {
+            return Err(self);
+        };
+        let record = Payload::with_prefix(lead, len, arguments);
+        let reservation = self.writer.reserve(self.stream, record.len());
+        let bytes = reservation.end() - reservation.start();
+        Ok(Reserved { frames: ReservedFrames::Short(reservation, record), bytes })
+    }
+
+    /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not
+    /// fit one frame is written ahead of it, as Part frames; `encode` is called again then.
+    #[inline]
+    pub fn compose(self, mut encode: impl FnMut(&mut Vec<u8>)) -> Composed<'w> {
+        let epoch_us = self.epoch_us();
+        self.payload.clear();
+        if epoch_us.is_none() && !(self.command.is_some() && self.used_nondeterminism()) {
+            push_plain_head(self.payload, self.command.is_some(), Tid(self.tid));
+        } else {
+            self.head(epoch_us, None).encode(self.payload);
+        }
+        let stamp_at = self.payload.len();
+        encode(self.payload);
+        let body_at = self.payload.len();
+        match self.command {
+            Some(call) => {
+                push_varint(self.payload, u64::from(call.log_id));
+                self.payload.extend_from_slice(call.arguments);
+            }
+            None => {
+                for write in self.writes.iter().filter(|write| !write.superseded) {
+                    encode_write(self.tables, write, self.payload);
+                }
+            }
+        }
+        if self.payload.len() > self.writer.max_payload() {
+            return self.compose_in_parts(epoch_us, body_at, encode);
+        }
+        self.composed(stamp_at..body_at, None)
+    }
+
+    #[cold]
+    fn compose_in_parts(
+        self,
+        epoch_us: Option<u64>,
+        body_at: usize,
+        mut encode: impl FnMut(&mut Vec<u8>),
+    ) -> Composed<'w> {
+        let first_part = Some(write_parts(self.writer, self.stream, &self.payload[body_at..]));
+        let head = self.head(epoch_us, first_part);
+        self.payload.clear();
+        head.encode(self.payload);
+        let stamp_at = self.payload.len();
+        encode(self.payload);
+        let stamp = stamp_at..self.payload.len();
+        self.composed(stamp, first_part)
+    }
+
+    /// Puts a record together that has neither a stamp nor a body: its changes were written ahead
+    /// of it, from `first` on.
+    pub fn compose_after(self, first: Option<Lsn>) -> Composed<'w> {
+        self.payload.clear();
+        self.head(self.epoch_us(), first).encode(self.payload);
+        let stamp = self.payload.len()..self.payload.len();
+        self.composed(stamp, first)
+    }
+
+    #[inline(always)]
+    fn composed(self, stamp: Range<usize>, first_part: Option<Lsn>) -> Composed<'w> {
+        let Draft { writer, stream, payload, .. } = self;
+        // Before a number is drawn or a position reserved: other sessions may wait for the next
+        // number until this position is known.
+        assert!(payload.len() <= writer.max_payload(), "a record's head is too long for a frame");
+        Composed { writer, stream, payload, stamp, first_part }
+    }
+
+    /// The head of a record.
+    #[inline(never)]
+    fn head(&self, epoch_us: Option<u64>, continued: Option<Lsn>) -> RecordHead {
+        let command = self.command.is_some();
+        let mut head =
+            RecordHead { command, tid: self.tid, epoch_us, continued, ..RecordHead::default() };
+        if command {
+            head.time_us = self.determinism.time_us;
+            head.seed = self.determinism.seed;
+            // A sample is enough to detect a procedure that is not deterministic. With `whole_rows`
+            // the write set holds more than the procedure wrote, and has no checksum.
+            if epoch_us.is_some() && !self.whole_rows {
+                head.outcome = Some(outcome(self.tables, self.final_writes()));
+            }
+            head.row_ids.extend_from_slice(self.row_ids);
+        }
+        head
+    }
+}
+
+/// Appends a write as a data record has it.
+pub(super) fn encode_write<S: Stamp>(
+    tables: &[TableData<S>],
+    write: &Write<'_, S>,
+    out: &mut Vec<u8>,
+) {
+    let table = &tables[write.table as usize];
+    let (keyless, fixed) = (table.keyless, table.key_bytes.is_some());
+    push_change(out, table.log_id, keyless, fixed, write.record.key(), write.change());
+}
+
+/// Writes a body that is too long for one frame as Part frames. Each starts with the start of the
+/// first one, which identifies the chain. Returns that start.
+pub(super) fn write_parts(writer: &mut Writer, stream: usize, body: &[u8]) -> Lsn {
+    let mut first = None;
+    let mut frame = Vec::with_capacity(writer.max_payload());
+    for chunk in body.chunks(writer.max_payload() - 8) {
+        let reservation = writer.reserve(stream, chunk.len() + 8);
+        let first = *first.get_or_insert(reservation.start());
+        frame.clear();
+        frame.extend_from_slice(&first.to_le_bytes());
+        frame.extend_from_slice(chunk);
+        reservation.fill(FrameKind::Part, &frame);
+    }
+    first.expect("a body that is too long is not empty")
+}
+
+/// A record whose bytes are known, but for what depends on its position.
+pub(crate) struct Composed<'w> {
+    writer: &'w mut Writer,
+    stream: usize,
+    payload: &'w mut Vec<u8>,
+    /// Where its stamp is in `payload`.
+    stamp: Range<usize>,
+    /// The start of the first frame written ahead of it.
+    first_part: Option<Lsn>,
+}
+
+impl<'w> Composed<'w> {
+    /// Reserves the frame: the order point. Neither waits nor allocates.
+    #[inline(always)]
+    pub fn reserve(self) -> Reserved<'w> {
+        let reservation = self.writer.reserve(self.stream, self.payload.len());
+        let bytes = reservation.end() - self.first_part.unwrap_or(reservation.start());
+        let frames = ReservedFrames::One(reservation, self.payload, self.stamp);
+        Reserved { frames, bytes }
+    }
+}
+
+/// A record that has its position, or several, or nothing where there is no log.
+pub(crate) struct Reserved<'w> {
+    frames: ReservedFrames<'w>,
+    /// Bytes of all frames that the transaction has appended.
+    pub bytes: u64,
+}
+
+enum ReservedFrames<'w> {
+    None,
+    Short(Reservation<'w>, Payload<'w>),
+    One(Reservation<'w>, &'w mut Vec<u8>, Range<usize>),
+    Many(Box<PartitionRecords<'w>>),
+}
+
+impl<'w> Reserved<'w> {
+    /// Where there is no log.
+    pub fn nothing() -> Self {
+        Reserved { frames: ReservedFrames::None, bytes: 0 }
+    }
+
+    pub(super) fn many(records: Box<PartitionRecords<'w>>, bytes: u64) -> Self {
+        Reserved { frames: ReservedFrames::Many(records), bytes }
+    }
+
+    /// The stream and end of the frame; of the first one if there are several.
+    #[inline]
+    pub fn position(&self) -> Option<(usize, Lsn)> {
+        match &self.frames {
+            ReservedFrames::None => None,
+            ReservedFrames::Short(frame, _) | ReservedFrames::One(frame, ..) => {
+                Some((frame.stream(), frame.end()))
+            }
+            ReservedFrames::Many(many) => many.position(),
+        }
+    }
+
+    /// The end of the frame, or of the first one.
+    ///
+    /// Panics where there is no log.
+    #[inline(always)]
+    pub fn end(&self) -> Lsn {
+        self.position().expect("there is a log").1
+    }
+
+    /// Calls `patch` with the stamp of the record, or of each: it may be written anew in the same
+    /// length, with what is known since the position is.
+    #[inline(always)]
+    pub fn patch(&mut self, mut patch: impl FnMut(&mut [u8])) {
+        match &mut self.frames {
+            ReservedFrames::One(_, payload, stamp) => patch(&mut payload[stamp.clone()]),
+            ReservedFrames::Many(records) => records.patch(patch),
+            ReservedFrames::None | ReservedFrames::Short(..) => {}
+        }
+    }
+
+    /// Publishes the record.
+    #[inline(always)]
+    pub fn fill(self) {
+        match self.frames {
+            ReservedFrames::None => {}
+            ReservedFrames::Short(reservation, record) => {
+                reservation.fill(FrameKind::Record, record)
+            }
+            ReservedFrames::One(reservation, payload, _) => {
+                reservation.fill(FrameKind::Record, &*payload)
+            }
+            ReservedFrames::Many(many) => many.fill(),
+        }
+    }
+
+    /// The transaction has failed its validation: the frame keeps its position and has no content.
+    pub fn void(self) {
+        match self.frames {
+            ReservedFrames::None => {}
+            ReservedFrames::Short(reservation, _) | ReservedFrames::One(reservation, ..) => {
+                reservation.void()
+            }
+            ReservedFrames::Many(many) => many.void(),
+        }
+    }
+}

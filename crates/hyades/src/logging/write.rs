@@ -1,0 +1,123 @@
+//! The row writes of a transaction: buffered while it runs, logged and installed when it commits.
+
+use super::record::Change;
+use crate::storage::Stamp;
+use crate::storage::layout::Layout;
+use crate::storage::record::Record;
+use crate::storage::row::{Assignments, apply_delta, push_varint};
+use crate::storage::table::TableData;
+use bumpalo::Bump;
+use crossbeam_epoch::Guard;
+
+/// Buffered change of a row.
+#[derive(Clone, Copy)]
+pub(crate) enum Pending<'s> {
+    /// The whole row.
+    Put(&'s [u8]),
+    /// Changed columns: their set as a bit mask, and the encoded delta.
+    Delta(u64, &'s [u8]),
+    Delete,
+}
+
+pub(crate) struct Write<'s, S> {
+    pub record: &'s Record<S>,
+    pub table: u32,
+    pub pending: Pending<'s>,
+    /// TID of the version that the write follows; known once the row is locked.
+    pub base: u64,
+    /// Index in `writes` of the earlier write of the same row that this one replaces.
+    pub replaces: Option<u32>,
+    pub superseded: bool,
+}
+
+impl<S> Write<'_, S> {
+    /// Returns the write in the form of a data record.
+    pub fn change(&self) -> Change<'_> {
+        match self.pending {
+            Pending::Put(row) => Change::Put(row),
+            Pending::Delta(_, delta) => Change::Delta { base: self.base, delta },
+            Pending::Delete => Change::Delete,
+        }
+    }
+
+    /// Writes the change into the row; the caller holds its write protection. Returns whether the
+    /// row exists afterwards.
+    pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
+        match self.pending {
+            Pending::Put(row) => self.record.store_row(row, guard),
+            Pending::Delta(columns, delta) => {
+                install_delta(self.record, layout, columns, delta, guard, scratch)
+            }
+            Pending::Delete => return false,
+        }
+        true
+    }
+}
+
+/// Writes changed columns into a row; the caller holds its write protection.
+pub(crate) fn install_delta<S>(
+    record: &Record<S>,
+    layout: &Layout,
+    columns: u64,
+    delta: &[u8],
+    guard: &Guard,
+    scratch: &mut Vec<u8>,
+) {
+    if columns & layout.variable_set == 0 && !layout.has_nulls {
+        for (column, bytes) in Assignments::new(layout, delta) {
+            let at = layout.columns[column as usize].offset as usize;
+            record.store_range(at, bytes.expect("the table has no nulls"));
+        }
+        return;
+    }
+    scratch.clear();
+    record.read_row(scratch);
+    apply_delta(layout, scratch, delta).expect("the row's size was checked when it was written");
+    record.store_row(scratch, guard);
+}
+
+/// Returns one delta with the effect of `first` followed by `second`.
+pub(crate) fn merge_deltas<'s>(
+    layout: &Layout,
+    first: &[u8],
+    second: &[u8],
+    second_columns: u64,
+    arena: &'s Bump,
+) -> &'s [u8] {
+    let mut out = Vec::with_capacity(first.len() + second.len());
+    let kept = Assignments::new(layout, first).filter(|(c, _)| second_columns >> c & 1 == 0);
+    let mut all: Vec<_> = kept.chain(Assignments::new(layout, second)).collect();
+    all.sort_unstable_by_key(|(column, _)| *column);
+    push_varint(&mut out, all.len() as u64);
+    for (column, bytes) in all {
+        push_varint(&mut out, (column as u64) << 1 | bytes.is_none() as u64);
+        if let Some(bytes) = bytes {
+            if layout.columns[column as usize].kind.width().is_none() {
+                push_varint(&mut out, bytes.len() as u64);
+            }
+            out.extend_from_slice(bytes);
+        }
+    }
+    arena.alloc_slice_copy(&out)
+}
+
+/// Checksum of a transaction's final writes: tables, keys, and new content. The same call of a
+/// deterministic procedure on the same rows yields the same value.
+#[cold]
+pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
+    tables: &[TableData<S>],
+    writes: impl Iterator<Item = &'w Write<'s, S>>,
+) -> u32 {
+    writes.fold(0, |sum, write| {
+        let (kind, content): (u8, &[u8]) = match write.pending {
+            Pending::Put(row) => (0, row),
+            Pending::Delta(_, delta) => (1, delta),
+            Pending::Delete => (2, &[]),
+        };
+        let key = write.record.key();
+        let sum = crc32c::crc32c_append(sum, &tables[write.table as usize].log_id.to_le_bytes());
+        let sum = crc32c::crc32c_append(sum, &(key.len() as u32).to_le_bytes());
+        let sum = crc32c::crc32c_append(sum, key);
+        crc32c::crc32c_append(crc32c::crc32c_append(sum, &[kind]), content)
+    })
+}
