@@ -186,6 +186,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
 
 /// Ends a transaction that wrote nothing or whose writes are discarded: returns what it read from,
 /// for which it has to wait.
+#[inline(always)]
 pub(crate) fn end_read_only<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,

@@ -89,7 +89,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
 
     /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not
     /// fit one frame is written ahead of it, as Part frames; `encode` is called again then.
-    #[inline]
+    #[inline(always)]
     pub fn compose(self, mut encode: impl FnMut(&mut Vec<u8>)) -> Composed<'w> {
         let epoch_us = self.epoch_us();
         self.payload.clear();
@@ -113,7 +113,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
             }
         }
         if self.payload.len() > self.writer.max_payload() {
-            return self.compose_in_parts(epoch_us, body_at, encode);
+            return self.compose_in_parts(epoch_us, body_at, &mut encode);
         }
         self.composed(stamp_at..body_at, None)
     }
@@ -123,7 +123,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         self,
         epoch_us: Option<u64>,
         body_at: usize,
-        mut encode: impl FnMut(&mut Vec<u8>),
+        encode: &mut dyn FnMut(&mut Vec<u8>),
     ) -> Composed<'w> {
         let first_part = Some(write_parts(self.writer, self.stream, &self.payload[body_at..]));
         let head = self.head(epoch_us, first_part);

@@ -42,6 +42,7 @@ impl<S> Write<'_, S> {
 
     /// Writes the change into the row; the caller holds its write protection. Returns whether the
     /// row exists afterwards.
+    #[inline(always)]
     pub fn install(&self, layout: &Layout, guard: &Guard, scratch: &mut Vec<u8>) -> bool {
         match self.pending {
             Pending::Put(row) => self.record.store_row(row, guard),

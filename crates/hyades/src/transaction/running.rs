@@ -52,6 +52,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     /// Like [`Running::attempted`], for every operation except a blind write.
+    #[inline(always)]
     fn guarded<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
@@ -64,6 +65,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Runs an operation. Remembers a conflict, so that the transaction runs again even if the body
     /// goes on.
+    #[inline(always)]
     fn attempted<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
