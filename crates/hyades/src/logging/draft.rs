@@ -66,25 +66,28 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     }
 
     /// Whether the record is that of a command with a plain head and short arguments, as nearly
-    /// all commands: see [`Draft::reserve_short`].
+    /// all commands: see [`Draft::short_record`].
     #[inline(always)]
     pub fn is_short_command(&self) -> bool {
         let is_short = |call: Call<'_>| call.arguments.len() <= Payload::MAX_REST;
         self.command.is_some_and(is_short) && !self.states_epoch && !self.used_nondeterminism()
     }
 
-    /// Reserves the frame of a [short command](Self::is_short_command) whose stamp is one byte. The
-    /// record is never put together in memory. Returns the draft if its head is too long for that.
+    /// The record of a [short command](Self::is_short_command) whose stamp is one byte. It is never
+    /// put together in memory. `None` if its head is too long for that.
     #[inline(always)]
-    pub fn reserve_short(self, stamp: u8) -> Result<Reserved<'w>, Self> {
-        let Some(Call { log_id, arguments }) = self.command else { return Err(self) };
-        let Some((lead, len)) = command_in_a_word(Tid(self.tid), stamp, log_id) else {
-            return Err(self);
-        };
-        let record = Payload::with_prefix(lead, len, arguments);
+    pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
+        let Call { log_id, arguments } = self.command?;
+        let (lead, len) = command_in_a_word(Tid(self.tid), stamp, log_id)?;
+        Some(Payload::with_prefix(lead, len, arguments))
+    }
+
+    /// Reserves the frame of a [short record](Self::short_record).
+    #[inline(always)]
+    pub fn reserve_short(self, record: Payload<'w>) -> Reserved<'w> {
         let reservation = self.writer.reserve(self.stream, record.len());
         let bytes = reservation.end() - reservation.start();
-        Ok(Reserved { frames: ReservedFrames::Short(reservation, record), bytes })
+        Reserved { frames: ReservedFrames::Short(reservation, record), bytes }
     }
 
     /// Puts the record together: head, the stamp that `encode` appends, body. A body that does not

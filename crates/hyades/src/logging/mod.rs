@@ -243,7 +243,7 @@ pub(crate) enum StampFormat {
     Vectors {
         read: VectorReader,
         /// Leaves `stamp` behind the stamp; `None` where only `read` can tell its end.
-        skip: Option<fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>>,
+        skip: Option<StampSkipper>,
     },
 }
 
@@ -256,6 +256,9 @@ pub(crate) type NumberReader =
 /// Reads the stamp of a record. The error says what is malformed.
 pub(crate) type VectorReader =
     fn(kind: StampKind, stamp: &mut &[u8], out: VectorStamp<'_>) -> Result<(), &'static str>;
+
+/// Leaves `stamp` behind a record's stamp; `None` if that is malformed.
+pub(crate) type StampSkipper = fn(kind: StampKind, stamp: &mut &[u8]) -> Option<()>;
 
 /// What decides which vectors a stamp has.
 #[derive(Clone, Copy, Debug)]

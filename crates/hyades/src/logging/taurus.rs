@@ -335,15 +335,12 @@ impl LoggingProtocol for Taurus {
         }
         if draft.is_short_command()
             && let Some(stamp) = self.one_byte_stamp(txn, draft.stream)
+            && let Some(record) = draft.short_record(stamp)
         {
             let stream = draft.stream;
-            match draft.reserve_short(stamp) {
-                Ok(reserved) => {
-                    self.place(txn, stream, reserved.end());
-                    return reserved;
-                }
-                Err(draft) => return self.append_composed(txn, draft),
-            }
+            let reserved = draft.reserve_short(record);
+            self.place(txn, stream, reserved.end());
+            return reserved;
         }
         self.append_composed(txn, draft)
     }

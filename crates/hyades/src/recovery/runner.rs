@@ -48,7 +48,7 @@ impl RecordRunner {
         count(replay, head);
         let guard = crossbeam_epoch::pin();
         if head.command {
-            self.commands.run(replay, head, body, place, &mut self.view, &guard)?;
+            self.commands.run(replay, head, body, place, &self.view, &guard)?;
         } else {
             self.applier.writer = self.view.own;
             self.applier.apply(replay, head, body, &guard)?;

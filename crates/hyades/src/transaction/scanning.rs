@@ -14,14 +14,16 @@ use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
 
+/// The lowest key of a range, and the lowest above it; `None` where it is unbounded.
+type KeyRange = (Option<KeyBytes>, Option<KeyBytes>);
+
 impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
-    /// Encodes the bounds of a range: the lowest key in it and the lowest above it. `None` if no
-    /// key can be in it.
+    /// Encodes the bounds of a range. `None` if no key can be in it.
     fn encode_range(
         data: &Tables<P>,
         index: Option<usize>,
         range: &Range<'_>,
-    ) -> Result<Option<(Option<KeyBytes>, Option<KeyBytes>)>, Abort> {
+    ) -> Result<Option<KeyRange>, Abort> {
         let bound = |values, after| {
             let bound = data.encode_bound(index, values, after)?;
             match &bound {
