@@ -4,7 +4,7 @@
 use super::format::{BLOCK_HEAD, PartId};
 use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
-use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
+use crate::engine::cut::{BLOCK_BYTES, Cut, RowBlock};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
 use crate::storage::record::{Record, word};
@@ -39,7 +39,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     row: Vec<u8>,
     /// Blocks ready to write: saved rows from the side buffer, and scanned rows that exceeded a
     /// full block.
-    ready: VecDeque<Rows>,
+    ready: VecDeque<RowBlock>,
     /// The cut of the previous checkpoint, or 0.
     before: u64,
     /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
@@ -50,7 +50,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
 
 impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
     /// Fills `out` with the next rows; returns false if none are left.
-    fn next(&mut self, out: &mut Rows) -> bool {
+    fn next(&mut self, out: &mut RowBlock) -> bool {
         out.bytes.clear();
         out.rows = 0;
         loop {
@@ -86,7 +86,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
     }
 
     /// Adds rows to `out` until it is full or one step of the table walk ends.
-    fn scan(&mut self, out: &mut Rows) {
+    fn scan(&mut self, out: &mut RowBlock) {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
         let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
@@ -120,7 +120,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
     last: u64,
     pace: &Pace<'_>,
     row: &mut Vec<u8>,
-    out: &mut Rows,
+    out: &mut RowBlock,
 ) -> Option<Tid> {
     let mut attempts = 0u32;
     loop {
@@ -213,7 +213,7 @@ impl<'p> PartFile<'p> {
         })
     }
 
-    fn write(&mut self, rows: &Rows) -> Result<(), Error> {
+    fn write(&mut self, rows: &RowBlock) -> Result<(), Error> {
         assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
         let compress = self.incompressible_run < RETRY_EVERY
             || self.incompressible_run.is_multiple_of(RETRY_EVERY);
@@ -342,7 +342,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         failed: &AtomicBool,
     ) -> Result<Written, Error> {
         let mut file = PartFile::create(self.device, &self.parts[part].1, self.id(part))?;
-        let mut rows = Rows::default();
+        let mut rows = RowBlock::default();
         while !failed.load(Ordering::Relaxed) {
             let began = self.pace.begin()?;
             let more = source.lock().expect("no holder panics").next(&mut rows);

@@ -49,12 +49,12 @@ const SHARDS: usize = 16;
 
 /// Rows in the format of a checkpoint, one after the other.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowBlock {
     pub bytes: Vec<u8>,
     pub rows: u32,
 }
 
-impl Rows {
+impl RowBlock {
     /// Appends a row with its version.
     pub fn push<S: Default + Send + Sync + 'static>(
         &mut self,
@@ -74,7 +74,7 @@ impl Rows {
 struct SavedShard {
     /// The cut that the rows were saved for.
     cut: u64,
-    blocks: Vec<Rows>,
+    blocks: Vec<RowBlock>,
 }
 
 /// A commit in progress, until this is dropped.
@@ -218,7 +218,7 @@ impl Cut {
             shard.cut = cut;
         }
         if shard.blocks.last().is_none_or(|block| block.bytes.len() >= BLOCK_BYTES) {
-            shard.blocks.push(Rows::default());
+            shard.blocks.push(RowBlock::default());
         }
         let block = shard.blocks.last_mut().expect("there is one");
         let before = block.bytes.len();
@@ -226,7 +226,7 @@ impl Cut {
         self.held.fetch_add((block.bytes.len() - before) as u64, Ordering::Relaxed);
     }
 
-    fn empty(&self, shard: &mut SavedShard) -> Vec<Rows> {
+    fn empty(&self, shard: &mut SavedShard) -> Vec<RowBlock> {
         let blocks = std::mem::take(&mut shard.blocks);
         let bytes: usize = blocks.iter().map(|b| b.bytes.len()).sum();
         let held = self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl Cut {
     }
 
     /// Takes what was saved for the cut, and drops what was saved for other cuts.
-    pub fn take(&self, cut: u64) -> Vec<Rows> {
+    pub fn take(&self, cut: u64) -> Vec<RowBlock> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no holder panics");
