@@ -16,8 +16,8 @@
 //! let schema = Schema::new("words").column("word", Type::Text).primary_key(&["word"]);
 //! let words = builder.table(schema);
 //! let db = builder.open(dir)?;
-//! db.transact(|tx| tx.insert(words, &["durable".into()]))??;
-//! let known = db.transact(|tx| Ok::<_, Abort>(tx.get(words, "durable")?.is_some()))??;
+//! db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
+//! let known = db.transact(|tx| Ok(tx.get(words, "durable")?.is_some()))?;
 //! assert!(known);
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
