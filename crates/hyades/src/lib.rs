@@ -82,6 +82,11 @@ pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};
 
+/// The programs in docs/guide.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+pub struct Guide;
+
 /// The program in README.md compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
