@@ -80,7 +80,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 
     fn take_saved(&mut self) {
         let saved = self.cut.take(self.epoch);
-        assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
+        debug_assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
         self.changed += saved.iter().map(|block| u64::from(block.rows)).sum::<u64>();
         self.ready.extend(saved);
     }
@@ -214,7 +214,7 @@ impl<'p> PartFile<'p> {
     }
 
     fn write(&mut self, rows: &RowBlock) -> Result<(), Error> {
-        assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
+        debug_assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
         let compress = self.incompressible_run < RETRY_EVERY
             || self.incompressible_run.is_multiple_of(RETRY_EVERY);
         let at = self.extent.bytes;
@@ -225,7 +225,7 @@ impl<'p> PartFile<'p> {
         self.incompressible_run = if paid { 0 } else { self.incompressible_run + 1 };
         self.checksum = crc32c::crc32c_append(self.checksum, &rows.bytes);
         self.file.write_at(&[IoSlice::new(&self.block)], at).map_err(io(self.path, "write to"))?;
-        assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
+        debug_assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
         self.extent.bytes += self.block.len() as u64;
         self.extent.rows += u64::from(rows.rows);
         if self.extent.bytes - self.synced >= SYNC_BYTES {

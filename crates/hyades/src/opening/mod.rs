@@ -245,7 +245,7 @@ impl Opening<'_> {
             recovering.set_replay_speed(speed as u64);
         }
         let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
-        assert!(
+        debug_assert!(
             (1..=MAX_EPOCH).contains(&first_epoch)
                 && (first_epoch > floor || mutation::is(Mutation::RestartEpochs)),
             "the versions of a run are above all earlier ones"

@@ -63,8 +63,8 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
-    assert!(plan.threads > 0, "replay needs a thread");
-    assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
+    debug_assert!(plan.threads > 0, "replay needs a thread");
+    debug_assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
     let mut readers = recovering.readers();
     let recovery = Recovery {
         recovering,
@@ -96,7 +96,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             break;
         }
     }
-    assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
+    debug_assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
     report.replay_seconds = seconds_since(replay_began);
     finish::finish(&recovery.replay)?;
     let max_epoch = recovery.replay.counts.max_epoch.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
             return Err(error);
         }
         let replayed = result?;
-        assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
+        debug_assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
         ends.extend(replayed);
         if self.plan.salvage {
             let damaged = self.recovering.damaged_streams(incarnation, ends)?;
