@@ -34,6 +34,7 @@ mod version_collector;
 pub(crate) mod wavefront;
 
 use crate::error::Error;
+use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use decode::RecordShape;
@@ -56,7 +57,7 @@ pub(crate) struct Recovered {
 }
 
 /// Replays everything that `recovering` holds into `tables`.
-pub(crate) fn recover<S: Default + Send + Sync + 'static>(
+pub(crate) fn recover<S: Stamp>(
     recovering: &Recovering,
     tables: Arc<Vec<TableData<S>>>,
     catalogue: Arc<Catalogue>,
@@ -104,7 +105,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
 }
 
 /// A recovery under way: the log, and the tables that it is replayed into.
-struct Recovery<'r, S: Default + Send + Sync + 'static> {
+struct Recovery<'r, S: Stamp> {
     recovering: &'r Recovering,
     replay: ReplayContext<S>,
     plan: &'r Plan<'r>,
@@ -112,7 +113,7 @@ struct Recovery<'r, S: Default + Send + Sync + 'static> {
     bytes_total: u64,
 }
 
-impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
+impl<S: Stamp> Recovery<'_, S> {
     /// Loads the checkpoint, if there is one.
     fn load_checkpoint(&self, report: &mut RecoveryReport) -> Result<(), Error> {
         let Some(checkpoint) = &self.recovering.manifest().checkpoint else { return Ok(()) };
