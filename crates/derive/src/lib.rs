@@ -82,7 +82,7 @@ fn expand(input: &DeriveInput, table: &Description) -> syn::Result<Tokens> {
     })
 }
 
-/// A constant for each column.
+/// A constant for each column. A program need not use them all.
 fn column_constants(table: &Description) -> impl Iterator<Item = Tokens> {
     table.fields.iter().enumerate().map(|(at, field)| {
         let (kind, visibility, at) = (&field.kind, &field.visibility, at as u16);

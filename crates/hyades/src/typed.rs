@@ -2,8 +2,9 @@
 
 use crate::error::Abort;
 use crate::storage::field::{KeyFields, KeyPrefix, KeyValues};
+use crate::storage::range::Range;
 use crate::storage::row::Row;
-use crate::storage::schema::{Schema, Set};
+use crate::storage::schema::{Columns, Schema, Set};
 use crate::storage::value::Value;
 use crate::transaction::access::{Index, Table, Transaction};
 use std::fmt;
@@ -222,15 +223,10 @@ impl<R: TableRow> TypedTable<R> {
         let mut new = R::read(&old);
         change(&mut new);
         new.with_values(|values| {
-            let set = |(column, &value): (usize, &Value<'_>)| {
-                let column = column as u16;
-                (old.value(column) != value).then_some(column)
-            };
-            let changed: Vec<Set<'_>> = values
-                .iter()
-                .enumerate()
-                .filter_map(set)
-                .map(|column| Set { column, value: values[usize::from(column)] })
+            let changed: Vec<Set<'_>> = (0..)
+                .zip(values)
+                .map(|(column, value)| Set { column, value: *value })
+                .filter(|set| old.value(set.column) != set.value)
                 .collect();
             if changed.is_empty() { Ok(true) } else { tx.update(self.table, &key[..], &changed) }
         })
@@ -368,24 +364,14 @@ impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
     /// Runs the scan and returns its rows in order. The range is protected against phantoms until
     /// the transaction commits.
     pub fn rows(self) -> Result<Rows<'t, R>, Abort> {
-        let mut scan = match self.index {
-            Some(index) => self.tx.scan_index(self.table, index),
-            None => self.tx.scan(self.table),
+        let range = Range {
+            lower: self.lower.as_ref().map(|key| &key[..]),
+            upper: self.upper.as_ref().map(|key| &key[..]),
+            descending: self.descending,
+            limit: self.limit,
         };
-        scan = match &self.lower {
-            Bound::Included(key) => scan.from(key),
-            Bound::Excluded(key) => scan.after(key),
-            Bound::Unbounded => scan,
-        };
-        scan = match &self.upper {
-            Bound::Included(key) => scan.to(key),
-            Bound::Excluded(key) => scan.before(key),
-            Bound::Unbounded => scan,
-        };
-        if self.descending {
-            scan = scan.descending();
-        }
-        Ok(Rows { rows: scan.limit(self.limit).rows()?.iter(), of: PhantomData })
+        let rows = self.tx.0.scan(self.table, self.index, &range, Columns::ALL)?;
+        Ok(Rows { rows: rows.iter(), of: PhantomData })
     }
 }
 

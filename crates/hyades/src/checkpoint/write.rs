@@ -7,6 +7,7 @@ use super::read::{Block, Extent, PartReader};
 use crate::engine::cut::{BLOCK_BYTES, Cut, RowBlock};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
+use crate::storage::Stamp;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
 use hyades_platform::device::{Device, DeviceFile};
@@ -26,7 +27,7 @@ const SYNC_BYTES: u64 = 4 << 20;
 const RETRY_EVERY: u32 = 16;
 
 /// Source of the rows, shared by the writers of all parts.
-struct RowSource<'s, S: Default + Send + Sync + 'static> {
+struct RowSource<'s, S: Stamp> {
     tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
@@ -48,7 +49,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     over: bool,
 }
 
-impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
+impl<S: Stamp> RowSource<'_, S> {
     /// Fills `out` with the next rows; returns false if none are left.
     fn next(&mut self, out: &mut RowBlock) -> bool {
         out.bytes.clear();
@@ -80,7 +81,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 
     fn take_saved(&mut self) {
         let saved = self.cut.take(self.epoch);
-        assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
+        debug_assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
         self.changed += saved.iter().map(|block| u64::from(block.rows)).sum::<u64>();
         self.ready.extend(saved);
     }
@@ -114,7 +115,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 
 /// Adds a row to `out` if its version's epoch is at most `last`. Returns that version, or `None` if
 /// the row was skipped.
-fn take_row<S: Default + Send + Sync + 'static>(
+fn take_row<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
     last: u64,
@@ -214,7 +215,7 @@ impl<'p> PartFile<'p> {
     }
 
     fn write(&mut self, rows: &RowBlock) -> Result<(), Error> {
-        assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
+        debug_assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
         let compress = self.incompressible_run < RETRY_EVERY
             || self.incompressible_run.is_multiple_of(RETRY_EVERY);
         let at = self.extent.bytes;
@@ -225,7 +226,7 @@ impl<'p> PartFile<'p> {
         self.incompressible_run = if paid { 0 } else { self.incompressible_run + 1 };
         self.checksum = crc32c::crc32c_append(self.checksum, &rows.bytes);
         self.file.write_at(&[IoSlice::new(&self.block)], at).map_err(io(self.path, "write to"))?;
-        assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
+        debug_assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
         self.extent.bytes += self.block.len() as u64;
         self.extent.rows += u64::from(rows.rows);
         if self.extent.bytes - self.synced >= SYNC_BYTES {
@@ -247,7 +248,7 @@ impl<'p> PartFile<'p> {
 }
 
 /// Parameters of one checkpoint.
-pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
+pub(super) struct Writing<'w, S: Stamp> {
     pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
     pub epoch: u64,
@@ -262,7 +263,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub block_bytes: usize,
 }
 
-impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
+impl<S: Stamp> Writing<'_, S> {
     /// Writes all parts and makes them durable, including their directory entries.
     pub fn run(&self) -> Result<WrittenParts, Error> {
         let source = Mutex::new(RowSource {

@@ -30,6 +30,7 @@
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
 use crate::logging::record::{Change, Tid, push_change, push_tid};
+use crate::storage::Stamp;
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
@@ -56,13 +57,7 @@ pub(crate) struct RowBlock {
 
 impl RowBlock {
     /// Appends a row with its version.
-    pub fn push<S: Default + Send + Sync + 'static>(
-        &mut self,
-        table: &TableData<S>,
-        key: &[u8],
-        tid: u64,
-        row: &[u8],
-    ) {
+    pub fn push<S: Stamp>(&mut self, table: &TableData<S>, key: &[u8], tid: u64, row: &[u8]) {
         push_tid(&mut self.bytes, Tid(tid));
         let fixed = table.key_bytes.is_some();
         push_change(&mut self.bytes, table.log_id, table.keyless, fixed, key, Change::Put(row));
@@ -183,12 +178,7 @@ impl Cut {
     /// cut or the cut is fuzzy. The caller has the row's write protection, and keeps it until it
     /// stores a new version word.
     #[cold]
-    pub fn save<S: Default + Send + Sync + 'static>(
-        &self,
-        table: &TableData<S>,
-        record: &Record<S>,
-        cut: u64,
-    ) {
+    pub fn save<S: Stamp>(&self, table: &TableData<S>, record: &Record<S>, cut: u64) {
         let seen = record.word.load(Ordering::Relaxed);
         debug_assert!(
             seen & word::LOCKED != 0 || record.lock.load(Ordering::Relaxed) == WRITER,
@@ -257,7 +247,7 @@ impl Cut {
     /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
     pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
         let active = self.epoch.load(Ordering::SeqCst);
-        assert_eq!(active, NONE, "a cut begins after the last one has ended");
+        debug_assert_eq!(active, NONE, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {
