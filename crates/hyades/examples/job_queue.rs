@@ -68,7 +68,6 @@ pub fn check(dir: &Path) -> Result<u64, Error> {
     })
 }
 
-#[allow(dead_code)]
 fn main() -> Result<(), Error> {
     let temporary = tempfile::tempdir().map_err(Error::user)?;
     run(temporary.path(), &mut |finished| finished < 100)?;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p hyades --example wallet`
 
-use hyades::{Database, Error, Table, TypedTable};
+use hyades::{Database, Error, Table, Transaction, TypedTable};
 use std::path::Path;
 
 const ACCOUNTS: u64 = 10;
@@ -26,8 +26,10 @@ fn open(dir: &Path) -> Result<Wallet, Error> {
     let mut builder = Database::builder();
     let (accounts, payments) = (builder.table_of::<Account>(), builder.table_of::<Payment>());
     let db = builder.open(dir)?;
-    for id in 0..if db.rows() == 0 { ACCOUNTS } else { 0 } {
-        db.transact(|tx| Ok(accounts.insert(tx, &Account { id, balance: 1000 })?))?;
+    if db.rows() == 0 {
+        let new = |id| Account { id, balance: 1000 };
+        let open_account = |tx: &Transaction<'_>, id| accounts.insert(tx, &new(id)).map(drop);
+        db.transact(|tx| Ok((0..ACCOUNTS).try_for_each(|id| open_account(tx, id))?))?;
     }
     Ok((db, accounts, payments))
 }
@@ -51,8 +53,7 @@ fn pay(wallet: &Wallet, number: u64, (from, to): (u64, u64), cents: i64) -> Resu
 
 /// Pays until `go_on` says no; it is told how many payments are acknowledged.
 pub fn run(dir: &Path, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
-    let mut number = check(dir)?;
-    let wallet = open(dir)?;
+    let (mut number, wallet) = (check(dir)?, open(dir)?);
     while go_on(number) {
         pay(&wallet, number, (number % ACCOUNTS, (number + 1) % ACCOUNTS), 1)?;
         number += 1;
@@ -70,7 +71,6 @@ pub fn check(dir: &Path) -> Result<u64, Error> {
     })
 }
 
-#[allow(dead_code)]
 fn main() -> Result<(), Error> {
     let temporary = tempfile::tempdir().map_err(Error::user)?;
     run(temporary.path(), &mut |paid| paid < 100)?;

@@ -1,6 +1,6 @@
 //! The example programs survive kills: each is killed while it works, again and again, and has
 //! forgotten nothing that it was told is acknowledged.
-#![allow(missing_docs)]
+#![allow(missing_docs, dead_code, reason = "the examples' own `main` is not called here")]
 
 #[path = "../examples/job_queue.rs"]
 mod job_queue;
