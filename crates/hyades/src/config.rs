@@ -117,7 +117,7 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 ///     tx.insert(log, &[tx.now_us().into(), what[..].into()])
 /// });
 /// let db = builder.open(dir)?;
-/// let id: u64 = db.call("note", "began")??;
+/// let id: u64 = db.call("note", "began")?;
 /// assert_eq!(db.streams(), 8);
 /// # let _ = id;
 /// # Ok::<_, Box<dyn std::error::Error>>(())

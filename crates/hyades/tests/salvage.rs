@@ -8,7 +8,7 @@ use common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, files,
     fingerprint, populate, refused, run, try_open,
 };
-use hyades::{Loss, Restore, RestoreReport};
+use hyades::{Error, Loss, Replay, Restore, RestoreReport};
 use std::path::{Path, PathBuf};
 
 fn open(dir: &Path, c: Combination) -> Opened {
@@ -141,6 +141,36 @@ fn a_missing_segment_and_a_missing_stream_take_no_more_than_what_depends_on_them
             // Rows in the checkpoint are not affected.
             let report = saved(dir.path(), c, &kept, &format!("{c:?}: without {}", path.display()));
             assert!(matches!(report.losses[0], Loss::File(_)), "{c:?}: {report:?}");
+        }
+    }
+}
+
+/// A reader skips what a checkpoint holds, but what is behind it in the same segment is lost.
+#[test]
+fn damage_below_a_checkpoint_is_named() {
+    for c in few() {
+        let dir = directory();
+        let opened = open(dir.path(), c);
+        populate(&opened);
+        run(&opened, 1, 50);
+        opened.db.checkpoint().unwrap();
+        run(&opened, 2, 50);
+        opened.db.close().unwrap();
+        let (segment, at) = batches(dir.path(), 1);
+        flip(&segment, at[0]);
+        for (threads, replay) in [
+            (1, Replay::Wavefront),
+            (2, Replay::Wavefront),
+            (2, Replay::Pools),
+            (2, Replay::Serial),
+        ] {
+            let how = How { threads, replay, ..How::default() };
+            let error = refused(try_open(dir.path(), c, how), "damage below a checkpoint");
+            let what = format!("{c:?}, {threads} threads, {replay:?}: {error}");
+            let Error::Log(hyades_wal::Error::Corrupt { path, offset, .. }) = error else {
+                panic!("{what}")
+            };
+            assert_eq!((path, offset), (segment.clone(), at[0] as u64 + 40), "{what}");
         }
     }
 }

@@ -220,9 +220,10 @@ impl StreamReader {
         if ended { 0 } else { self.segments.iter().map(|s| s.length).sum() }
     }
 
-    /// The position up to which the stream is known to be valid.
+    /// The position up to which the stream is known to be valid. Never below [`Self::start`]: what
+    /// is skipped counts as read, whether or not it is damaged.
     pub fn valid_to(&self) -> Lsn {
-        self.position
+        self.position.max(self.start)
     }
 
     /// The highest watermark stated in the known valid part of the stream: every frame of it with a
@@ -231,8 +232,9 @@ impl StreamReader {
         self.mark
     }
 
-    /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). Call it after
-    /// the last chunk.
+    /// The reader's result, for [`Recovering::verdict`](crate::Recovering::verdict). Its `valid_to`
+    /// is below [`Self::start`] if what is skipped is damaged: what follows cannot be read then.
+    /// Call it after the last chunk.
     pub fn end(&self) -> ReaderEnd {
         ReaderEnd {
             incarnation: self.incarnation,

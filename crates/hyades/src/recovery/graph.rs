@@ -378,6 +378,10 @@ impl<T> Graph<T> {
         let mut notifications = Notifications::new();
         let mut inside = self.inside(lane);
         debug_assert_eq!(inside.end, None, "a stream ends once");
+        debug_assert!(
+            at >= self.lanes[lane].scanned.load(Ordering::Relaxed),
+            "a stream ends behind all that was read of it"
+        );
         inside.end = Some(at);
         for (_, ghost) in inside.nodes.split_off(&(at + 1)) {
             notifications.settle(&ghost, false);

@@ -255,6 +255,7 @@ impl<T> Watermarks<T> {
     pub fn end_lane(&self, at: usize, end: Lsn) {
         let lane = &self.lanes[at];
         debug_assert!(!self.is_finished(at), "a stream ends once");
+        debug_assert!(self.resolved(at) <= end, "nothing is replayed beyond a stream's end");
         lane.end.store(end, Ordering::SeqCst);
         lane.finished.store(true, Ordering::Release);
         lane.events.fetch_add(1, Ordering::Release);
