@@ -37,7 +37,6 @@ use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::Tid;
 use crate::logging::write::Pending;
 use crate::storage::gap::StampHooks;
 use crate::storage::key::KeyBytes;
@@ -309,7 +308,7 @@ impl AbsentRow {
 
 /// Whether a new row under the key would get a higher version than this one.
 fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
-    Tid(word::tid(version)).epoch() < engine.epoch.current()
+    word::tid(version).epoch() < engine.epoch.current()
 }
 
 fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
@@ -328,7 +327,7 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
     if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
         return Swept::Done;
     }
-    if Tid(word::tid(seen)).epoch() > row.epoch {
+    if word::tid(seen).epoch() > row.epoch {
         // The transaction that deleted it again has recorded it.
         return Swept::Done;
     }

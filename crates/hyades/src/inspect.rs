@@ -13,7 +13,7 @@ use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::key;
@@ -231,7 +231,7 @@ pub enum ChangeKind {
 impl Inspected<'_> {
     /// Returns the transaction's TID: epoch and sequence number.
     pub fn tid(&self) -> (u64, u64) {
-        (Tid(self.head.tid).epoch(), Tid(self.head.tid).sequence())
+        (self.head.tid.epoch(), self.head.tid.sequence())
     }
 
     /// Whether the record is a command.
@@ -355,7 +355,7 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
                 let value = bytes.map_or(Value::Null, |bytes| Value::from_bytes(kind, bytes));
                 columns.push((known.name(at).to_string(), text(value)));
             }
-            ChangeKind::Delta(Tid(base).epoch(), Tid(base).sequence())
+            ChangeKind::Delta(base.epoch(), base.sequence())
         }
         Change::Delete => ChangeKind::Delete,
     };

@@ -10,7 +10,7 @@ use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
 use crate::inspect;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::opening::{self, RestoreSource};
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
@@ -269,7 +269,7 @@ impl LogSurvey {
         while let Some(chunk) = reader.next_chunk()? {
             for frame in chunk.frames().filter(|frame| frame.kind == FrameKind::Record) {
                 let Some(head) = RecordHead::decode(&mut &frame.payload[..]) else { continue };
-                let epoch = Tid(head.tid).epoch();
+                let epoch = head.tid.epoch();
                 known.first_epoch = Some(known.first_epoch.map_or(epoch, |e| e.min(epoch)));
                 if let Some(began) = head.epoch_us {
                     let earliest = known.began_us.entry(epoch).or_insert(began);

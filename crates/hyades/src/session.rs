@@ -11,7 +11,7 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
-use crate::logging::record::{RecordKind, Tid};
+use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
 use crate::tally::Tally;
@@ -254,7 +254,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         answer.position = None;
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed {
-                self.stated_epoch = Tid(done.tid).epoch();
+                self.stated_epoch = done.tid.epoch();
                 self.streak_bytes += done.bytes;
                 answer.position = Some((self.stated_epoch, stream, end));
             }

@@ -6,9 +6,10 @@ use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
 use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
 use crate::error::Error;
-use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
+use crate::logging::record::{Change, TableShape, take_change, take_tid};
 use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
+use crate::storage::tid::Tid;
 use hyades_platform::device::{Device, DeviceFile};
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{HashMap, VecDeque};
@@ -127,7 +128,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
         // All transactions of the cut are installed, so an active writer is after the cut.
-        if Tid(tid).epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
+        if tid.epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
             return None;
         }
         if seen & word::LOCKED == 0 {
@@ -138,7 +139,7 @@ fn take_row<S: Default + Send + Sync + 'static>(
             if record.word.load(Ordering::Relaxed) == seen {
                 debug_assert!(row.len() >= table.layout.fixed_bytes, "a row has all its columns");
                 out.push(table, record.key(), tid, row);
-                return Some(Tid(tid));
+                return Some(tid);
             }
         }
         attempts += 1;

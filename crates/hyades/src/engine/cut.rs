@@ -29,9 +29,10 @@
 //! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
-use crate::logging::record::{Change, Tid, push_change, push_tid};
+use crate::logging::record::{Change, push_change, push_tid};
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
@@ -60,10 +61,10 @@ impl Rows {
         &mut self,
         table: &TableData<S>,
         key: &[u8],
-        tid: u64,
+        tid: Tid,
         row: &[u8],
     ) {
-        push_tid(&mut self.bytes, Tid(tid));
+        push_tid(&mut self.bytes, tid);
         let fixed = table.key_bytes.is_some();
         push_change(&mut self.bytes, table.log_id, table.keyless, fixed, key, Change::Put(row));
         self.rows += 1;
@@ -168,15 +169,15 @@ impl Cut {
 
     /// Returns the active cut if transaction `tid` is after it.
     #[inline]
-    pub fn before(&self, tid: u64) -> Option<u64> {
-        if mutation::is(Mutation::NoWaitForCommits) && tid.is_multiple_of(4) {
+    pub fn before(&self, tid: Tid) -> Option<u64> {
+        if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
             // Makes it likely that a cut falls between reading a transaction's epoch and
             // installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
         let cut = self.epoch.load(Ordering::SeqCst);
-        (Tid(tid).epoch() > cut).then_some(cut)
+        (tid.epoch() > cut).then_some(cut)
     }
 
     /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
@@ -199,7 +200,7 @@ impl Cut {
         fence(Ordering::Release);
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
-            || Tid(tid).epoch() > cut
+            || tid.epoch() > cut
             || self.fuzzy.load(Ordering::SeqCst)
             || mutation::is(Mutation::NoCopyOnWrite)
         {
@@ -343,7 +344,7 @@ mod loom_tests {
                     let entered = shared.cut.enter(&slot, &shared.epoch);
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
-                    let knows = shared.cut.before(Tid::new(epoch, 0).0);
+                    let knows = shared.cut.before(Tid::new(epoch, 0));
                     // Relaxed: the slot has to make it visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     drop(entered);

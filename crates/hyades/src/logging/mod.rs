@@ -36,6 +36,7 @@ pub(crate) mod versions;
 pub(crate) mod write;
 
 use crate::storage::record::Record;
+use crate::storage::tid::Tid;
 use draft::{Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
@@ -251,7 +252,7 @@ pub(crate) enum StampFormat {
 /// frontier slot. `needs` is zeroed and as long as the frontier; its last slot is the common
 /// watermark (the lowest of all streams). `None` if the stamp is malformed.
 pub(crate) type NumberReader =
-    fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
+    fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
 
 /// Reads the stamp of a record. The error says what is malformed.
 pub(crate) type VectorReader =

@@ -43,6 +43,7 @@ use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::take;
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -154,7 +155,7 @@ impl StartsOnLog for Poplar {
 
 /// Reads a stamp: the number << 1, plus 1 if the transaction has read: 8 bytes. A record that has
 /// not read only needs to be in the valid prefix.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);
     *needs.last_mut()? = if has_read { number } else { 0 };

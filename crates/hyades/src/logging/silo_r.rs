@@ -23,7 +23,7 @@
 
 use super::draft::{Draft, Reserved};
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
-use crate::logging::record::Tid;
+use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
@@ -62,7 +62,7 @@ impl LoggingProtocol for SiloR {
 
     /// The record has no stamp: its version states the epoch.
     fn append<'w>(&self, txn: &mut u64, draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
-        *txn = Tid(draft.tid).epoch();
+        *txn = draft.tid.epoch();
         if self.epochs.written.load(Ordering::Relaxed) < *txn {
             self.epochs.written.fetch_max(*txn, Ordering::Relaxed);
         }
@@ -129,8 +129,8 @@ impl StartsOnLog for SiloR {
 }
 
 /// Reads the epoch from the version: the record has no stamp.
-pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
-    let number = Tid(tid).epoch();
+pub(crate) fn read_stamp(tid: Tid, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+    let number = tid.epoch();
     *needs.last_mut()? = number;
     Some(NumberStamp { number, has_read: None, counts: true })
 }

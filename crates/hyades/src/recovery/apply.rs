@@ -9,7 +9,7 @@ use crate::concurrency::replaying::{Replaying, RowLock};
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
-use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::Before;
 use crate::logging::write::install_delta;
 use crate::storage::key::KeyBytes;
@@ -17,6 +17,7 @@ use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, TableData};
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
@@ -61,7 +62,7 @@ impl Applier {
     pub fn apply_next<S: Default + Send + Sync + 'static>(
         &mut self,
         replay: &ReplayContext<S>,
-        tid: u64,
+        tid: Tid,
         rest: &mut &[u8],
         guard: &Guard,
     ) -> bool {
@@ -111,7 +112,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
-        tid: u64,
+        tid: Tid,
         before: Before<'_>,
         guard: &Guard,
     ) {
@@ -134,7 +135,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
         guard: &Guard,
     ) {
@@ -194,7 +195,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         table: &TableData<S>,
         record: &Record<S>,
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
     ) {
         if self.writer == 0 {
@@ -239,7 +240,7 @@ impl Applier {
         table: &TableData<S>,
         record: &Record<S>,
         version: u64,
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
         guard: &Guard,
     ) -> u64 {
@@ -275,7 +276,7 @@ impl Applier {
             let stale = (self.writer != 0).then_some(&mut self.stale);
             reindex(table, record, old, new, stale, guard);
         }
-        tid << word::TID_SHIFT | if gone { word::ABSENT } else { 0 }
+        word::of(tid) | if gone { word::ABSENT } else { 0 }
     }
 
     /// Hands over the absent rows, which are removed at the end.
@@ -344,7 +345,7 @@ pub(crate) fn count<S: Default + Send + Sync + 'static>(
     head: &RecordHead,
 ) {
     let counts = &replay.counts;
-    let epoch = Tid(head.tid).epoch();
+    let epoch = head.tid.epoch();
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {
         counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ use super::threads;
 use super::version_collector::VersionCollector;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd};
 use std::sync::Mutex;
@@ -244,7 +244,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                     view(&mut waiting.view);
                     waiting
                 };
-                lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
+                lane.epoch.store(decoded.head.tid.epoch(), Ordering::Relaxed);
                 match self.graph.arrive((at, frame.end), list, vector, record) {
                     Admission::Waits => {}
                     Admission::Dead => {

@@ -4,10 +4,11 @@
 use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, read_anchor};
 use std::borrow::Cow;
@@ -67,12 +68,11 @@ impl RecordShape {
     }
 
     /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
-    pub fn skips(&self, tid: u64) -> bool {
-        if Tid(tid).epoch() > self.until {
+    pub fn skips(&self, tid: Tid) -> bool {
+        if tid.epoch() > self.until {
             return true;
         }
-        self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
-            && !mutation::is(Mutation::ReplayBelowCut)
+        self.cut.is_some_and(|cut| tid.epoch() <= cut) && !mutation::is(Mutation::ReplayBelowCut)
     }
 
     fn stamp_kind(&self, head: &RecordHead) -> StampKind {

@@ -16,7 +16,7 @@ use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
@@ -76,7 +76,7 @@ impl ValidatedStream {
 fn first_epoch(chunk: &Chunk) -> u64 {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
     let head = records.next().and_then(|frame| RecordHead::decode(&mut &frame.payload[..]));
-    head.map_or(0, |head| Tid(head.tid).epoch())
+    head.map_or(0, |head| head.tid.epoch())
 }
 
 /// A record that could not be judged yet.
