@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use hyades_platform::clock;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log};
+use hyades_wal::{Checkpoint, CheckpointPart, Covered, Lane, Log};
 use pace::Pace;
 use read::Extent;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ fn wait_for_frontier(
     number: u64,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    let positions = up_to.iter().copied().enumerate();
+    let positions = Lane::each(up_to);
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
         // The wait always ends: closing the log, or its failure, ends it.

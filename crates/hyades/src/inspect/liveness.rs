@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::predecessors::{self, Id};
 use crate::transaction_id::TransactionId;
-use hyades_wal::{Incarnation, Lsn, ReaderEnd, Recovering, StreamReader};
+use hyades_wal::{Incarnation, Lane, Lsn, ReaderEnd, Recovering, StreamReader};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What decides which records of a log are live, see [`Inspected::is_live`].
@@ -58,7 +58,8 @@ impl Inspector {
         frontier: &Frontier,
     ) -> Result<BTreeSet<Id>, Error> {
         let mut dead = BTreeSet::new();
-        let lost = |id: Id| frontier.at(predecessors::lane(id)) < predecessors::end(id);
+        let lost =
+            |id: Id| frontier.at(Lane::position(predecessors::lane(id))) < predecessors::end(id);
         loop {
             let before = dead.len();
             let own = |reader: &StreamReader| reader.incarnation == incarnation.number;
@@ -86,12 +87,12 @@ impl Inspector {
 }
 
 impl Frontier {
-    fn at(&self, lane: usize) -> Lsn {
-        self.lanes.get(lane).copied().unwrap_or(0)
+    fn at(&self, lane: Lane) -> u64 {
+        self.lanes.get(lane.index()).copied().unwrap_or(0)
     }
 
     fn admits(&self, needs: &[Lsn]) -> bool {
-        let needs = needs.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
+        let needs = Lane::each(needs).filter(|(_, needed)| *needed > 0);
         admits(|lane| self.at(lane), needs)
     }
 }

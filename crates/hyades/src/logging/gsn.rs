@@ -117,7 +117,7 @@ impl LoggingProtocol for Gsn {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        needs.push((lane as u16, number));
+        needs.push((lane, number));
     }
 }
 

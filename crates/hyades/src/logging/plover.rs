@@ -145,7 +145,7 @@ impl LoggingProtocol for Plover {
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
             return;
         }
-        needs.push((self.log.frontier().common_lane() as u16, number));
+        needs.push((self.log.frontier().common_lane(), number));
     }
 }
 

@@ -45,7 +45,7 @@ use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -128,7 +128,7 @@ impl LoggingProtocol for Poplar {
         }
         let number = match own {
             Some((stream, end)) if !txn.has_read => {
-                return needs.push((stream as u16, end));
+                return needs.push((Lane::position(stream), end));
             }
             Some(_) => txn.own,
             // Line 17: it has no record, and waits for what it read.
@@ -137,7 +137,7 @@ impl LoggingProtocol for Poplar {
         if number == 0 {
             return;
         }
-        needs.push((self.log.frontier().common_lane() as u16, number));
+        needs.push((self.log.frontier().common_lane(), number));
     }
 }
 

@@ -83,7 +83,7 @@ impl LoggingProtocol for SiloR {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        needs.push((lane as u16, epoch));
+        needs.push((lane, epoch));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, read_anchor};
+use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, read_anchor};
 use std::borrow::Cow;
 
 /// The format of an incarnation's records, and which of them are replayed.
@@ -49,7 +49,7 @@ impl RecordShape {
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
         let stamp = stamp_format(&incarnation.protocol);
         let numbered = matches!(stamp, StampFormat::Number(_));
-        let need_lanes = if numbered { 2 * streams + 1 } else { lanes };
+        let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;
         let until = u64::MAX;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));

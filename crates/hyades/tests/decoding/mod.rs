@@ -180,7 +180,7 @@ fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
         let reservation = writer.reserve(0, usize::from(n) * 40);
         let end = reservation.end();
         reservation.fill(FrameKind::Record, &vec![n; usize::from(n) * 40]);
-        log.frontier().wait(0, end).unwrap();
+        log.frontier().wait(hyades_wal::Lane::position(0), end).unwrap();
         if n == 2 {
             writer.append_anchor(0, &[end, 0]);
             log.heartbeat(0, 3);
