@@ -21,7 +21,7 @@ use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::Schema;
 use crate::storage::value::{Type, Value};
-use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering};
+use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering, StreamId};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -116,8 +116,9 @@ impl Inspector {
         })
     }
 
-    /// Starts reading a stream of an incarnation.
+    /// Starts reading a stream, given by its id, of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
+        let stream = StreamId(stream);
         let checkpoint = self.checkpoint.as_ref();
         let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
         let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
@@ -132,7 +133,7 @@ pub struct StreamInspector<'i> {
     inspector: &'i Inspector,
     decoder: Decoder,
     shape: RecordShape,
-    stream: u32,
+    stream: StreamId,
     incarnation: u32,
     /// The stream's lane in the incarnation.
     lane: usize,
@@ -182,7 +183,7 @@ pub struct Inspected<'a> {
     vectors: bool,
     order: &'a [Lsn],
     inspector: &'a Inspector,
-    place: (u32, Lsn),
+    place: (StreamId, Lsn),
     incarnation: u32,
     lane: usize,
     end: Lsn,

@@ -264,7 +264,7 @@ impl LogSurvey {
         mut reader: StreamReader,
         wanted: Option<TransactionId>,
     ) -> Result<LogSurvey, Error> {
-        let wanted = wanted.filter(|id| id.stream == reader.stream);
+        let wanted = wanted.filter(|id| id.stream == reader.stream.0);
         let mut known = LogSurvey::default();
         while let Some(chunk) = reader.next_chunk()? {
             for frame in chunk.frames().filter(|frame| frame.kind == FrameKind::Record) {

@@ -131,7 +131,7 @@ impl Ticket {
     /// the id without a transaction.
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (epoch, stream, lsn) = self.position?;
-        let stream = self.log.as_ref()?.stream_id(stream);
+        let stream = self.log.as_ref()?.stream_id(stream).0;
         Some(TransactionId { epoch, stream, lsn })
     }
 

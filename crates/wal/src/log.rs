@@ -14,6 +14,7 @@ use crate::order::Order;
 use crate::ring::Ring;
 use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
+use crate::stream_id::StreamId;
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event::Event;
@@ -231,7 +232,7 @@ impl Log {
     }
 
     /// The stream's id, which the database never uses for another stream.
-    pub fn stream_id(&self, stream: usize) -> u32 {
+    pub fn stream_id(&self, stream: usize) -> StreamId {
         self.handle.shared.streams[stream].id
     }
 

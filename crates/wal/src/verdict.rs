@@ -10,6 +10,7 @@ use crate::lsn_vector::{LsnVector, covers};
 use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
 use crate::reader::ReaderEnd;
+use crate::stream_id::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A damaged stream: something durable states that it was durable beyond its valid prefix, or it
@@ -19,7 +20,7 @@ pub struct Damage {
     /// The incarnation.
     pub incarnation: u32,
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
     /// The position up to which the stream is known to have been durable.
@@ -170,7 +171,8 @@ impl Recovering {
             let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
             lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
                 Error::Invalid(format!(
-                    "the reader of incarnation {number}, stream {dimension} was not read to its end"
+                    "the reader of incarnation {number}, stream {} was not read to its end",
+                    incarnation.dims[dimension].stream
                 ))
             })?);
         }

@@ -129,7 +129,7 @@ fn streams_come_and_go_and_stay_readable() {
         let payloads: Vec<_> = frames.iter().map(|f| f.payload.clone()).collect();
         assert_eq!(payloads, expected);
         let newest = log.manifest();
-        ids.push(newest.newest().unwrap().dims.iter().map(|d| d.stream).collect::<Vec<_>>());
+        ids.push(newest.newest().unwrap().dims.iter().map(|d| d.stream.0).collect::<Vec<_>>());
         let mut writer = log.writer().unwrap();
         for stream in 0..streams {
             let payload = format!("round {round} stream {stream}").into_bytes();

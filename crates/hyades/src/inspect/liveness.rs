@@ -6,6 +6,7 @@ use super::{Inspected, Inspector};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::predecessors::{self, Id};
+use crate::recovery::decode::RecordShape;
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Incarnation, Lane, Lsn, ReaderEnd, Recovering, StreamReader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +41,7 @@ impl Inspector {
             lanes.extend(of().map(|end| end.mark));
             lanes.push(of().map(|end| end.mark).min().unwrap_or(0));
             let mut frontier = Frontier { lanes, dead: None };
-            if self.stream(incarnation, 0).shape.predecessors {
+            if RecordShape::of(incarnation, incarnation.dims.len(), None).predecessors {
                 frontier.dead = Some(self.dead(recovering, incarnation, &frontier)?);
             }
             liveness.of.insert(number, frontier);
@@ -65,7 +66,7 @@ impl Inspector {
             let own = |reader: &StreamReader| reader.incarnation == incarnation.number;
             for mut reader in recovering.readers().into_iter().filter(own) {
                 let lane = reader.dimension;
-                let mut inspect = self.stream(incarnation, reader.stream);
+                let mut inspect = self.stream(incarnation, reader.stream.0);
                 while let Some(chunk) = reader.next_chunk()? {
                     inspect.enter(&chunk);
                     for frame in chunk.frames() {
@@ -118,7 +119,7 @@ pub(crate) fn is_live(
 ) -> Result<bool, Error> {
     let inspector = Inspector::new(from.manifest())?;
     let liveness = inspector.liveness(from, ends)?;
-    for mut reader in from.readers().into_iter().filter(|reader| reader.stream == id.stream) {
+    for mut reader in from.readers().into_iter().filter(|reader| reader.stream.0 == id.stream) {
         let incarnations = &from.manifest().incarnations;
         let own = incarnations.iter().find(|i| i.number == reader.incarnation);
         let Some(mut inspect) = own.map(|own| inspector.stream(own, id.stream)) else { continue };

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
-use hyades_wal::{FrameKind, Lsn, ReaderEnd};
+use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,7 +50,7 @@ struct PendingRecord {
 }
 
 struct DataflowStream {
-    stream: u32,
+    stream: StreamId,
     cursor: Mutex<StreamCursor>,
     /// Whether it was read to its end. Written by the cursor's holder (Release), read by all.
     finished: AtomicBool,

@@ -10,7 +10,9 @@ use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, read_anchor};
+use hyades_wal::{
+    Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, StreamId, read_anchor,
+};
 use std::borrow::Cow;
 
 /// The format of an incarnation's records, and which of them are replayed.
@@ -102,7 +104,7 @@ impl Decoded<'_> {
 /// Decodes one stream's frames in order.
 pub(crate) struct Decoder {
     shape: RecordShape,
-    stream: u32,
+    stream: StreamId,
     anchor: Vec<Lsn>,
     /// What the last decoded record needs to be live, and what it must follow.
     pub validity: Vec<Lsn>,
@@ -114,7 +116,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(shape: RecordShape, stream: u32) -> Self {
+    pub fn new(shape: RecordShape, stream: StreamId) -> Self {
         Decoder {
             shape,
             stream,

@@ -20,13 +20,13 @@ use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd};
+use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
 struct ValidatedStream {
-    stream: u32,
+    stream: StreamId,
     reader: Mutex<StreamSource>,
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read
     /// by all threads to judge records: the bytes below are valid.

@@ -32,7 +32,7 @@ use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::RecordHead;
-use hyades_wal::{Lane, Lsn, ReaderEnd};
+use hyades_wal::{Lane, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -84,7 +84,7 @@ struct PoolSource {
 
 #[repr(align(128))]
 struct RecordPool {
-    stream: u32,
+    stream: StreamId,
     source: Mutex<PoolSource>,
     queues: [Mutex<Queue>; QUEUES],
     /// Number of waiting records. Incremented by the log manager before a record is visible,

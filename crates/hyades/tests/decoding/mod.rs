@@ -149,7 +149,12 @@ pub fn stream(input: &[u8]) {
     let mut bytes = bytes.to_vec();
     bytes.truncate(16 << 10);
     if how & 1 == 0 {
-        hyades_wal::fuzzing::fix_segment_checksums(&mut bytes, &manifest.uuid(), 0, 1);
+        hyades_wal::fuzzing::fix_segment_checksums(
+            &mut bytes,
+            &manifest.uuid(),
+            hyades_wal::StreamId(0),
+            1,
+        );
     }
     fs::write(segment, &bytes).unwrap();
     let Ok(recovering) = open(options(dir.path())) else { return };
