@@ -232,7 +232,7 @@ pub enum ChangeKind {
 impl Inspected<'_> {
     /// Returns the transaction's TID: epoch and sequence number.
     pub fn tid(&self) -> (u64, u64) {
-        (self.head.tid.epoch(), self.head.tid.sequence())
+        (self.head.tid.epoch().0, self.head.tid.sequence())
     }
 
     /// Whether the record is a command.
@@ -356,7 +356,7 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
                 let value = bytes.map_or(Value::Null, |bytes| Value::from_bytes(kind, bytes));
                 columns.push((known.name(at).to_string(), text(value)));
             }
-            ChangeKind::Delta(base.epoch(), base.sequence())
+            ChangeKind::Delta(base.epoch().0, base.sequence())
         }
         Change::Delete => ChangeKind::Delete,
     };

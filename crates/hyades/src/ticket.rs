@@ -4,6 +4,7 @@ use crate::erased::Answer;
 use crate::error::Error;
 use crate::logging::{Needs, first_unmet, is_met};
 use crate::transaction_id::TransactionId;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{Lane, Log, Lsn};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -42,7 +43,7 @@ pub struct Ticket {
     log: Option<Arc<Log>>,
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
-    position: Option<(u64, usize, Lsn)>,
+    position: Option<(EpochNumber, usize, Lsn)>,
 }
 
 /// The first position that the transaction still lacks.
@@ -132,7 +133,7 @@ impl Ticket {
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (epoch, stream, lsn) = self.position?;
         let stream = self.log.as_ref()?.stream_id(stream).0;
-        Some(TransactionId { epoch, stream, lsn })
+        Some(TransactionId { epoch: epoch.0, stream, lsn })
     }
 
     /// Whether the transaction is acknowledged. Does not block.

@@ -11,6 +11,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
 use crate::storage::tid::Tid;
 use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -31,7 +32,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
-    epoch: u64,
+    epoch: EpochNumber,
     /// Whether rows of epochs after the cut are written as well.
     fuzzy: bool,
     table: usize,
@@ -42,7 +43,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     /// full block.
     ready: VecDeque<Rows>,
     /// The cut of the previous checkpoint, or 0.
-    before: u64,
+    before: EpochNumber,
     /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
     changed: u64,
     /// Whether all tables have been scanned and the remaining saved rows taken.
@@ -91,7 +92,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
         let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
-        let last = if self.fuzzy { u64::MAX } else { self.epoch };
+        let last = if self.fuzzy { EpochNumber::ABOVE_ALL } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
             // The walk continues to the end of a bucket, and rows may be of any length.
@@ -118,7 +119,7 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 fn take_row<S: Default + Send + Sync + 'static>(
     table: &TableData<S>,
     record: &Record<S>,
-    last: u64,
+    last: EpochNumber,
     pace: &Pace<'_>,
     row: &mut Vec<u8>,
     out: &mut Rows,
@@ -251,9 +252,9 @@ impl<'p> PartFile<'p> {
 pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
-    pub epoch: u64,
+    pub epoch: EpochNumber,
     /// The cut of the previous checkpoint, or 0.
-    pub before: u64,
+    pub before: EpochNumber,
     pub fuzzy: bool,
     pub device: &'w dyn Device,
     pub uuid: [u8; 16],

@@ -9,6 +9,7 @@ use crate::logging::write::Pending;
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{Lsn, Writer};
@@ -21,7 +22,7 @@ pub(crate) struct Commit<'a> {
     pub kind: RecordKind,
     pub call: Option<Call<'a>>,
     /// The last epoch whose beginning the session has logged.
-    pub stated_epoch: u64,
+    pub stated_epoch: EpochNumber,
     /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
 }

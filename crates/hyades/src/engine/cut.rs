@@ -34,14 +34,14 @@ use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// No cut is active: no epoch is above this one.
-const NONE: u64 = u64::MAX;
+const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
 /// Approximate size of a block of rows, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -74,7 +74,7 @@ impl Rows {
 #[derive(Default)]
 struct SavedShard {
     /// The cut that the rows were saved for.
-    cut: u64,
+    cut: EpochNumber,
     blocks: Vec<Rows>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Cut {
 impl Default for Cut {
     fn default() -> Self {
         Cut {
-            epoch: AtomicU64::new(NONE),
+            epoch: AtomicU64::new(NONE.0),
             asleep: AtomicBool::new(false),
             fuzzy: AtomicBool::new(false),
             sleep_lock: Mutex::default(),
@@ -159,7 +159,7 @@ impl Cut {
     /// `stopped` returns true. Call it before a transaction, while nothing is locked.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
-        while self.epoch.load(Ordering::SeqCst) != NONE
+        while self.epoch.load(Ordering::SeqCst) != NONE.0
             && self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
             && !stopped()
         {
@@ -169,14 +169,14 @@ impl Cut {
 
     /// Returns the active cut if transaction `tid` is after it.
     #[inline]
-    pub fn before(&self, tid: Tid) -> Option<u64> {
+    pub fn before(&self, tid: Tid) -> Option<EpochNumber> {
         if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
             // Makes it likely that a cut falls between reading a transaction's epoch and
             // installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
-        let cut = self.epoch.load(Ordering::SeqCst);
+        let cut = EpochNumber(self.epoch.load(Ordering::SeqCst));
         (tid.epoch() > cut).then_some(cut)
     }
 
@@ -188,7 +188,7 @@ impl Cut {
         &self,
         table: &TableData<S>,
         record: &Record<S>,
-        cut: u64,
+        cut: EpochNumber,
     ) {
         let seen = record.word.load(Ordering::Relaxed);
         debug_assert!(
@@ -241,7 +241,7 @@ impl Cut {
     }
 
     /// Takes what was saved for the cut, and drops what was saved for other cuts.
-    pub fn take(&self, cut: u64) -> Vec<Rows> {
+    pub fn take(&self, cut: EpochNumber) -> Vec<Rows> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no holder panics");
@@ -256,14 +256,20 @@ impl Cut {
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
     /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
-    pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
+    pub fn begin(
+        &self,
+        epoch: &Epoch,
+        limit: u64,
+        fuzzy: bool,
+        mut note: impl FnMut(),
+    ) -> EpochNumber {
         let active = self.epoch.load(Ordering::SeqCst);
-        assert_eq!(active, NONE, "a cut begins after the last one has ended");
+        assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
-            self.epoch.store(cut, Ordering::SeqCst);
+            self.epoch.store(cut.0, Ordering::SeqCst);
             note();
             if epoch.current() == cut {
                 break cut;
@@ -281,7 +287,7 @@ impl Cut {
 
     /// Ends the cut: nothing is saved any more.
     pub fn end(&self) {
-        self.epoch.store(NONE, Ordering::SeqCst);
+        self.epoch.store(NONE.0, Ordering::SeqCst);
         for shard in &self.shards {
             drop(self.empty(&mut shard.lock().expect("no holder panics")));
         }
@@ -334,7 +340,7 @@ mod loom_tests {
         model.check(|| {
             let shared = Arc::new(Shared {
                 cut: Cut::default(),
-                epoch: Epoch::new(5),
+                epoch: Epoch::new(EpochNumber(5)),
                 log: AtomicU64::new(0),
                 installed: [AtomicU64::new(0), AtomicU64::new(0)],
             });

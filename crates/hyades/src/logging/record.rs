@@ -4,6 +4,7 @@
 use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use serde::{Deserialize, Serialize};
 
 /// How a transaction is written to the log.
@@ -121,7 +122,7 @@ impl RecordHead {
 /// Appends a TID as two varints.
 #[inline]
 pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
-    push_varint(out, tid.epoch());
+    push_varint(out, tid.epoch().0);
     push_varint(out, tid.sequence());
 }
 
@@ -149,7 +150,7 @@ fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
 /// lowest first, and their number.
 #[inline(always)]
 fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
-    let (epoch, sequence) = (tid.epoch(), tid.sequence());
+    let (epoch, sequence) = (tid.epoch().0, tid.sequence());
     if epoch >= 1 << 14 || sequence >= 1 << 7 {
         return None;
     }
@@ -177,7 +178,7 @@ pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
     let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
     let sequence_fits = sequence < 1 << Tid::SEQUENCE_BITS;
-    (epoch_fits && sequence_fits).then(|| Tid::new(epoch, sequence))
+    (epoch_fits && sequence_fits).then(|| Tid::new(EpochNumber(epoch), sequence))
 }
 
 /// One row's change in a data record.
@@ -291,7 +292,7 @@ mod tests {
             time_us: Option<i64>, seed: Option<u64>, epoch_us: Option<u64>, row_ids: Vec<u64>,
             outcome: Option<u32>, continued: Option<u64>,
         ) {
-            let tid = Tid::new(epoch, sequence);
+            let tid = Tid::new(EpochNumber(epoch), sequence);
             let head =
                 RecordHead { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
             let mut out = Vec::new();
@@ -313,7 +314,7 @@ mod tests {
         for epoch in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, (1 << 34) - 1] {
             for sequence in [0, 1, 0x7f, 0x80, (1 << 27) - 1] {
                 for command in [false, true] {
-                    let tid = Tid::new(epoch, sequence);
+                    let tid = Tid::new(EpochNumber(epoch), sequence);
                     let (mut plain, mut whole) = (vec![7], vec![7]);
                     push_plain_head(&mut plain, command, tid);
                     RecordHead { command, tid, ..RecordHead::default() }.encode(&mut whole);
@@ -328,7 +329,7 @@ mod tests {
         for epoch in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000] {
             for sequence in [0, 1, 0x7f, 0x80] {
                 for procedure in [0, 1, 0x7f, 0x80] {
-                    let tid = Tid::new(epoch, sequence);
+                    let tid = Tid::new(EpochNumber(epoch), sequence);
                     let mut expected = Vec::new();
                     push_plain_head(&mut expected, true, tid);
                     expected.push(5);
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn the_head_of_an_early_transaction_is_short() {
         let mut out = Vec::new();
-        RecordHead { tid: Tid::new(9, 100), ..RecordHead::default() }.encode(&mut out);
+        RecordHead { tid: Tid::new(EpochNumber(9), 100), ..RecordHead::default() }.encode(&mut out);
         assert_eq!(out.len(), 3);
     }
 }

@@ -148,6 +148,7 @@ mod tests {
     use crate::storage::row::{apply_delta, encode_delta};
     use crate::storage::schema::{Schema, Set};
     use crate::storage::value::Type;
+    use hyades_platform::epoch::EpochNumber;
     use proptest::prelude::*;
 
     fn layout() -> Layout {
@@ -212,9 +213,9 @@ mod tests {
     fn a_change_is_taken_apart_as_it_was_put_together() {
         for (rows, before) in [(RowFrames::After, &[][..]), (RowFrames::Both, &[1, 2, 3][..])] {
             let mut out = Vec::new();
-            push_row(rows, Tid::new(7, 9), before, &mut out);
+            push_row(rows, Tid::new(EpochNumber(7), 9), before, &mut out);
             out.extend_from_slice(&[4, 5]);
-            let whole = FramedChange { tid: Tid::new(7, 9), before, change: &[4, 5] };
+            let whole = FramedChange { tid: Tid::new(EpochNumber(7), 9), before, change: &[4, 5] };
             assert_eq!(FramedChange::read(rows, &out), Some(whole));
             assert_eq!(RowFrames::of(rows.setting().map(|(_, word)| word)), rows);
         }

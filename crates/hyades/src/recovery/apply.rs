@@ -19,6 +19,7 @@ use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, TableData};
 use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
@@ -345,7 +346,7 @@ pub(crate) fn count<S: Default + Send + Sync + 'static>(
     head: &RecordHead,
 ) {
     let counts = &replay.counts;
-    let epoch = head.tid.epoch();
+    let EpochNumber(epoch) = head.tid.epoch();
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {
         counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
     }

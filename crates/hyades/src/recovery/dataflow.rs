@@ -244,7 +244,7 @@ impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
                     view(&mut waiting.view);
                     waiting
                 };
-                lane.epoch.store(decoded.head.tid.epoch(), Ordering::Relaxed);
+                lane.epoch.store(decoded.head.tid.epoch().0, Ordering::Relaxed);
                 match self.graph.arrive((at, frame.end), list, vector, record) {
                     Admission::Waits => {}
                     Admission::Dead => {

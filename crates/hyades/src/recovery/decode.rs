@@ -9,6 +9,7 @@ use crate::logging::row_frame::RowFrames;
 use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
     Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, StreamId, read_anchor,
@@ -30,9 +31,9 @@ pub(crate) struct RecordShape {
     /// Whether each changed row has a frame of its own.
     pub rows: RowFrames,
     /// The checkpoint holds the records of epochs up to this one.
-    cut: Option<u64>,
+    cut: Option<EpochNumber>,
     /// Records of epochs above this one are skipped.
-    until: u64,
+    until: EpochNumber,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
 }
@@ -47,13 +48,14 @@ impl RecordShape {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         let predecessors = setting == Some("predecessors");
         let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
-        let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
+        let cut =
+            checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| EpochNumber(c.cut));
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
         let stamp = stamp_format(&incarnation.protocol);
         let numbered = matches!(stamp, StampFormat::Number(_));
         let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;
-        let until = u64::MAX;
+        let until = EpochNumber::ABOVE_ALL;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
         RecordShape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
@@ -65,7 +67,7 @@ impl RecordShape {
     }
 
     /// The same, but records of epochs above `epoch` are skipped.
-    pub fn until(self, epoch: u64) -> RecordShape {
+    pub fn until(self, epoch: EpochNumber) -> RecordShape {
         RecordShape { until: epoch, ..self }
     }
 

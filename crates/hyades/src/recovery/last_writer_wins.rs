@@ -76,7 +76,7 @@ impl ValidatedStream {
 fn first_epoch(chunk: &Chunk) -> u64 {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
     let head = records.next().and_then(|frame| RecordHead::decode(&mut &frame.payload[..]));
-    head.map_or(0, |head| head.tid.epoch())
+    head.map_or(0, |head| head.tid.epoch().0)
 }
 
 /// A record that could not be judged yet.

@@ -304,7 +304,7 @@ impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
             debug_assert_eq!(frame.start, cursor.at, "a stream is replayed without gaps");
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let continued = decoded.head.continued;
-                progress = (decoded.head.tid.epoch(), cursor.decoder.prefix_bytes());
+                progress = (decoded.head.tid.epoch().0, cursor.decoder.prefix_bytes());
                 let from = (&cursor.decoder, chunk);
                 if !self.run_or_park(at, from, frame.start, decoded, thread, &guard)? {
                     // The frame will be decoded again.

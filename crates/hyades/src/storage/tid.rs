@@ -1,5 +1,6 @@
 //! Transaction ids, which are also the versions of rows.
 
+use hyades_platform::epoch::EpochNumber;
 use std::fmt;
 
 /// A transaction's identity, and the version of the rows that it wrote: an epoch above a sequence
@@ -17,8 +18,8 @@ impl Tid {
     pub const NONE: Tid = Tid(0);
 
     #[inline]
-    pub const fn new(epoch: u64, sequence: u64) -> Tid {
-        Tid(epoch << Self::SEQUENCE_BITS | sequence)
+    pub const fn new(epoch: EpochNumber, sequence: u64) -> Tid {
+        Tid(epoch.0 << Self::SEQUENCE_BITS | sequence)
     }
 
     /// The TID with these bits.
@@ -33,8 +34,8 @@ impl Tid {
     }
 
     #[inline]
-    pub const fn epoch(self) -> u64 {
-        self.0 >> Self::SEQUENCE_BITS
+    pub const fn epoch(self) -> EpochNumber {
+        EpochNumber(self.0 >> Self::SEQUENCE_BITS)
     }
 
     #[inline]
