@@ -10,6 +10,7 @@ use crate::retry::RetrySettings;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
+use crate::typed::{TableRow, TypedTable};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -249,6 +250,12 @@ impl Builder {
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
         Table(self.tables.len() as u32 - 1)
+    }
+
+    /// Declares the table that the struct `R` describes. If the directory already has it, the
+    /// description must be the same.
+    pub fn table_of<R: TableRow>(&mut self) -> TypedTable<R> {
+        TypedTable::new(self.table(R::schema()))
     }
 
     /// Registers a procedure.

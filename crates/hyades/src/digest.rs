@@ -1,5 +1,6 @@
 //! Digest of a database's logical content, to compare two states.
 
+use crate::storage::Stamp;
 use crate::storage::hash_index::hash_key;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::word;
@@ -8,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 /// Returns the sum of the hashes of every row and of every secondary index entry that matches its
 /// row. Tables are identified by their numbers in the log. The order of rows does not matter.
-pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]) -> u64 {
+pub(crate) fn digest<S: Stamp>(tables: &[TableData<S>]) -> u64 {
     let guard = crossbeam_epoch::pin();
     let mut sum = 0u64;
     let mut bytes = Vec::new();
@@ -36,7 +37,7 @@ pub(crate) fn digest<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]
 }
 
 /// Counts the rows of all tables.
-pub(crate) fn rows<S: Default + Send + Sync + 'static>(tables: &[TableData<S>]) -> u64 {
+pub(crate) fn rows<S: Stamp>(tables: &[TableData<S>]) -> u64 {
     let guard = crossbeam_epoch::pin();
     let mut rows = 0;
     for table in tables {

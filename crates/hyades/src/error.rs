@@ -56,6 +56,11 @@ pub enum Abort {
         /// The column's position.
         column: u16,
     },
+    /// There is no row with the primary key, see [`TypedTable::get`](crate::TypedTable::get).
+    NotFound {
+        /// The table, by its position among those declared.
+        table: u32,
+    },
     /// A table, index or procedure handle does not belong to this database.
     UnknownHandle,
     /// The savepoint was discarded by a rollback to an earlier one, or is another transaction's.
@@ -94,6 +99,7 @@ impl fmt::Display for Abort {
                      insert it anew"
                 )
             }
+            Abort::NotFound { table } => write!(f, "table {table} has no row with this key"),
             Abort::UnknownHandle => write!(f, "the handle does not belong to this database"),
             Abort::NoSuchSavepoint => {
                 write!(f, "the transaction has no such savepoint, or no longer")

@@ -49,6 +49,7 @@ mod tally;
 mod ticket;
 mod transaction;
 mod transaction_id;
+mod typed;
 
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
@@ -57,12 +58,14 @@ pub use config::{Builder, Concurrency, Protocol};
 pub use database::{Database, Session, Stats};
 
 pub use error::{Abort, Error};
+pub use hyades_derive::Table;
 pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;
 pub use recovery::plan::Replay;
 pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
+pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
 pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{
@@ -77,6 +80,7 @@ pub use transaction::access::{Access, Index, Key, Savepoint, Scan, Table, Transa
 pub use transaction::for_tests;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
+pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};
 
 /// The program in README.md compiles and runs.
 #[cfg(doctest)]

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["transaction"],
     &["checkpoint"],
     &["recovery"],
-    &["digest", "retry"],
+    &["digest", "retry", "typed"],
     &["config"],
     &["erased", "inspect", "ranges"],
     &["backup", "pool", "session", "ticket"],

@@ -3,8 +3,8 @@
 
 mod common;
 use common::{
-    Combination, How, bank_tables, directory, files, fingerprint, open, populate, refused, run,
-    try_open,
+    Combination, How, bank_tables, directory, files, fingerprint, fingerprint_at_rest, open,
+    populate, refused, run, try_open,
 };
 use hyades::{
     Abort, Builder, Column, Concurrency, Database, Error, Protocol, RecordKind, Replay, Schema,
@@ -294,8 +294,7 @@ fn a_directory_in_use_is_refused() {
     let again = || with_add(Protocol::Taurus, RecordKind::Data).open(dir.path());
     let db = again().unwrap();
     count_up(&db, 1, 5);
-    // The database is idle, so its files do not change.
-    let before = fingerprint(dir.path());
+    let before = fingerprint_at_rest(dir.path());
     let error = refused(again(), "a second opening");
     assert!(matches!(error, Error::Log(hyades_wal::Error::InUse { .. })), "{error:?}");
     let other = || {

@@ -1,7 +1,7 @@
 //! The operating system: files, clock, threads, randomness, synchronisation.
 //!
-//! No other crate of the workspace calls the operating system or names an atomic that a schedule
-//! checker should see: they use those of this crate.
+//! Files, clocks, devices and waiting of the other crates go through this one, so that a simulation
+//! can take their place. Atomics that loom is to explore come from [`sync`].
 #![forbid(unsafe_code)]
 
 pub mod active_epochs;

@@ -77,7 +77,7 @@ impl Flusher {
         let start = shared.frontier.durable(lane);
         let next_length = segment.length;
         let block = shared.options.block_bytes;
-        assert!(
+        debug_assert!(
             next_length.is_multiple_of(block as u64),
             "{next_length} bytes are no whole blocks"
         );
@@ -351,7 +351,7 @@ impl Flusher {
             return Err(poisoned.into());
         }
         let to = self.fitting(durable, cut)?;
-        assert!(
+        debug_assert!(
             durable < to && to <= cut,
             "a batch up to {to}, but {durable} is durable and {cut} filled"
         );
@@ -441,7 +441,7 @@ impl Flusher {
                 self.next_segment().ok_or_else(gone)??
             }
         };
-        assert_eq!(
+        debug_assert_eq!(
             segment.sequence,
             self.current.segment.sequence + 1,
             "an opening would miss a segment between these"
@@ -464,11 +464,11 @@ impl Flusher {
         let offset = self.current.offset;
         let header = if offset == 0 { self.segment_header(from) } else { Vec::new() };
         let first = offset as usize + header.len();
-        assert!(
+        debug_assert!(
             first >= block && first.is_multiple_of(block) && offset.is_multiple_of(block as u64),
             "a batch at byte {first} would be written over a durable block"
         );
-        assert!(to - from <= MAX_BATCH, "a batch of {} bytes", to - from);
+        debug_assert!(to - from <= MAX_BATCH, "a batch of {} bytes", to - from);
         let batch = BatchHeader {
             stream: stream.id,
             incarnation: self.shared.incarnation,
@@ -489,7 +489,7 @@ impl Flusher {
         let Prepared { path, file, length, .. } = &self.current.segment;
         // A recycled segment may be of another block size.
         let length = length.next_multiple_of(block as u64);
-        assert!(
+        debug_assert!(
             offset + total as u64 <= length,
             "a batch ends beyond its segment of {length} bytes"
         );
@@ -503,7 +503,7 @@ impl Flusher {
         // depends on the record being decoded.
         let anchors = self.stream().anchors.lock().unwrap_or_else(|e| e.into_inner());
         let in_effect = anchors.iter().rev().find(|(end, _)| *end <= start);
-        assert!(in_effect.is_some(), "the anchor in effect at {start} was dropped");
+        debug_assert!(in_effect.is_some(), "the anchor in effect at {start} was dropped");
         SegmentHeader {
             block_bytes: self.shared.options.block_bytes as u32,
             uuid: self.shared.uuid,

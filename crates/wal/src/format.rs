@@ -49,7 +49,7 @@ impl SegmentHeader {
     /// Encodes the header as the segment's whole first block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let lanes = self.anchor.len();
-        assert!(
+        debug_assert!(
             (1..=MAX_LANES).contains(&lanes),
             "a header with {lanes} lanes cannot be read back"
         );
@@ -70,7 +70,10 @@ impl SegmentHeader {
         }
         let crc = crc32c::crc32c(&out);
         out.extend(crc.to_le_bytes());
-        assert!(out.len() <= self.block_bytes as usize, "the header is longer than its block");
+        debug_assert!(
+            out.len() <= self.block_bytes as usize,
+            "the header is longer than its block"
+        );
         out.resize(self.block_bytes as usize, 0);
         out
     }
@@ -193,8 +196,8 @@ pub(crate) fn append_batch(
     uuid: &[u8; 16],
     block_bytes: usize,
 ) {
-    assert_eq!(frames.len(), header.length as usize, "a batch states another length");
-    assert!(out.len().is_multiple_of(block_bytes), "a batch begins within a block");
+    debug_assert_eq!(frames.len(), header.length as usize, "a batch states another length");
+    debug_assert!(out.len().is_multiple_of(block_bytes), "a batch begins within a block");
     out.extend(header.encode(uuid));
     out.extend(frames);
     out.resize(out.len().next_multiple_of(block_bytes), 0);

@@ -116,7 +116,10 @@ pub struct Frontier {
 impl Frontier {
     pub(crate) fn new(starts: &[Lsn]) -> Self {
         let streams = starts.len();
-        assert!((1..=lsn_vector::MAX_LANES).contains(&streams), "a frontier of {streams} streams");
+        debug_assert!(
+            (1..=lsn_vector::MAX_LANES).contains(&streams),
+            "a frontier of {streams} streams"
+        );
         let lane = |start: Lsn| {
             Padded(FrontierSlot {
                 durable: Watermark::new(start),

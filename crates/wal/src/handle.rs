@@ -47,7 +47,7 @@ impl Handle {
             action: "start a thread for the log in",
             source,
         };
-        assert_eq!(lanes.len(), self.shared.streams.len(), "each stream has one flusher");
+        debug_assert_eq!(lanes.len(), self.shared.streams.len(), "each stream has one flusher");
         let mut running = locked(&self.running);
         let (requests, receiver) = mpsc::channel();
         let mut places = Vec::new();
@@ -128,13 +128,16 @@ impl Handle {
             let segments = locked(&self.shared.segments[lane]);
             // A segment can go if the next one begins at or below the position.
             let n = segments.windows(2).take_while(|pair| pair[1].1 <= up_to).count();
-            assert!(n < segments.len().max(1), "the segment that is being written is truncated");
+            debug_assert!(
+                n < segments.len().max(1),
+                "the segment that is being written is truncated"
+            );
             let Some(stream) = next.stream_mut(self.shared.streams[lane].id) else { continue };
             if let Some(&(sequence, start)) = segments.get(n)
                 && n > 0
                 && sequence > stream.first_sequence
             {
-                assert!(start <= up_to, "frames from {up_to} to {start} are still needed");
+                debug_assert!(start <= up_to, "frames from {up_to} to {start} are still needed");
                 stream.first_sequence = sequence;
                 stream.kept_from = stream.kept_from.max(start);
                 gone.push((lane, n));
@@ -172,7 +175,7 @@ impl Handle {
                 let is_named = |&(sequence, start): &(u64, Lsn)| {
                     sequence == new.first_sequence && start <= new.kept_from
                 };
-                assert!(
+                debug_assert!(
                     segments.first().is_some_and(is_named),
                     "a segment of stream {id} that the manifest names is removed"
                 );
@@ -187,7 +190,7 @@ impl Handle {
         for stream in before.streams.iter().filter(|s| next.stream(s.id).is_none()) {
             let mut dims = next.incarnations.iter().flat_map(|incarnation| &incarnation.dims);
             let is_kept = dims.any(|dim| dim.stream == stream.id);
-            assert!(!is_kept, "an incarnation of the manifest needs stream {}", stream.id);
+            debug_assert!(!is_kept, "an incarnation of the manifest needs stream {}", stream.id);
             let dir = stream_dir(&before.dirs[stream.dir], stream.id);
             for name in device.list(&dir).unwrap_or_default() {
                 let _ = device.remove(&dir.join(name));
@@ -196,7 +199,7 @@ impl Handle {
         if let Some(old) = &before.checkpoint {
             for (at, part) in old.parts.iter().enumerate() {
                 let name = part_name(old.number, at);
-                assert!(!next.names_part(part.dir, &name), "the manifest still names {name}");
+                debug_assert!(!next.names_part(part.dir, &name), "the manifest still names {name}");
                 let _ = device.remove(&before.dirs[part.dir].join(name));
             }
         }

@@ -145,7 +145,10 @@ impl Shared {
     pub(crate) fn add_segment(&self, lane: usize, sequence: u64, start: Lsn) {
         let mut segments = locked(&self.segments[lane]);
         let is_later = |&(last, from): &(u64, Lsn)| last < sequence && from <= start;
-        assert!(segments.last().is_none_or(is_later), "segment {sequence} is not behind the last");
+        debug_assert!(
+            segments.last().is_none_or(is_later),
+            "segment {sequence} is not behind the last"
+        );
         segments.push((sequence, start));
     }
 }
@@ -175,8 +178,12 @@ impl Log {
         let uuid = manifest.uuid();
         let incarnation = manifest.next_incarnation - 1;
         let begun = manifest.newest().map(|newest| (newest.number, newest.dims.len()));
-        assert_eq!(begun, Some((incarnation, lanes.len())), "the manifest does not know this run");
-        assert_eq!(lanes.len(), options.streams, "another number of streams was wanted");
+        debug_assert_eq!(
+            begun,
+            Some((incarnation, lanes.len())),
+            "the manifest does not know this run"
+        );
+        debug_assert_eq!(lanes.len(), options.streams, "another number of streams was wanted");
         let stream = |(lane, l): (usize, &LaneStart)| Stream {
             lane,
             id: l.stream,

@@ -123,9 +123,12 @@ impl LogOptions {
             return wrong(format!("{} writers: choose 1 to 65536", self.max_writers));
         }
         let longest = frame::len(self.max_payload());
-        assert!(longest <= self.buffer_bytes / 2, "a frame needs more than the room of a buffer");
+        debug_assert!(
+            longest <= self.buffer_bytes / 2,
+            "a frame needs more than the room of a buffer"
+        );
         let needed = (self.block_bytes + BATCH_HEADER + longest) as u64;
-        assert!(needed <= self.first_segment_bytes(), "a frame does not fit into a segment");
+        debug_assert!(needed <= self.first_segment_bytes(), "a frame does not fit into a segment");
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ impl Order {
 
     /// Makes a slot visible to the flusher. Call it once per owner, before the first reservation.
     pub(crate) fn register(&self, slot: usize) {
-        assert!(slot < self.slots.len(), "slot {slot} of {}", self.slots.len());
+        debug_assert!(slot < self.slots.len(), "slot {slot} of {}", self.slots.len());
         self.used.fetch_max(slot + 1, Ordering::AcqRel);
     }
 

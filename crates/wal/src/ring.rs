@@ -22,7 +22,7 @@ unsafe impl Sync for Ring {}
 impl Ring {
     /// A buffer of `size` bytes, a power of two.
     pub(crate) fn new(size: usize) -> Self {
-        assert!(size.is_power_of_two(), "a buffer of {size} bytes: positions are masked");
+        debug_assert!(size.is_power_of_two(), "a buffer of {size} bytes: positions are masked");
         // Zeroed by the allocator, so that the system allocates pages when they are first used.
         let bytes: *mut [u8] = Box::into_raw(vec![0u8; size].into_boxed_slice());
         // SAFETY: `bytes` comes from `Box::into_raw` and is used once, so the new box owns the
@@ -48,7 +48,7 @@ impl Ring {
     #[inline]
     pub(crate) unsafe fn write(&self, at: u64, from: &[u8]) {
         let size = self.bytes.len();
-        assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
+        debug_assert!(from.len() <= size, "{} bytes in a buffer of {size}", from.len());
         let offset = at as usize & (size - 1);
         let first = from.len().min(size - offset);
         // SAFETY: from.len() <= size, so offset + first <= size and from.len() - first <= offset:
@@ -76,7 +76,7 @@ impl Ring {
         head_len: usize,
         rest: &[u8],
     ) {
-        assert!(head_len <= 8, "{head_len} bytes of a word");
+        debug_assert!(head_len <= 8, "{head_len} bytes of a word");
         let size = self.bytes.len();
         let offset = at as usize & (size - 1);
         let length = 4 + head_len + rest.len();
@@ -148,9 +148,9 @@ impl Ring {
     /// `to` is at most a cut, and `from` is not yet reported durable.
     pub(crate) unsafe fn slices(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let size = self.bytes.len();
-        assert!(from <= to, "a range from {from} to {to}");
+        debug_assert!(from <= to, "a range from {from} to {to}");
         let length = (to - from) as usize;
-        assert!(length <= size, "{length} bytes of a buffer of {size}");
+        debug_assert!(length <= size, "{length} bytes of a buffer of {size}");
         let offset = from as usize & (size - 1);
         let first = length.min(size - offset);
         // SAFETY: length <= size, so offset + first <= size and length - first <= offset: both

@@ -243,7 +243,10 @@ impl Preparer {
             let mut back = place.ready.iter().rev().zip(1..);
             back.all(|(ready, before)| ready.sequence + before == place.next_sequence)
         };
-        assert!(lanes.iter().all(is_next), "a segment is missing behind those that are ready");
+        debug_assert!(
+            lanes.iter().all(is_next),
+            "a segment is missing behind those that are ready"
+        );
         let pools = lanes.iter().map(|_| Pool::default()).collect();
         Self { device, lanes, pools, requests }
     }
@@ -282,7 +285,7 @@ impl Preparer {
                     prepare(device, &place.dir, place.next_sequence, length)
                 };
                 if let Ok(made) = &made {
-                    assert!(
+                    debug_assert!(
                         made.sequence <= place.next_sequence,
                         "segment {} is missing",
                         place.next_sequence
@@ -294,7 +297,7 @@ impl Preparer {
             }
             Request::Retired { lane, paths } => {
                 let next = segment_path(&lanes[lane].dir, lanes[lane].next_sequence);
-                assert!(
+                debug_assert!(
                     paths.iter().all(|path| path.file_name() < next.file_name()),
                     "a segment that was not yet made is to be written again"
                 );

@@ -204,7 +204,7 @@ impl Recovering {
         from: Lsn,
         to: Lsn,
     ) -> Result<(u64, Lsn), Error> {
-        assert!(from < to, "stream {stream} has nothing behind {from} that is to be copied");
+        debug_assert!(from < to, "stream {stream} has nothing behind {from} that is to be copied");
         let dir = self.dir_of(stream)?;
         let mut reader = self.tail_reader(dimension, from, to);
         let mut tail = Tail { start: from, anchor: Vec::new(), end: from, body: Vec::new() };
@@ -327,7 +327,7 @@ impl Recovering {
         for lane in 0..self.options.streams {
             let dir = self.options.dirs[lane % self.options.dirs.len()].clone();
             let place = self.places.iter().position(|p| p.as_ref() == Some(&dir));
-            assert!(place.is_some(), "{} was not claimed for this log", dir.display());
+            debug_assert!(place.is_some(), "{} was not claimed for this log", dir.display());
             let index = place.unwrap_or_default();
             let goes_on =
                 self.manifest.streams.iter().find(|s| {
@@ -348,7 +348,10 @@ impl Recovering {
                     id
                 }
             };
-            assert!(chosen.iter().all(|(other, _)| *other != id), "two lanes have stream {id}");
+            debug_assert!(
+                chosen.iter().all(|(other, _)| *other != id),
+                "two lanes have stream {id}"
+            );
             chosen.push((id, dir));
         }
         chosen
@@ -397,7 +400,7 @@ impl Recovering {
         let (reply, replies) = mpsc::channel();
         let place = LanePlace { dir, next_sequence: next, ready, reply };
         begun.push((first.sequence, start));
-        assert!(
+        debug_assert!(
             begun.is_sorted_by(|(a, _), (b, _)| a < b),
             "a segment of stream {stream} is begun twice: {begun:?}"
         );

@@ -188,7 +188,7 @@ impl Recovering {
 /// How far each stream is usable, if no anchor may state more than that. `anchors`: by stream, the
 /// position from which each anchor counts, and the vector that it states.
 fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
-    assert_eq!(ends.len(), anchors.len(), "each stream has anchors");
+    debug_assert_eq!(ends.len(), anchors.len(), "each stream has anchors");
     loop {
         let states_more = |anchor: &[Lsn]| anchor.iter().zip(&ends).any(|(lsn, end)| lsn > end);
         let first = |stated: &&[(Lsn, Vec<Lsn>)]| {

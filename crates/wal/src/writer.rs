@@ -23,7 +23,7 @@ pub struct Writer {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize) -> Self {
-        assert_ne!(slot, FLUSHER_SLOT, "the flushers' slot is given to a writer");
+        debug_assert_ne!(slot, FLUSHER_SLOT, "the flushers' slot is given to a writer");
         for stream in &shared.streams {
             stream.order.register(slot);
         }

@@ -52,7 +52,7 @@ impl PartId {
         out.extend(self.cut.0.to_le_bytes());
         let crc = crc32c::crc32c(&out);
         out.extend(crc.to_le_bytes());
-        assert!(out.len() <= HEADER, "the fields of a header fit it");
+        debug_assert!(out.len() <= HEADER, "the fields of a header fit it");
         out.resize(HEADER, 0);
         out
     }
@@ -133,9 +133,15 @@ impl PartId {
             out.extend_from_slice(content);
             stored = content.len();
         }
-        assert!(content.len() <= u32::MAX as usize, "the length of a content is stored in a u32");
-        assert!(stored <= content.len(), "a block is stored in no more bytes than its content has");
-        assert_eq!(out.len(), BLOCK_HEAD + stored, "a block is its head and what is stored");
+        debug_assert!(
+            content.len() <= u32::MAX as usize,
+            "the length of a content is stored in a u32"
+        );
+        debug_assert!(
+            stored <= content.len(),
+            "a block is stored in no more bytes than its content has"
+        );
+        debug_assert_eq!(out.len(), BLOCK_HEAD + stored, "a block is its head and what is stored");
         out[4..8].copy_from_slice(&(stored as u32).to_le_bytes());
         out[8..12].copy_from_slice(&(content.len() as u32).to_le_bytes());
         out[12..16].copy_from_slice(&rows.to_le_bytes());
@@ -176,7 +182,11 @@ impl PartId {
         block: &'b [u8],
         out: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], Error> {
-        assert_eq!(block.len(), BLOCK_HEAD + head.stored, "the block is as long as its head says");
+        debug_assert_eq!(
+            block.len(),
+            BLOCK_HEAD + head.stored,
+            "the block is as long as its head says"
+        );
         let crc = crc32c::crc32c_append(self.seed(offset), &block[4..]);
         if crc != head.crc {
             return Err(damaged(

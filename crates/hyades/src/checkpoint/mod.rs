@@ -163,9 +163,9 @@ pub(crate) fn write<P: LoggingProtocol>(
             }
         })?;
     let lanes = manifest.newest().map(|i| &i.dims[..]).unwrap_or_default();
-    assert_eq!(lanes.len(), from.len(), "the log goes on from a position in each stream");
+    debug_assert_eq!(lanes.len(), from.len(), "the log goes on from a position in each stream");
     let scan_end = shown.scan_end.unwrap_or(epoch);
-    assert!(scan_end >= epoch, "the scan of a fuzzy cut ends after the cut");
+    debug_assert!(scan_end >= epoch, "the scan of a fuzzy cut ends after the cut");
     let streams = lanes.iter().zip(&from);
     let checkpoint = Checkpoint {
         number,
@@ -193,7 +193,7 @@ pub(crate) fn write<P: LoggingProtocol>(
 
 /// The entries of the parts in the manifest.
 fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<CheckpointPart> {
-    assert_eq!(parts.len(), written.extents().count(), "each part was written");
+    debug_assert_eq!(parts.len(), written.extents().count(), "each part was written");
     let entry =
         |(&(dir, _), Extent { bytes, rows }): (&(usize, _), _)| CheckpointPart { dir, bytes, rows };
     parts.iter().zip(written.extents()).map(entry).collect()

@@ -22,7 +22,7 @@ impl<'p> Pace<'p> {
     /// the checkpoint, and so does a failure of the log, without which the checkpoint would never
     /// become valid.
     pub fn new(share: f64, writers: usize, stop: &'p AtomicBool, log: &'p Log) -> Self {
-        assert!(share > 0.0, "a checkpoint has a share of the processors");
+        debug_assert!(share > 0.0, "a checkpoint has a share of the processors");
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let duty = (share * cores as f64 / writers.max(1) as f64).clamp(0.01, 1.0);
         Pace { duty, stop, log }

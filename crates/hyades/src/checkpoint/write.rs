@@ -4,9 +4,10 @@
 use super::format::{BLOCK_HEAD, PartId};
 use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
-use crate::engine::cut::{BLOCK_BYTES, Cut, Rows};
+use crate::engine::cut::{BLOCK_BYTES, Cut, RowBlock};
 use crate::error::Error;
 use crate::logging::record::{Change, TableShape, take_change, take_tid};
+use crate::storage::Stamp;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
 use crate::storage::tid::Tid;
@@ -28,7 +29,7 @@ const SYNC_BYTES: u64 = 4 << 20;
 const RETRY_EVERY: u32 = 16;
 
 /// Source of the rows, shared by the writers of all parts.
-struct RowSource<'s, S: Default + Send + Sync + 'static> {
+struct RowSource<'s, S: Stamp> {
     tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
@@ -41,7 +42,7 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     row: Vec<u8>,
     /// Blocks ready to write: saved rows from the side buffer, and scanned rows that exceeded a
     /// full block.
-    ready: VecDeque<Rows>,
+    ready: VecDeque<RowBlock>,
     /// The cut of the previous checkpoint, or 0.
     before: EpochNumber,
     /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
@@ -50,9 +51,9 @@ struct RowSource<'s, S: Default + Send + Sync + 'static> {
     over: bool,
 }
 
-impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
+impl<S: Stamp> RowSource<'_, S> {
     /// Fills `out` with the next rows; returns false if none are left.
-    fn next(&mut self, out: &mut Rows) -> bool {
+    fn next(&mut self, out: &mut RowBlock) -> bool {
         out.bytes.clear();
         out.rows = 0;
         loop {
@@ -82,13 +83,13 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 
     fn take_saved(&mut self) {
         let saved = self.cut.take(self.epoch);
-        assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
+        debug_assert!(saved.is_empty() || !self.fuzzy, "no row is saved for a fuzzy cut");
         self.changed += saved.iter().map(|block| u64::from(block.rows)).sum::<u64>();
         self.ready.extend(saved);
     }
 
     /// Adds rows to `out` until it is full or one step of the table walk ends.
-    fn scan(&mut self, out: &mut Rows) {
+    fn scan(&mut self, out: &mut RowBlock) {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
         let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
@@ -116,13 +117,13 @@ impl<S: Default + Send + Sync + 'static> RowSource<'_, S> {
 
 /// Adds a row to `out` if its version's epoch is at most `last`. Returns that version, or `None` if
 /// the row was skipped.
-fn take_row<S: Default + Send + Sync + 'static>(
+fn take_row<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
     last: EpochNumber,
     pace: &Pace<'_>,
     row: &mut Vec<u8>,
-    out: &mut Rows,
+    out: &mut RowBlock,
 ) -> Option<Tid> {
     let mut attempts = 0u32;
     loop {
@@ -215,8 +216,8 @@ impl<'p> PartFile<'p> {
         })
     }
 
-    fn write(&mut self, rows: &Rows) -> Result<(), Error> {
-        assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
+    fn write(&mut self, rows: &RowBlock) -> Result<(), Error> {
+        debug_assert!(rows.rows > 0 && !rows.bytes.is_empty(), "no block is without rows");
         let compress = self.incompressible_run < RETRY_EVERY
             || self.incompressible_run.is_multiple_of(RETRY_EVERY);
         let at = self.extent.bytes;
@@ -227,7 +228,7 @@ impl<'p> PartFile<'p> {
         self.incompressible_run = if paid { 0 } else { self.incompressible_run + 1 };
         self.checksum = crc32c::crc32c_append(self.checksum, &rows.bytes);
         self.file.write_at(&[IoSlice::new(&self.block)], at).map_err(io(self.path, "write to"))?;
-        assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
+        debug_assert!(self.block.len() > BLOCK_HEAD, "a block has a content");
         self.extent.bytes += self.block.len() as u64;
         self.extent.rows += u64::from(rows.rows);
         if self.extent.bytes - self.synced >= SYNC_BYTES {
@@ -249,7 +250,7 @@ impl<'p> PartFile<'p> {
 }
 
 /// Parameters of one checkpoint.
-pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
+pub(super) struct Writing<'w, S: Stamp> {
     pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
     pub epoch: EpochNumber,
@@ -264,7 +265,7 @@ pub(super) struct Writing<'w, S: Default + Send + Sync + 'static> {
     pub block_bytes: usize,
 }
 
-impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
+impl<S: Stamp> Writing<'_, S> {
     /// Writes all parts and makes them durable, including their directory entries.
     pub fn run(&self) -> Result<WrittenParts, Error> {
         let source = Mutex::new(RowSource {
@@ -344,7 +345,7 @@ impl<S: Default + Send + Sync + 'static> Writing<'_, S> {
         failed: &AtomicBool,
     ) -> Result<Written, Error> {
         let mut file = PartFile::create(self.device, &self.parts[part].1, self.id(part))?;
-        let mut rows = Rows::default();
+        let mut rows = RowBlock::default();
         while !failed.load(Ordering::Relaxed) {
             let began = self.pace.begin()?;
             let more = source.lock().expect("no holder panics").next(&mut rows);

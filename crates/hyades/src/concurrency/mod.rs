@@ -11,9 +11,9 @@
 //!   fail (docs/protocols.md, E4).
 //! - **Publish before release.** Rows get the stamp before their lock is released.
 //!
-//! The order of a commit: lock the write set; fold its stamps and those of the rows read; report
-//! the written tables to the protocol; read the epoch; [command: reserve, raise read stamps];
-//! validate; [otherwise reserve]; fill; install; publish; release.
+//! The order of a commit: lock the write set; fold its stamps and those of the rows read; read the
+//! epoch; [command: append, raise read stamps]; validate; [otherwise append]; fill; install;
+//! publish; release.
 
 mod known;
 pub(crate) mod no_wait;

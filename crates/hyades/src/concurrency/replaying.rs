@@ -7,7 +7,7 @@ use super::steps;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::write::Pending;
+use crate::logging::write::{Pending, final_writes};
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::tid::Tid;
@@ -131,7 +131,7 @@ fn install_versions<P: LoggingProtocol>(
     tid: Tid,
 ) -> Result<(), Abort> {
     let (versions, view) = state.versions.expect("the caller has asked");
-    for write in state.writes.iter().filter(|write| !write.superseded) {
+    for write in final_writes(&state.writes) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(Abort::Conflict)?;

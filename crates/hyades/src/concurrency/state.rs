@@ -6,7 +6,7 @@ use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::versions::{Versions, View};
-use crate::logging::write::{Pending, Write};
+use crate::logging::write::{Pending, Write, final_writes};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::record::{Record, word};
@@ -280,6 +280,6 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
 
     /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
-        self.writes.iter().filter(|w| !w.superseded)
+        final_writes(&self.writes)
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::draft::{Call, Draft, Reserved};
 use crate::logging::record::RecordKind;
-use crate::logging::write::Pending;
+use crate::logging::write::{Pending, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
@@ -166,7 +166,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
     let cut = engine.cut.before(tid);
-    for write in state.writes.iter().filter(|w| !w.superseded) {
+    for write in final_writes(&state.writes) {
         let table = &engine.tables[write.table as usize];
         if let Some(cut) = cut {
             engine.cut.save(table, write.record, cut);

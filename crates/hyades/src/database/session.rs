@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Runs transactions for one thread at a time; see [`Database::session`].
+/// Runs transactions for one thread at a time; see [`Database::session`](crate::Database::session).
 pub struct Session {
     inner: Option<Box<dyn AnySession>>,
     tickets: Tickets,
@@ -45,8 +45,8 @@ impl Session {
         }
     }
 
-    /// Runs a closure like [`Database::transact`], but does not wait: the result is pre-committed,
-    /// and the ticket reports when it is acknowledged.
+    /// Runs a closure like [`Database::transact`](crate::Database::transact), but does not wait:
+    /// the result is pre-committed, and the ticket reports when it is acknowledged.
     ///
     /// A crash may lose a pre-committed transaction although a later one, which read nothing of it,
     /// was acknowledged and survives: the log tracks what transactions read and write, not what the
@@ -55,7 +55,8 @@ impl Session {
     /// whose streams are independent of each other (docs/protocols.md), not to a single stream.
     ///
     /// # Errors
-    /// As for [`Database::transact`], but the ticket reports [`Error::OutcomeUnknown`].
+    /// As for [`Database::transact`](crate::Database::transact), but the ticket reports
+    /// [`Error::OutcomeUnknown`].
     pub fn submit<T, E: From<Abort>>(
         &mut self,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, E>,

@@ -30,6 +30,7 @@
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
 use crate::logging::record::{Change, push_change, push_tid};
+use crate::storage::Stamp;
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
@@ -50,20 +51,14 @@ const SHARDS: usize = 16;
 
 /// Rows in the format of a checkpoint, one after the other.
 #[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowBlock {
     pub bytes: Vec<u8>,
     pub rows: u32,
 }
 
-impl Rows {
+impl RowBlock {
     /// Appends a row with its version.
-    pub fn push<S: Default + Send + Sync + 'static>(
-        &mut self,
-        table: &TableData<S>,
-        key: &[u8],
-        tid: Tid,
-        row: &[u8],
-    ) {
+    pub fn push<S: Stamp>(&mut self, table: &TableData<S>, key: &[u8], tid: Tid, row: &[u8]) {
         push_tid(&mut self.bytes, tid);
         let fixed = table.key_bytes.is_some();
         push_change(&mut self.bytes, table.log_id, table.keyless, fixed, key, Change::Put(row));
@@ -75,7 +70,7 @@ impl Rows {
 struct SavedShard {
     /// The cut that the rows were saved for.
     cut: EpochNumber,
-    blocks: Vec<Rows>,
+    blocks: Vec<RowBlock>,
 }
 
 /// A commit in progress, until this is dropped.
@@ -184,12 +179,7 @@ impl Cut {
     /// cut or the cut is fuzzy. The caller has the row's write protection, and keeps it until it
     /// stores a new version word.
     #[cold]
-    pub fn save<S: Default + Send + Sync + 'static>(
-        &self,
-        table: &TableData<S>,
-        record: &Record<S>,
-        cut: EpochNumber,
-    ) {
+    pub fn save<S: Stamp>(&self, table: &TableData<S>, record: &Record<S>, cut: EpochNumber) {
         let seen = record.word.load(Ordering::Relaxed);
         debug_assert!(
             seen & word::LOCKED != 0 || record.lock.load(Ordering::Relaxed) == WRITER,
@@ -219,7 +209,7 @@ impl Cut {
             shard.cut = cut;
         }
         if shard.blocks.last().is_none_or(|block| block.bytes.len() >= BLOCK_BYTES) {
-            shard.blocks.push(Rows::default());
+            shard.blocks.push(RowBlock::default());
         }
         let block = shard.blocks.last_mut().expect("there is one");
         let before = block.bytes.len();
@@ -227,7 +217,7 @@ impl Cut {
         self.held.fetch_add((block.bytes.len() - before) as u64, Ordering::Relaxed);
     }
 
-    fn empty(&self, shard: &mut SavedShard) -> Vec<Rows> {
+    fn empty(&self, shard: &mut SavedShard) -> Vec<RowBlock> {
         let blocks = std::mem::take(&mut shard.blocks);
         let bytes: usize = blocks.iter().map(|b| b.bytes.len()).sum();
         let held = self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
@@ -241,7 +231,7 @@ impl Cut {
     }
 
     /// Takes what was saved for the cut, and drops what was saved for other cuts.
-    pub fn take(&self, cut: EpochNumber) -> Vec<Rows> {
+    pub fn take(&self, cut: EpochNumber) -> Vec<RowBlock> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no holder panics");
@@ -264,7 +254,7 @@ impl Cut {
         mut note: impl FnMut(),
     ) -> EpochNumber {
         let active = self.epoch.load(Ordering::SeqCst);
-        assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
+        debug_assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {

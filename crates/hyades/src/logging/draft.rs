@@ -7,7 +7,7 @@
 use super::determinism::Determinism;
 use super::partitioned::PartitionRecords;
 use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
-use super::write::{Write, outcome};
+use super::write::{Write, final_writes, outcome};
 use crate::storage::Stamp;
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
@@ -57,7 +57,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
 
     /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &'d Write<'d, S>> + use<'d, S> {
-        self.writes.iter().filter(|write| !write.superseded)
+        final_writes(self.writes)
     }
 
     /// When the transaction's epoch began, in microseconds since 1970, if the record states it.
@@ -111,7 +111,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
                 self.payload.extend_from_slice(call.arguments);
             }
             None => {
-                for write in self.writes.iter().filter(|write| !write.superseded) {
+                for write in self.final_writes() {
                     encode_write(self.tables, write, self.payload);
                 }
             }

@@ -3,7 +3,7 @@
 
 use super::draft::{Draft, Reserved, encode_write, write_parts};
 use super::record::RecordHead;
-use super::write::Write;
+use super::write::{Write, final_writes};
 use crate::storage::Stamp;
 use hyades_wal::{FrameKind, Lsn, Reservation, Writer};
 use smallvec::SmallVec;
@@ -83,9 +83,8 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     ) -> ComposedPartitions<'w> {
         let epoch_us = self.epoch_us();
         let Draft { writer, tid, tables, writes, payload, .. } = self;
-        let final_writes = || writes.iter().filter(|write| !write.superseded);
         let partitions: SmallVec<[u8; 32]> =
-            final_writes().map(|write| partition(write) as u8).collect();
+            final_writes(writes).map(|write| partition(write) as u8).collect();
         let written = partitions.iter().fold(0u64, |set, stream| set | 1 << stream);
         payload.clear();
         let mut records: SmallVec<[PartitionRecord; 8]> = SmallVec::new();
@@ -102,7 +101,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
             };
             let mut stamp = begin(&head, payload);
             let body_at = payload.len();
-            let of_stream = final_writes().zip(&partitions);
+            let of_stream = final_writes(writes).zip(&partitions);
             for (write, _) in of_stream.filter(|(_, at)| usize::from(**at) == stream) {
                 encode_write(tables, write, payload);
             }

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, encode_write};
 use super::row_frame::{FRAME_HEAD, RowFrames, flag, push_before, push_row};
-use super::write::Write;
+use super::write::{Write, final_writes};
 use crate::storage::Stamp;
 use crate::storage::record::word;
 use crate::storage::table::TableData;
@@ -18,7 +18,7 @@ impl<S: Stamp> Draft<'_, '_, S> {
         let mut images = Images::default();
         let mut first = None;
         let frame = &mut *self.payload;
-        for write in self.writes.iter().filter(|write| !write.superseded) {
+        for write in final_writes(self.writes) {
             frame.clear();
             frame.resize(FRAME_HEAD, 0);
             images.push(self.tables, rows, self.tid, write, frame);

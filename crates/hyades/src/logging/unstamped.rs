@@ -3,6 +3,7 @@
 
 use super::versions::Versions;
 use super::{LoggingProtocol, Needs};
+use crate::storage::Stamp;
 use hyades_wal::Lsn;
 use std::marker::PhantomData;
 
@@ -18,7 +19,7 @@ impl<S> Default for Unstamped<S> {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> LoggingProtocol for Unstamped<S> {
+impl<S: Stamp> LoggingProtocol for Unstamped<S> {
     type RowStamp = S;
     type TxnStamp = ();
 

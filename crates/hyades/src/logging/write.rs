@@ -103,6 +103,13 @@ pub(crate) fn merge_deltas<'s>(
     arena.alloc_slice_copy(&out)
 }
 
+/// The writes that no later write supersedes.
+pub(crate) fn final_writes<'w, 's, S>(
+    writes: &'w [Write<'s, S>],
+) -> impl Iterator<Item = &'w Write<'s, S>> {
+    writes.iter().filter(|write| !write.superseded)
+}
+
 /// Checksum of a transaction's final writes: tables, keys, and new content. The same call of a
 /// deterministic procedure on the same rows yields the same value.
 #[cold]

@@ -21,6 +21,7 @@ use crate::recovery::recover;
 use crate::recovery::report::RecoveryReport;
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
+use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
@@ -183,10 +184,7 @@ impl Opening<'_> {
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
-    fn tables<S: Default + Send + Sync + 'static>(
-        &self,
-        catalogue: &Catalogue,
-    ) -> Arc<Vec<TableData<S>>> {
+    fn tables<S: Stamp>(&self, catalogue: &Catalogue) -> Arc<Vec<TableData<S>>> {
         let schemas = self.builder.tables.iter().enumerate();
         let table = |(at, schema)| TableData::new(schema, at as u32, catalogue.table_ids[at]);
         Arc::new(schemas.map(table).collect())
@@ -249,7 +247,7 @@ impl Opening<'_> {
             recovering.set_replay_speed(speed as u64);
         }
         let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
-        assert!(
+        debug_assert!(
             (FIRST_EPOCH..=MAX_EPOCH).contains(&first_epoch)
                 && (first_epoch > floor || mutation::is(Mutation::RestartEpochs)),
             "the versions of a run are above all earlier ones"

@@ -12,6 +12,7 @@ use crate::logging::predecessors::Id;
 use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::Before;
 use crate::logging::write::install_delta;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
@@ -37,7 +38,7 @@ pub(crate) struct Applier {
 
 impl Applier {
     /// Applies a data record's body.
-    pub fn apply<S: Default + Send + Sync + 'static>(
+    pub fn apply<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -60,7 +61,7 @@ impl Applier {
 
     /// Decodes the next change in `rest` and applies it as transaction `tid`'s. Returns false if it
     /// does not fit the tables.
-    pub fn apply_next<S: Default + Send + Sync + 'static>(
+    pub fn apply_next<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         tid: Tid,
@@ -74,7 +75,7 @@ impl Applier {
     }
 
     /// Decodes the next change in `rest`: the table's position, the key and the change.
-    pub fn next_change<'a, S: Default + Send + Sync + 'static>(
+    pub fn next_change<'a, S: Stamp>(
         replay: &ReplayContext<S>,
         rest: &mut &'a [u8],
     ) -> Option<(usize, KeyBytes, Change<'a>)> {
@@ -108,7 +109,7 @@ impl Applier {
     }
 
     /// Restores a row's before-image if transaction `tid` wrote the row last.
-    pub fn undo_change<S: Default + Send + Sync + 'static>(
+    pub fn undo_change<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         at: usize,
@@ -131,7 +132,7 @@ impl Applier {
         Replaying::unlock_record(record, now, false);
     }
 
-    fn apply_change<S: Default + Send + Sync + 'static>(
+    fn apply_change<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         at: usize,
@@ -191,7 +192,7 @@ impl Applier {
     }
 
     /// Keeps a version that arrives after a newer one, where commands may still read it.
-    fn insert_older_version<S: Default + Send + Sync + 'static>(
+    fn insert_older_version<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         table: &TableData<S>,
@@ -217,7 +218,7 @@ impl Applier {
     }
 
     /// Applies the held deltas that follow the row's version, one after the other.
-    fn apply_held_deltas<S: Default + Send + Sync + 'static>(
+    fn apply_held_deltas<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         at: usize,
@@ -236,7 +237,7 @@ impl Applier {
 
     /// Installs a change in a row whose lock is held, updates its index entries, and returns the
     /// new version word.
-    fn install<S: Default + Send + Sync + 'static>(
+    fn install<S: Stamp>(
         &mut self,
         table: &TableData<S>,
         record: &Record<S>,
@@ -281,7 +282,7 @@ impl Applier {
     }
 
     /// Hands over the absent rows, which are removed at the end.
-    pub fn finish<S: Default + Send + Sync + 'static>(self, replay: &ReplayContext<S>) {
+    pub fn finish<S: Stamp>(self, replay: &ReplayContext<S>) {
         replay.absent.lock().expect("no holder panics").extend(self.absent);
     }
 }
@@ -294,7 +295,7 @@ pub(super) fn is_locked<S>(record: &Record<S>) -> bool {
 /// Updates a row's entries in the secondary indexes. If `stale` is given, the old entries are noted
 /// there and stay, because commands that see older versions may need them. The caller holds the
 /// row's lock.
-fn reindex<S: Default + Send + Sync + 'static>(
+fn reindex<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
     old: Option<&[u8]>,
@@ -329,7 +330,7 @@ fn reindex<S: Default + Send + Sync + 'static>(
 }
 
 /// Keeps a record's garbage until all records still to be replayed see what it wrote.
-pub(crate) fn defer_garbage<S: Default + Send + Sync + 'static>(
+pub(crate) fn defer_garbage<S: Stamp>(
     replay: &ReplayContext<S>,
     writer: Id,
     garbage: &mut Garbage,
@@ -341,10 +342,7 @@ pub(crate) fn defer_garbage<S: Default + Send + Sync + 'static>(
 }
 
 /// Raises the maximum epoch and row id to those of a record.
-pub(crate) fn count<S: Default + Send + Sync + 'static>(
-    replay: &ReplayContext<S>,
-    head: &RecordHead,
-) {
+pub(crate) fn count<S: Stamp>(replay: &ReplayContext<S>, head: &RecordHead) {
     let counts = &replay.counts;
     let EpochNumber(epoch) = head.tid.epoch();
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {

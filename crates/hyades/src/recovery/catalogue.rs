@@ -158,8 +158,8 @@ impl Catalogue {
             procedure_ids.push(id);
             known.push((id, procedure.clone()));
         }
-        assert_eq!(table_ids.len(), schemas.len(), "each declared table has a number");
-        assert_eq!(procedure_ids.len(), procedures.len(), "each procedure has a number");
+        debug_assert_eq!(table_ids.len(), schemas.len(), "each declared table has a number");
+        debug_assert_eq!(procedure_ids.len(), procedures.len(), "each procedure has a number");
         let tables = table_ids.iter().enumerate().map(|(at, id)| (*id, at as u32)).collect();
         let procedures = known.into_iter().collect();
         Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures })

@@ -11,6 +11,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
 use crate::logging::versions::View;
 use crate::logging::write::outcome;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::row::take_varint;
 use crate::transaction::access::Transaction;
@@ -46,7 +47,7 @@ impl CommandRunner {
 
     /// Runs the command of a record after everything that it depends on was replayed. `place` is
     /// the record's stream and start.
-    pub fn run<S: Default + Send + Sync + 'static>(
+    pub fn run<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -67,7 +68,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// A message that says why the command cannot be replayed.
-    fn replay_command<S: Default + Send + Sync + 'static>(
+    fn replay_command<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -125,7 +126,7 @@ impl CommandRunner {
 }
 
 /// Calls the procedure with its recorded arguments.
-fn call<S: Default + Send + Sync + 'static>(
+fn call<S: Stamp>(
     procedure: &Procedure,
     running: &Running<'_, Replaying, Unstamped<S>>,
     arguments: &[u8],
@@ -142,7 +143,7 @@ fn call<S: Default + Send + Sync + 'static>(
 }
 
 /// Compares what the command did with what its record says it did when it ran.
-fn check_outcome<S: Default + Send + Sync + 'static>(
+fn check_outcome<S: Stamp>(
     replay: &ReplayContext<S>,
     head: &RecordHead,
     state: &TxnState<'_, Unstamped<S>>,

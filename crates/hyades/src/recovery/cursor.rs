@@ -39,7 +39,7 @@ impl StreamCursor {
             return Ok(LookAhead::End(self.reader.valid_to()));
         };
         let is_first = self.chunk.is_none();
-        assert!(is_first || chunk.start() == self.at, "the chunks of a stream have no gaps");
+        debug_assert!(is_first || chunk.start() == self.at, "the chunks of a stream have no gaps");
         self.decoder.enter(&chunk);
         self.at = chunk.start();
         self.chunk = Some(chunk);

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
+use crate::storage::Stamp;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +59,7 @@ struct DataflowStream {
     epoch: AtomicU64,
 }
 
-struct Flow<'r, S: Default + Send + Sync + 'static> {
+struct Flow<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     shape: RecordShape,
     /// Whether everything that an anchor covers is present.
@@ -71,7 +72,7 @@ struct Flow<'r, S: Default + Send + Sync + 'static> {
 
 /// Replays one incarnation whose records list their predecessors. `whole`: streams that end below
 /// what an anchor states will be rejected. Returns where the streams end.
-pub(crate) fn replay<S: Default + Send + Sync + 'static>(
+pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
     shape: RecordShape,
@@ -108,7 +109,7 @@ impl DataflowStream {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> Flow<'_, S> {
+impl<S: Stamp> Flow<'_, S> {
     fn work(&self, number: usize) -> Result<(), Error> {
         let mut runner = RecordRunner::new();
         let mut idle = 0;

@@ -150,7 +150,11 @@ impl Decoder {
     /// Begins a chunk: loads the anchor in effect at its start.
     pub fn enter(&mut self, chunk: &Chunk) {
         if self.shape.has_vectors() {
-            assert_eq!(chunk.anchor().len(), self.anchor.len(), "an anchor is of all streams");
+            debug_assert_eq!(
+                chunk.anchor().len(),
+                self.anchor.len(),
+                "an anchor is of all streams"
+            );
             self.anchor.copy_from_slice(chunk.anchor());
         }
     }

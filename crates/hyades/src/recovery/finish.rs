@@ -5,13 +5,12 @@ use crate::concurrency::replaying::Replaying;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
 use std::sync::atomic::Ordering;
 
 /// Ends an incarnation. Fails if a delta still waits. No delta is kept, since row objects of the
 /// next incarnation may get the same addresses.
-pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
-    replay: &ReplayContext<S>,
-) -> Result<(), Error> {
+pub(crate) fn finish_incarnation<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let tables = &replay.engine.tables;
     match replay.held.settle(tables, &crossbeam_epoch::pin()) {
         None => Ok(()),
@@ -23,9 +22,7 @@ pub(crate) fn finish_incarnation<S: Default + Send + Sync + 'static>(
     }
 }
 
-pub(crate) fn finish<S: Default + Send + Sync + 'static>(
-    replay: &ReplayContext<S>,
-) -> Result<(), Error> {
+pub(crate) fn finish<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let mut garbage = Garbage::default();
     let absent = std::mem::take(&mut *replay.absent.lock().expect("no holder panics"));
     for (table, key) in absent {
@@ -39,9 +36,7 @@ pub(crate) fn finish<S: Default + Send + Sync + 'static>(
 }
 
 /// Checks unique indexes. Rows are restored in any order, so this is possible only at the end.
-fn check_unique<S: Default + Send + Sync + 'static>(
-    replay: &ReplayContext<S>,
-) -> Result<(), Error> {
+fn check_unique<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let guard = crossbeam_epoch::pin();
     for table in replay.engine.tables.iter() {
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {

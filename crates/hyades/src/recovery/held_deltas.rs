@@ -1,6 +1,7 @@
 //! Deltas that wait because their row has not reached their base version.
 
 use super::apply::is_locked;
+use crate::storage::Stamp;
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::{Record, word};
@@ -86,7 +87,7 @@ impl HeldDeltas {
     /// Ends an incarnation, all of which has been read: drops the deltas that a newer image has
     /// superseded. If another one is left, its base version is missing. Returns the table's
     /// position, the base version and the delta's version.
-    pub fn settle<S: Default + Send + Sync + 'static>(
+    pub fn settle<S: Stamp>(
         &self,
         tables: &[TableData<S>],
         guard: &Guard,
@@ -94,7 +95,7 @@ impl HeldDeltas {
         self.shards.iter().find_map(|shard| {
             let mut shard_held = shard.held.lock().expect("no holder panics");
             let count = shard.count.swap(0, Ordering::AcqRel);
-            assert!(shard_held.len() <= count, "a shard counts the deltas that it holds");
+            debug_assert!(shard_held.len() <= count, "a shard counts the deltas that it holds");
             shard_held.drain().find_map(|((_, base), held)| {
                 let (table, key) = &held.row;
                 let version = match tables[*table].find(key, guard) {

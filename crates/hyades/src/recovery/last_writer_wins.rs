@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
+use crate::storage::Stamp;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
@@ -61,7 +62,7 @@ impl ValidatedStream {
                 break;
             };
             let valid = self.valid.load(Ordering::Relaxed);
-            assert!(chunk.end() > valid, "a chunk extends what is valid");
+            debug_assert!(chunk.end() > valid, "a chunk extends what is valid");
             self.valid.store(chunk.end(), Ordering::Release);
             source.ahead.push_back(chunk);
         }
@@ -88,7 +89,7 @@ struct Unjudged {
 }
 
 /// Replays one incarnation. Returns where its streams end.
-pub(crate) fn replay<S: Default + Send + Sync + 'static>(
+pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
     shape: RecordShape,
@@ -165,7 +166,7 @@ fn is_live(lanes: &[ValidatedStream], validity: &[Lsn]) -> bool {
     missing(lanes, validity).is_none()
 }
 
-fn work<S: Default + Send + Sync + 'static>(
+fn work<S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'_>,
     shape: RecordShape,
@@ -253,7 +254,7 @@ impl Drop for StreamLease<'_> {
 
 /// Takes the oldest next chunk of the free streams, with the parts that its records need, and reads
 /// ahead behind it. `None` if no chunk is left, or the replay has failed.
-fn next_chunk<'l, S: Default + Send + Sync + 'static>(
+fn next_chunk<'l, S: Stamp>(
     replay: &ReplayContext<S>,
     all: &ValidatedStreams<'l>,
     rows: RowFrames,

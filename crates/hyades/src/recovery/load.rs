@@ -9,12 +9,13 @@ use crate::checkpoint::read::{Block, PartReader};
 use crate::checkpoint::verify::parts;
 use crate::error::Error;
 use crate::logging::record::take_tid;
+use crate::storage::Stamp;
 use hyades_wal::{Checkpoint, Recovering};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 /// Installs every row of the checkpoint.
-pub(crate) fn load<S: Default + Send + Sync + 'static>(
+pub(crate) fn load<S: Stamp>(
     replay: &ReplayContext<S>,
     recovering: &Recovering,
     checkpoint: &Checkpoint,
@@ -31,7 +32,7 @@ pub(crate) fn load<S: Default + Send + Sync + 'static>(
     Ok(())
 }
 
-fn load_some<S: Default + Send + Sync + 'static>(
+fn load_some<S: Stamp>(
     replay: &ReplayContext<S>,
     parts: &[Mutex<PartReader>],
     number: usize,

@@ -34,6 +34,7 @@ mod version_collector;
 pub(crate) mod wavefront;
 
 use crate::error::Error;
+use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use decode::RecordShape;
@@ -57,15 +58,15 @@ pub(crate) struct Recovered {
 }
 
 /// Replays everything that `recovering` holds into `tables`.
-pub(crate) fn recover<S: Default + Send + Sync + 'static>(
+pub(crate) fn recover<S: Stamp>(
     recovering: &Recovering,
     tables: Arc<Vec<TableData<S>>>,
     catalogue: Arc<Catalogue>,
     row_ids: Arc<AtomicU64>,
     plan: &Plan<'_>,
 ) -> Result<Recovered, Error> {
-    assert!(plan.threads > 0, "replay needs a thread");
-    assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
+    debug_assert!(plan.threads > 0, "replay needs a thread");
+    debug_assert!(!plan.kind.is_on_one_thread() || plan.threads == 1, "one order needs one thread");
     let mut readers = recovering.readers();
     let recovery = Recovery {
         recovering,
@@ -97,7 +98,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
             break;
         }
     }
-    assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
+    debug_assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
     report.replay_seconds = seconds_since(replay_began);
     finish::finish(&recovery.replay)?;
     let max_epoch = EpochNumber(recovery.replay.counts.max_epoch.load(Ordering::Relaxed));
@@ -105,7 +106,7 @@ pub(crate) fn recover<S: Default + Send + Sync + 'static>(
 }
 
 /// A recovery under way: the log, and the tables that it is replayed into.
-struct Recovery<'r, S: Default + Send + Sync + 'static> {
+struct Recovery<'r, S: Stamp> {
     recovering: &'r Recovering,
     replay: ReplayContext<S>,
     plan: &'r Plan<'r>,
@@ -113,7 +114,7 @@ struct Recovery<'r, S: Default + Send + Sync + 'static> {
     bytes_total: u64,
 }
 
-impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
+impl<S: Stamp> Recovery<'_, S> {
     /// Loads the checkpoint, if there is one.
     fn load_checkpoint(&self, report: &mut RecoveryReport) -> Result<(), Error> {
         let Some(checkpoint) = &self.recovering.manifest().checkpoint else { return Ok(()) };
@@ -144,7 +145,7 @@ impl<S: Default + Send + Sync + 'static> Recovery<'_, S> {
             return Err(error);
         }
         let replayed = result?;
-        assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
+        debug_assert_eq!(replayed.len(), streams, "replay reads every stream to its end");
         ends.extend(replayed);
         if self.plan.salvage {
             let damaged = self.recovering.damaged_streams(incarnation, ends)?;

@@ -7,6 +7,7 @@ use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::{FRAME_HEAD, FramedChange, RowFrames, flag, read_before};
+use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
@@ -90,7 +91,7 @@ pub(crate) fn add(parts: &mut Parts, rows: RowFrames, payload: &[u8]) -> Option<
 
 /// Repeats history: applies a row frame at once, whether or not its transaction committed. Ignores
 /// fragments. `None` if the frame is malformed or does not fit the tables.
-pub(crate) fn redo<S: Default + Send + Sync + 'static>(
+pub(crate) fn redo<S: Stamp>(
     replay: &ReplayContext<S>,
     shape: RecordShape,
     payload: &[u8],
@@ -110,7 +111,7 @@ pub(crate) fn redo<S: Default + Send + Sync + 'static>(
 }
 
 /// The undo pass: reverts the changes of groups without a record, newest group first.
-pub(crate) fn undo<S: Default + Send + Sync + 'static>(
+pub(crate) fn undo<S: Stamp>(
     replay: &ReplayContext<S>,
     shape: RecordShape,
     losers: Parts,
@@ -139,7 +140,7 @@ pub(crate) fn undo<S: Default + Send + Sync + 'static>(
     Ok(())
 }
 
-fn undo_group<S: Default + Send + Sync + 'static>(
+fn undo_group<S: Stamp>(
     replay: &ReplayContext<S>,
     group: &Group,
     applier: &mut Applier,

@@ -18,6 +18,7 @@ use crate::error::Abort;
 use crate::logging::determinism::Determinism;
 use crate::logging::record::{Change, RecordHead};
 use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
 use crate::storage::row::{Assignments, Row, take_varint};
@@ -138,7 +139,7 @@ impl Prefetcher {
     /// that prefetches of its rows, and of those of the records behind it, were begun. Returns
     /// false if none was begun for it.
     #[inline]
-    pub fn ensure_prefetched<S: Default + Send + Sync + 'static>(
+    pub fn ensure_prefetched<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         (stream, decoder): (StreamId, &Decoder),
@@ -170,7 +171,7 @@ impl Prefetcher {
     }
 
     /// Starts loading the rows of the last group, and the buckets of the next group.
-    fn prefetch_groups<S: Default + Send + Sync + 'static>(
+    fn prefetch_groups<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         decoder: &Decoder,
@@ -191,7 +192,7 @@ impl Prefetcher {
     }
 
     /// Starts loading the buckets of the rows that a record touches.
-    fn prefetch_buckets<S: Default + Send + Sync + 'static>(
+    fn prefetch_buckets<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -241,7 +242,7 @@ fn columns_of(columns: impl Iterator<Item = u16>) -> Columns {
 }
 
 /// An [`Access`] that prefetches the requested rows and returns no data.
-struct PrefetchAccess<'r, S: Default + Send + Sync + 'static> {
+struct PrefetchAccess<'r, S: Stamp> {
     engine: &'r Engine<Unstamped<S>>,
     guard: &'r Guard,
     wanted: RefCell<&'r mut Vec<PrefetchedRow>>,
@@ -249,7 +250,7 @@ struct PrefetchAccess<'r, S: Default + Send + Sync + 'static> {
     conflicts: Cell<u32>,
 }
 
-impl<S: Default + Send + Sync + 'static> PrefetchAccess<'_, S> {
+impl<S: Stamp> PrefetchAccess<'_, S> {
     /// The result of every operation. A procedure that keeps retrying is ended by unwinding,
     /// without a panic message.
     fn conflict(&self) -> Abort {
@@ -261,7 +262,7 @@ impl<S: Default + Send + Sync + 'static> PrefetchAccess<'_, S> {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> Access for PrefetchAccess<'_, S> {
+impl<S: Stamp> Access for PrefetchAccess<'_, S> {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
         let Some(table) = self.engine.tables.get(table.0 as usize) else { return };
         let mut wanted = KeyBytes::new();

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::table::TableData;
 use hyades_platform::epoch::{Epoch, MAX_EPOCH};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The state shared by the threads of a replay.
-pub(crate) struct ReplayContext<S: Default + Send + Sync + 'static> {
+pub(crate) struct ReplayContext<S: Stamp> {
     pub engine: Engine<Unstamped<S>>,
     pub catalogue: Arc<Catalogue>,
     pub held: HeldDeltas,
@@ -40,7 +41,7 @@ pub(crate) struct ReplayCounters {
     pub max_row_id: AtomicU64,
 }
 
-impl<S: Default + Send + Sync + 'static> ReplayContext<S> {
+impl<S: Stamp> ReplayContext<S> {
     /// The context of a recovery into `tables`, which are empty.
     pub fn new(
         tables: Arc<Vec<TableData<S>>>,

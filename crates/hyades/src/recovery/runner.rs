@@ -8,6 +8,7 @@ use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
+use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,7 @@ impl RecordRunner {
     }
 
     /// Runs a live record after everything that it must follow. `place` is its stream and start.
-    pub fn run<S: Default + Send + Sync + 'static>(
+    pub fn run<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         head: &RecordHead,
@@ -64,7 +65,7 @@ impl RecordRunner {
     /// Prefetches the rows of the record that begins at `at` of the stream, which is run next, and
     /// of those behind it; see [`Prefetcher`].
     #[inline]
-    pub fn prefetch<S: Default + Send + Sync + 'static>(
+    pub fn prefetch<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
         from: (StreamId, &Decoder),
@@ -82,7 +83,7 @@ impl RecordRunner {
     }
 
     /// Adds the thread's counts to the shared counters.
-    pub fn report<S: Default + Send + Sync + 'static>(&mut self, replay: &ReplayContext<S>) {
+    pub fn report<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
         let add = |counter: &AtomicU64, n: &mut u64| {
             counter.fetch_add(std::mem::take(n), Ordering::Relaxed);
         };

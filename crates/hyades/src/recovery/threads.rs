@@ -2,6 +2,7 @@
 
 use super::replay::ReplayContext;
 use crate::error::Error;
+use crate::storage::Stamp;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// ends the replay on all threads. So does a panic, which indicates a defect: threads that wait for
 /// what the failed one was replaying would wait for ever. `ended` is called with a thread's number
 /// when its work has ended.
-pub(crate) fn run_on<S: Default + Send + Sync + 'static>(
+pub(crate) fn run_on<S: Stamp>(
     replay: &ReplayContext<S>,
     threads: usize,
     work: impl Fn(usize) -> Result<(), Error> + Sync,

@@ -12,6 +12,7 @@ use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
 use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +59,7 @@ impl VersionCollector {
 
     /// Adds an anchor: the frames of the stream behind `at` are compressed against it.
     pub fn anchor(&self, lane: usize, at: Lsn, anchor: &[Lsn]) {
-        assert_eq!(anchor.len(), self.lanes.len(), "an anchor is of all streams");
+        debug_assert_eq!(anchor.len(), self.lanes.len(), "an anchor is of all streams");
         let mut lane = self.lanes[lane].lock().expect("no holder panics");
         debug_assert!(
             lane.ahead.back().is_none_or(|(last, _)| *last <= at),
@@ -72,7 +73,7 @@ impl VersionCollector {
     /// The stream was read to its end.
     pub fn end(&self, lane: usize, at: Lsn) {
         let before = self.lanes[lane].lock().expect("no holder panics").end.replace(at);
-        assert_eq!(before, None, "a stream ends once");
+        debug_assert_eq!(before, None, "a stream ends once");
     }
 
     fn common_view<T>(&self, graph: &Graph<T>) -> Vec<Lsn> {
@@ -93,11 +94,7 @@ impl VersionCollector {
 
     /// Drops old versions and what they held up, if there are enough. The caller must not be
     /// replaying a record.
-    pub fn collect<S: Default + Send + Sync + 'static, T>(
-        &self,
-        replay: &ReplayContext<S>,
-        graph: &Graph<T>,
-    ) {
+    pub fn collect<S: Stamp, T>(&self, replay: &ReplayContext<S>, graph: &Graph<T>) {
         let versions = &replay.engine.protocol.versions;
         if versions.kept() < self.collect_at.load(Ordering::Relaxed) {
             return;
@@ -122,7 +119,7 @@ impl VersionCollector {
     }
 
     /// All records were replayed: rows have one version again.
-    pub fn clear<S: Default + Send + Sync + 'static>(replay: &ReplayContext<S>) {
+    pub fn clear<S: Stamp>(replay: &ReplayContext<S>) {
         replay.engine.protocol.versions.clear();
         let left = std::mem::take(&mut *replay.later.lock().expect("no holder panics"));
         for (_, mut garbage) in left {

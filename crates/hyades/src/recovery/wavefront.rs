@@ -39,6 +39,7 @@ use super::stream_order::furthest_behind_first;
 use super::threads;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
+use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
@@ -71,7 +72,7 @@ const OFFERED: usize = LOOKAHEAD / 2;
 /// Memory kept for the body of each parked record, in bytes.
 const MOST_KEPT: usize = 1 << 14;
 
-struct Wavefront<'r, S: Default + Send + Sync + 'static> {
+struct Wavefront<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     lanes: Vec<ReplayStream>,
     watermarks: Watermarks<BufferedRecord>,
@@ -155,7 +156,7 @@ impl Sleepers {
 }
 
 /// Replays one incarnation. Returns where its streams end.
-pub(crate) fn replay<S: Default + Send + Sync + 'static>(
+pub(crate) fn replay<S: Stamp>(
     replay: &ReplayContext<S>,
     readers: Vec<LaneReader>,
     shape: RecordShape,
@@ -187,7 +188,7 @@ pub(crate) fn replay<S: Default + Send + Sync + 'static>(
         .collect())
 }
 
-impl<S: Default + Send + Sync + 'static> Wavefront<'_, S> {
+impl<S: Stamp> Wavefront<'_, S> {
     /// The work of the thread with this number.
     fn work(&self, number: usize) -> Result<(), Error> {
         let mut thread = ThreadState::new(self.lanes.len());

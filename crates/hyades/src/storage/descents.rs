@@ -5,6 +5,7 @@ use super::key::KeyBytes;
 use super::ordered_index::{Descent, DescentProgress, Finger};
 use super::range::Range;
 use super::table::TableData;
+use crate::storage::Stamp;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
@@ -43,7 +44,7 @@ impl<'s> IndexPositions<'s> {
     }
 
     /// Begins a descent to the place where a scan of this range would begin.
-    pub fn begin<S: Default + Send + Sync + 'static>(
+    pub fn begin<S: Stamp>(
         &mut self,
         table: &'s TableData<S>,
         index: Option<usize>,
@@ -82,7 +83,7 @@ impl<'s> IndexPositions<'s> {
     }
 
     /// Advances each descent by one level. The previous step prefetched the node that it reads.
-    pub fn advance_all<S: Default + Send + Sync + 'static>(&mut self, tables: &'s [TableData<S>]) {
+    pub fn advance_all<S: Stamp>(&mut self, tables: &'s [TableData<S>]) {
         let IndexPositions { descents, fingers } = self;
         descents.retain_mut(|Descending { table, index, descent }| {
             match tables[*table as usize].step(*index, descent) {

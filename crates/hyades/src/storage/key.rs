@@ -153,7 +153,7 @@ impl KeyBytes {
     #[cold]
     fn extend_long(&mut self, bytes: &[u8]) {
         if self.len != LONG {
-            assert!(self.long.is_empty(), "a key is stored inline or outside, not both");
+            debug_assert!(self.long.is_empty(), "a key is stored inline or outside, not both");
             self.long.extend_from_slice(&self.short[..self.len]);
             self.len = LONG;
         }

@@ -42,7 +42,7 @@ pub(crate) struct LayoutColumn {
 
 impl Layout {
     pub fn new(schema: &Schema, table: u32) -> Layout {
-        assert!(schema.columns.len() <= 64, "sets of columns have 64 bits");
+        debug_assert!(schema.columns.len() <= 64, "sets of columns have 64 bits");
         let has_nulls = schema.columns.iter().any(|c| c.nullable);
         let mut columns: Vec<LayoutColumn> = schema
             .columns
@@ -75,7 +75,7 @@ impl Layout {
             }
         }
         let widths = schema.columns.iter().map(|c| c.kind.width().unwrap_or(4)).sum::<usize>();
-        assert_eq!(
+        debug_assert_eq!(
             at,
             widths + if has_nulls { 8 } else { 0 },
             "each column has its own bytes before the tail"

@@ -2,6 +2,7 @@
 
 pub(crate) mod address_hasher;
 pub(crate) mod descents;
+pub(crate) mod field;
 pub(crate) mod gap;
 pub mod hash_index;
 pub(crate) mod key;

@@ -4,6 +4,7 @@
 //! and if not null the value's bytes, after a varint length if the column is variable-length. A
 //! transaction's write set and a data record hold the same bytes.
 
+use super::field::Field;
 use super::layout::Layout;
 use super::schema::{Column, MAX_ROW_BYTES, Set};
 use super::value::{ColumnType, Type, Value};
@@ -39,6 +40,25 @@ impl<'a> Row<'a> {
             std::any::type_name::<T>()
         );
         T::read(self.column_bytes(column.index))
+    }
+
+    /// Reads the column at position `column` as a field of a struct, see
+    /// [`TableRow`](crate::TableRow).
+    ///
+    /// # Panics
+    /// If the column is of another type, was not among the columns asked for, or is null and the
+    /// field is no `Option`.
+    #[inline]
+    pub fn read<F: Field>(&self, column: u16) -> F::Read<'a> {
+        let spec = &self.layout.columns[column as usize];
+        assert!(
+            F::KIND == spec.kind,
+            "column {column} of table {:?} is {:?} and was read as {:?}",
+            self.layout.name,
+            spec.kind,
+            F::KIND
+        );
+        F::read(self.column_bytes(column))
     }
 
     /// Reads a column by position.

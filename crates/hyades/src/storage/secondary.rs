@@ -9,6 +9,7 @@ use super::schema::Columns;
 use super::table::{Retired, TableData};
 use super::value::Value;
 use crate::error::Abort;
+use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use std::alloc::{Layout as Allocation, alloc, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -111,7 +112,7 @@ impl<S> IndexEntry<S> {
     }
 }
 
-pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
+pub(crate) struct Secondary<S: Stamp> {
     pub columns: Vec<u16>,
     /// `columns` as a set.
     pub column_set: u64,
@@ -119,7 +120,7 @@ pub(crate) struct Secondary<S: Default + Send + Sync + 'static> {
     pub tree: OrderedIndex<IndexEntry<S>, S>,
 }
 
-impl<S: Default + Send + Sync + 'static> Secondary<S> {
+impl<S: Stamp> Secondary<S> {
     /// The indexed columns.
     pub fn columns(&self) -> Columns {
         Columns(self.column_set)
@@ -129,7 +130,7 @@ impl<S: Default + Send + Sync + 'static> Secondary<S> {
 /// An index entry: with the change of its gap if it is new, else with the gap that contains it.
 pub(crate) type Linked<'g, S> = (&'g IndexEntry<S>, Result<GapChange<'g, S>, Gap<'g, S>>);
 
-impl<S: Default + Send + Sync + 'static> TableData<S> {
+impl<S: Stamp> TableData<S> {
     /// The key of `row` in a secondary index: its columns, then the primary key.
     pub fn secondary_key(&self, index: usize, row: &[u8], primary: &[u8]) -> KeyBytes {
         let mut out = self.secondary_prefix(index, row).0;

@@ -13,6 +13,7 @@ use super::secondary::{IndexEntry, Secondary};
 use super::tid::Tid;
 use super::value::{Type, Value};
 use crate::error::Abort;
+use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
@@ -37,12 +38,12 @@ impl<S> Keyed for Record<S> {
     }
 }
 
-enum Primary<S: Default + Send + Sync + 'static> {
+enum Primary<S: Stamp> {
     Hash { index: HashIndex<Record<S>>, misses: MissBuckets<S> },
     Ordered(OrderedIndex<Record<S>, S>),
 }
 
-pub(crate) struct TableData<S: Default + Send + Sync + 'static> {
+pub(crate) struct TableData<S: Stamp> {
     pub layout: Layout,
     /// The table's number in the log.
     pub log_id: u32,
@@ -87,7 +88,7 @@ pub(crate) enum WalkPosition {
 /// Number of records after which one call of [`TableData::walk`] stops.
 const WALK_BATCH: usize = 1024;
 
-impl<S: Default + Send + Sync + 'static> TableData<S> {
+impl<S: Stamp> TableData<S> {
     pub fn new(schema: &Schema, number: u32, log_id: u32) -> Self {
         let layout = Layout::new(schema, number);
         let keyless = schema.key.is_empty();
@@ -460,7 +461,7 @@ impl<S: Default + Send + Sync + 'static> TableData<S> {
     }
 }
 
-impl<S: Default + Send + Sync + 'static> Drop for TableData<S> {
+impl<S: Stamp> Drop for TableData<S> {
     fn drop(&mut self) {
         let guard = crossbeam_epoch::pin();
         let mut entries = Vec::new();

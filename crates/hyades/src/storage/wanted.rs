@@ -5,6 +5,7 @@ use super::record::Record;
 use super::schema::Columns;
 use super::table::TableData;
 use super::window::{CopyWindow, window};
+use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 
 /// A row that is being prefetched, beginning with its hash bucket.
@@ -25,10 +26,7 @@ const MAX_TAIL_BYTES: usize = 128;
 const ASSUMED_KEY_BYTES: usize = 16;
 
 /// The bytes of a row (offset and length) that a read of these columns touches, as a guess.
-fn guess_window<S: Default + Send + Sync + 'static>(
-    table: &TableData<S>,
-    columns: Columns,
-) -> (usize, usize) {
+fn guess_window<S: Stamp>(table: &TableData<S>, columns: Columns) -> (usize, usize) {
     match window(table, columns) {
         CopyWindow::Fixed(offset, len) => (offset, len),
         CopyWindow::Prefix(_) | CopyWindow::Whole => (0, table.layout.fixed_bytes + MAX_TAIL_BYTES),
@@ -44,7 +42,7 @@ pub(crate) fn ahead<T>(there: &[T], limit: usize) -> &[T] {
 }
 
 /// Prefetches rows that a scan will read; see [`PrefetchedRow::prefetch_records`].
-pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
+pub(crate) fn fetch_rows<'r, S: Stamp>(
     table: &TableData<S>,
     columns: Columns,
     rows: impl Iterator<Item = &'r Record<S>> + Clone,
@@ -60,7 +58,7 @@ pub(crate) fn fetch_rows<'r, S: Default + Send + Sync + 'static>(
 impl PrefetchedRow {
     /// Prefetches the bucket that a lookup of the key reads first; `None` without a hash index.
     #[inline]
-    pub fn prefetch<S: Default + Send + Sync + 'static>(
+    pub fn prefetch<S: Stamp>(
         table: &TableData<S>,
         key: &[u8],
         columns: Columns,
@@ -77,7 +75,7 @@ impl PrefetchedRow {
     /// The first access to a record mostly misses the TLB as well, and a prefetch does not retire
     /// before its page walk is over. So prefetches are issued one after the other: page walks
     /// overlap.
-    pub fn prefetch_records<S: Default + Send + Sync + 'static>(
+    pub fn prefetch_records<S: Stamp>(
         wanted: &mut [PrefetchedRow],
         tables: &[TableData<S>],
         guard: &Guard,

@@ -2,6 +2,7 @@
 
 use super::schema::Columns;
 use super::table::TableData;
+use crate::storage::Stamp;
 
 /// The part of a row to copy.
 #[derive(Clone, Copy)]
@@ -15,10 +16,7 @@ pub(crate) enum CopyWindow {
 
 /// The part of a row that contains these columns.
 #[inline]
-pub(crate) fn window<S: Default + Send + Sync + 'static>(
-    table: &TableData<S>,
-    columns: Columns,
-) -> CopyWindow {
+pub(crate) fn window<S: Stamp>(table: &TableData<S>, columns: Columns) -> CopyWindow {
     let layout = &table.layout;
     // A column that the table does not have is reported when it is read.
     if layout.columns.len() < 64 && columns.0 >> layout.columns.len() != 0 {

@@ -382,12 +382,31 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
 
 /// A hash of the names and contents of all files below a directory.
 pub fn fingerprint(dir: &Path) -> u64 {
+    try_fingerprint(dir).unwrap()
+}
+
+fn try_fingerprint(dir: &Path) -> std::io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     for path in files(dir) {
         hasher.write(path.as_os_str().as_encoded_bytes());
-        hasher.write(&std::fs::read(path).unwrap());
+        hasher.write(&std::fs::read(path)?);
     }
-    hasher.finish()
+    Ok(hasher.finish())
+}
+
+/// Like [`fingerprint`], of an open database without work, once it has prepared the segments to
+/// come: until then files are created and renamed.
+pub fn fingerprint_at_rest(dir: &Path) -> u64 {
+    let mut last = None;
+    for _ in 0..100 {
+        let now = try_fingerprint(dir).ok();
+        match (last, now) {
+            (Some(last), Some(now)) if last == now => return now,
+            _ => last = now,
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    panic!("the files of an idle database change for ever");
 }
 
 /// Returns the error of an opening that must fail. Panics if it succeeded.

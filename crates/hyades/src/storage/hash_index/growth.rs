@@ -31,7 +31,11 @@ impl<E: Keyed + 'static> HashIndex<E> {
         // SAFETY: the halves were made above, and no other thread can reach them yet.
         let moved = halves.map(|half| unsafe { &*half }.entries.load(Ordering::Relaxed));
         let entries = segment.entries.load(Ordering::Relaxed);
-        assert_eq!(moved[0] + moved[1], entries, "each entry of a segment is in one half of it");
+        debug_assert_eq!(
+            moved[0] + moved[1],
+            entries,
+            "each entry of a segment is in one half of it"
+        );
         let from = ((hash >> 1 >> (63 - depth)) as usize) << (directory.depth - depth);
         let length = 1 << (directory.depth - depth);
         for (i, slot) in directory.segments[from..from + length].iter().enumerate() {
@@ -53,7 +57,11 @@ impl<E: Keyed + 'static> HashIndex<E> {
             let segment = slot.load(Ordering::Acquire);
             [AtomicPtr::new(segment), AtomicPtr::new(segment)]
         };
-        assert_eq!(old.segments.len(), 1 << old.depth, "a directory has a slot for each prefix");
+        debug_assert_eq!(
+            old.segments.len(),
+            1 << old.depth,
+            "a directory has a slot for each prefix"
+        );
         let segments = old.segments.iter().flat_map(both).collect();
         let new = Box::into_raw(Box::new(Directory { depth: old.depth + 1, segments }));
         let old = self.directory.swap(new, Ordering::AcqRel);

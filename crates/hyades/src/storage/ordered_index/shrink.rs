@@ -134,8 +134,8 @@ where
             near = inner.child(if index > 0 { inner.count() - 1 } else { 0 });
         };
 
-        assert!(!std::ptr::eq(leaf, neighbour), "a leaf's range goes to another leaf");
-        assert_eq!(leaf.count(), 0, "the leaf has been empty since it was observed");
+        debug_assert!(!std::ptr::eq(leaf, neighbour), "a leaf's range goes to another leaf");
+        debug_assert_eq!(leaf.count(), 0, "the leaf has been empty since it was observed");
         let subtree = ancestor.child(index);
         hooks.merge(&neighbour.top.gap, &leaf.top.gap);
         let full = ancestor.remove_child(index);
@@ -174,7 +174,7 @@ where
             }
             // SAFETY: G3, G4.
             let inner = unsafe { &*root.cast::<InnerNode<W, N, B>>() };
-            assert_eq!(inner.count(), 1, "the root has had one child since it was observed");
+            debug_assert_eq!(inner.count(), 1, "the root has had one child since it was observed");
             self.root.store(inner.child(0), Ordering::Release);
             locks.0.clear();
             head.version.unlock_obsolete(version);

@@ -1,0 +1,186 @@
+//! Typed tables: what `#[derive(Table)]` makes of a struct, and the operations on its rows.
+#![allow(missing_docs)]
+
+use hyades::{Abort, Column, Database, Schema, Table, TableRow, Type, TypedIndex};
+
+#[derive(Table, Clone, Debug, PartialEq)]
+#[table(name = "people", key(country, id), index(by_name_and_born(name, born)))]
+struct Person {
+    id: u32,
+    country: [u8; 2],
+    name: String,
+    #[unique]
+    email: Option<String>,
+    born: Option<i32>,
+    photo: Vec<u8>,
+    height: f64,
+    active: bool,
+    seen: i64,
+    r#type: u64,
+}
+
+#[derive(Table, Debug, PartialEq)]
+#[table(hash)]
+struct Setting<'a> {
+    #[key]
+    name: &'a str,
+    value: Option<&'a [u8]>,
+}
+
+/// Without a key.
+#[derive(Table, Clone, Debug, PartialEq)]
+struct LogLine {
+    #[index]
+    at: i64,
+    text: String,
+}
+
+fn person(country: &[u8; 2], id: u32) -> Person {
+    Person {
+        id,
+        country: *country,
+        name: format!("name {}", id % 3),
+        email: id.is_multiple_of(2).then(|| format!("{id}@{}", String::from_utf8_lossy(country))),
+        born: (!id.is_multiple_of(5)).then_some(1990 + id as i32),
+        photo: vec![7; id as usize],
+        height: 1.5 + f64::from(id) / 100.0,
+        active: id % 2 == 1,
+        seen: -i64::from(id),
+        r#type: u64::MAX - u64::from(id),
+    }
+}
+
+#[test]
+fn a_struct_describes_its_table() {
+    let by_hand = Schema::new("people")
+        .column("id", Type::U32)
+        .column("country", Type::Fixed(2))
+        .column("name", Type::Text)
+        .nullable("email", Type::Text)
+        .nullable("born", Type::I32)
+        .column("photo", Type::Bytes)
+        .column("height", Type::F64)
+        .column("active", Type::Bool)
+        .column("seen", Type::I64)
+        .column("type", Type::U64)
+        .primary_key(&["country", "id"])
+        .unique("by_email", &["email"])
+        .index("by_name_and_born", &["name", "born"]);
+    assert_eq!(Person::schema(), by_hand);
+    let by_hand = Schema::new("setting").column("name", Type::Text).nullable("value", Type::Bytes);
+    assert_eq!(Setting::schema(), by_hand.primary_key(&["name"]).hash());
+    let by_hand = Schema::new("log_line").column("at", Type::I64).column("text", Type::Text);
+    assert_eq!(LogLine::schema(), by_hand.index("by_at", &["at"]));
+    let _: Column<Option<i32>> = Person::BORN;
+    let _: Column<str> = Person::NAME;
+    let _: TypedIndex<Person, (String, Option<i32>)> = Person::BY_NAME_AND_BORN;
+}
+
+#[test]
+fn rows_come_back_as_they_went_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = Vec::new();
+    for life in 0..2 {
+        let mut builder = Database::builder();
+        let people = builder.table_of::<Person>();
+        let db = builder.open(dir.path()).unwrap();
+        if life == 0 {
+            for country in [b"de", b"fr"] {
+                for id in 1..30 {
+                    let row = person(country, id);
+                    db.transact(|tx| people.insert(tx, &row)).unwrap().unwrap();
+                    all.push(row);
+                }
+            }
+        }
+        let read = db.transact(|tx| {
+            for row in &all {
+                assert_eq!(&people.get(tx, (&row.country, row.id))?, row);
+            }
+            assert_eq!(people.find(tx, (b"xx", 1))?, None);
+            assert_eq!(people.get(tx, (b"xx", 1)), Err(Abort::NotFound { table: 0 }));
+            Ok::<_, Abort>(people.scan(tx).rows()?.collect::<Vec<_>>())
+        });
+        assert_eq!(read.unwrap().unwrap(), all);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn scans_take_keys_prefixes_and_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder();
+    let people = builder.table_of::<Person>();
+    let db = builder.open(dir.path()).unwrap();
+    let ids = |rows: hyades::Rows<'_, Person>| rows.map(|row| row.id).collect::<Vec<_>>();
+    db.transact(|tx| {
+        for id in 1..10 {
+            people.insert(tx, &person(b"de", id))?;
+            people.insert(tx, &person(b"fr", id))?;
+        }
+        let scan = || people.scan(tx);
+        assert_eq!(ids(scan().prefix((b"fr",)).rows()?), (1..10).collect::<Vec<_>>());
+        assert_eq!(ids(scan().equal((b"fr", 3)).rows()?), [3]);
+        assert_eq!(ids(scan().range((b"de", 8)..(b"fr", 2)).rows()?), [8, 9, 1]);
+        assert_eq!(ids(scan().range((b"de", 8)..=(b"fr", 2)).rows()?), [8, 9, 1, 2]);
+        assert_eq!(ids(scan().range(..(b"de", 3)).rows()?), [1, 2]);
+        assert_eq!(ids(scan().range((b"fr", 8)..).descending().limit(1).rows()?), [9]);
+        let backwards = scan().range((b"fr", 7)..).rows()?.rev().map(|row| row.id);
+        assert_eq!(backwards.collect::<Vec<_>>(), [9, 8, 7]);
+        let by_name = || people.index(tx, Person::BY_NAME_AND_BORN);
+        assert_eq!(ids(by_name().prefix("name 2").rows()?), [5, 5, 2, 2, 8, 8]);
+        assert_eq!(ids(by_name().equal(("name 2", Some(1992))).rows()?), [2, 2]);
+        assert_eq!(ids(by_name().equal(("name 2", None)).rows()?), [5, 5]);
+        let by_email = people.index(tx, Person::BY_EMAIL).equal(Some("4@fr")).rows()?;
+        assert_eq!(by_email.len(), 1);
+        Ok::<_, Abort>(())
+    })
+    .unwrap()
+    .unwrap();
+}
+
+#[test]
+fn updates_name_fields_and_modify_writes_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder();
+    let people = builder.table_of::<Person>();
+    let settings = builder.table_of::<Setting<'_>>();
+    let lines = builder.table_of::<LogLine>();
+    let db = builder.open(dir.path()).unwrap();
+    db.transact(|tx| {
+        let mut row = person(b"de", 1);
+        people.insert(tx, &row)?;
+        let sets = [Person::BORN.set(None), Person::NAME.set("Ada"), Person::SEEN.set(5)];
+        assert!(people.update(tx, (b"de", 1), &sets)?);
+        (row.born, row.name, row.seen) = (None, "Ada".to_string(), 5);
+        assert_eq!(people.get(tx, (b"de", 1))?, row);
+        assert!(people.modify(tx, (b"de", 1), |row| {
+            row.email = Some("ada@de".to_string());
+            row.photo.clear();
+        })?);
+        (row.email, row.photo) = (Some("ada@de".to_string()), Vec::new());
+        assert_eq!(people.get(tx, (b"de", 1))?, row);
+        assert!(people.modify(tx, (b"de", 1), |_| ())?, "nothing changed, and the row is there");
+        assert!(!people.modify(tx, (b"de", 2), |_| unreachable!())?);
+        let other_key = people.modify(tx, (b"de", 1), |row| row.id = 7);
+        assert_eq!(other_key, Err(Abort::KeyColumnChanged { table: 0, column: 0 }));
+        assert!(people.upsert(tx, &row)?);
+        people.put(tx, &person(b"fr", 1))?;
+        assert!(people.delete(tx, (b"fr", 1))?);
+        assert!(!people.delete(tx, (b"fr", 1))?);
+
+        settings.insert(tx, &Setting { name: "colour", value: Some(b"red") })?;
+        settings.insert(tx, &Setting { name: "size", value: None })?;
+        let red: Setting<'_> = settings.get(tx, "colour")?;
+        assert_eq!(red, Setting { name: "colour", value: Some(b"red") });
+        assert_eq!(settings.get(tx, "size")?.value, None);
+
+        let line = LogLine { at: 3, text: "started".to_string() };
+        let id = lines.insert(tx, &line)?;
+        assert_eq!(lines.get(tx, id)?, line);
+        assert_eq!(lines.index(tx, LogLine::BY_AT).range(2..4).rows()?.next(), Some(line));
+        Ok::<_, Abort>(())
+    })
+    .unwrap()
+    .unwrap();
+}
