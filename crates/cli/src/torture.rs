@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::Args;
-use hyades_simulator::torture::{self, Scheduler, Torture};
+use hyades_simulator::torture::{self, SHRINK_FOR, Scheduler, Torture};
 use std::path::PathBuf;
 
 /// The mutation of the simulated disk; all others are mutations of the engine.
@@ -81,6 +81,7 @@ pub fn torture(options: &TortureOptions) -> Result<bool, Failure> {
             Word::Stepped => Scheduler::Stepped,
         },
         hangs_after: std::time::Duration::from_secs_f64(options.hangs_after),
+        shrink_for: SHRINK_FOR,
         protocol: options.protocol.map(Protocol::protocol),
         keep: options.keep.clone().unwrap_or_else(std::env::temp_dir),
     };

@@ -165,7 +165,7 @@ fn segment_after_checkpoint(root: &Path, a: &str, b: &str) -> PathBuf {
     let table = builder.table(hyades::Schema::new("more").column("n", hyades::Type::I64));
     let db = builder.log_dir(&dirs[1]).open(&dirs[0]).unwrap();
     for n in 0..200i64 {
-        db.transact(|tx| tx.insert(table, &[n.into()])).unwrap().unwrap();
+        db.try_transact(|tx| tx.insert(table, &[n.into()])).unwrap().unwrap();
     }
     let incarnation = db.log().unwrap().incarnation();
     db.close().unwrap();

@@ -133,12 +133,12 @@ fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     // A session uses the stream with the least to flush, so the second one uses the other stream.
     let mut sessions = [0i64, 1].map(|id| {
         let mut session = db.session().unwrap();
-        session.submit(|tx| tx.put(rows, &[id.into(), 0i64.into()])).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.put(rows, &[id.into(), 0i64.into()])).unwrap().0.unwrap();
         session
     });
     log.flush().unwrap();
-    sessions[0].submit(|tx| tx.put(rows, &[7i64.into(), 1i64.into()])).unwrap().0.unwrap();
-    let reads = sessions[1].submit(|tx| {
+    sessions[0].try_submit(|tx| tx.put(rows, &[7i64.into(), 1i64.into()])).unwrap().0.unwrap();
+    let reads = sessions[1].try_submit(|tx| {
         let there = tx.get(rows, 7i64)?.is_some();
         tx.insert(rows, &[8i64.into(), i64::from(there).into()])?;
         Ok::<_, Abort>(())

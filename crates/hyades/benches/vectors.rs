@@ -48,7 +48,7 @@ fn populate(db: &Database, rows: u64) {
     let mut session = db.session().expect("a session");
     let mut row = [Value::Bytes(&[7; WIDTH]); COLUMNS as usize + 1];
     for from in (0..rows).step_by(100) {
-        let inserted = session.submit(|tx| {
+        let inserted = session.try_submit(|tx| {
             for id in from..rows.min(from + 100) {
                 row[0] = id.into();
                 tx.insert(ROWS, &row)?;

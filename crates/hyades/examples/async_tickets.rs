@@ -3,13 +3,19 @@
 //!
 //! `cargo run -p hyades --example async_tickets`
 
-use hyades::{Abort, Database, Schema, Ticket, Type};
+use hyades::{Database, Table, Ticket};
 use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+
+#[derive(Table)]
+struct Event {
+    #[key]
+    id: i64,
+}
 
 struct Unpark(Thread);
 
@@ -44,8 +50,7 @@ async fn all(tickets: Vec<Ticket>) -> Result<usize, hyades::Error> {
 fn main() -> Result<(), Box<dyn Error>> {
     let temporary = tempfile::tempdir()?;
     let mut builder = Database::builder().streams(2);
-    let schema = Schema::new("events").column("id", Type::I64).primary_key(&["id"]);
-    let events = builder.table(schema);
+    let events = builder.table_of::<Event>();
     let db = builder.open(temporary.path())?;
 
     // A session does not wait: a transaction is pre-committed and visible to others when `submit`
@@ -53,16 +58,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut session = db.session()?;
     let mut tickets = Vec::new();
     for id in 0..1000i64 {
-        let (result, ticket) = session.submit(|tx| tx.insert(events, &[id.into()]))?;
-        result?;
+        let (_, ticket) = session.submit(|tx| Ok(events.insert(tx, &Event { id })?))?;
         tickets.push(ticket);
     }
     assert_eq!(block_on(all(tickets))?, 1000);
 
     // The ticket of a reader is acknowledged once what it read is durable.
-    let (row, ticket) = session.submit(|tx| Ok::<_, Abort>(tx.get(events, 999i64)?.is_some()))?;
+    let (row, ticket) = session.submit(|tx| Ok(events.find(tx, 999)?))?;
     block_on(ticket)?;
-    assert_eq!(row, Ok(true));
+    assert!(row.is_some());
     println!("1000 transactions acknowledged; syncs of the log: {}", db.stats().syncs);
     Ok(())
 }

@@ -66,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (counted, visits) = db.transact(|tx| {
         let counts = tx.scan(COUNTERS).rows()?;
         let counted: i64 = counts.iter().map(|row| row.get(COUNT)).sum();
-        Ok::<_, Abort>((counted, tx.scan(VISITS).rows()?.len() as i64))
-    })??;
+        Ok((counted, tx.scan(VISITS).rows()?.len() as i64))
+    })?;
     assert_eq!(counted, visits, "a transaction is there as a whole or not at all");
     assert!(counted >= 1000, "acknowledged is recovered");
     println!("{counted} visits recovered from {} bytes of log", db.recovery().bytes);

@@ -2,59 +2,55 @@
 //!
 //! `cargo run -p hyades --example quickstart`
 
-use hyades::{Abort, Column, Database, Schema, Type};
-use std::error::Error;
+use hyades::{Database, Error, Table, TypedTable};
 use std::path::Path;
 
-const BALANCE: Column<i64> = Column::at(1);
+#[derive(Table)]
+struct Account {
+    #[key]
+    id: i64,
+    balance: i64,
+}
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let temporary = tempfile::tempdir()?;
     let dir = temporary.path();
 
     let (db, accounts) = open(dir)?;
     // When `transact` returns, the rows are on disk.
     db.transact(|tx| {
-        tx.insert(accounts, &[1i64.into(), 100i64.into()])?;
-        tx.insert(accounts, &[2i64.into(), 0i64.into()])?;
-        Ok::<_, Abort>(())
-    })??;
+        accounts.insert(tx, &Account { id: 1, balance: 100 })?;
+        accounts.insert(tx, &Account { id: 2, balance: 0 })?;
+        Ok(())
+    })?;
 
-    // Moves money, or aborts with a value of its own and changes nothing.
+    // Moves money, or fails with an error of its own and changes nothing.
     let move_money = |amount: i64| {
         db.transact(|tx| {
-            let from = tx.get(accounts, 1i64)?.ok_or(Abort::User(1))?.get(BALANCE);
-            let to = tx.get(accounts, 2i64)?.ok_or(Abort::User(2))?.get(BALANCE);
+            let (from, to) = (accounts.get(tx, 1)?.balance, accounts.get(tx, 2)?.balance);
             if from < amount {
-                return Err(Abort::User(from));
+                return Err(Error::user(format!("there are only {from}")));
             }
-            tx.update(accounts, 1i64, &[BALANCE.set(from - amount)])?;
-            tx.update(accounts, 2i64, &[BALANCE.set(to + amount)])?;
+            accounts.update(tx, 1, &[Account::BALANCE.set(from - amount)])?;
+            accounts.update(tx, 2, &[Account::BALANCE.set(to + amount)])?;
             Ok(from - amount)
         })
     };
-    assert_eq!(move_money(30)?, Ok(70));
-    assert_eq!(move_money(500)?, Err(Abort::User(70)));
+    assert_eq!(move_money(30)?, 70);
+    assert_eq!(move_money(500).unwrap_err().to_string(), "there are only 70");
     db.close()?;
 
     let (db, accounts) = open(dir)?;
-    let balances = db.transact(|tx| {
-        let rows = tx.scan(accounts).rows()?;
-        Ok::<_, Abort>(rows.iter().map(|row| row.get(BALANCE)).collect::<Vec<_>>())
-    })??;
+    let balances: Vec<i64> =
+        db.transact(|tx| Ok(accounts.scan(tx).rows()?.map(|account| account.balance).collect()))?;
     assert_eq!(balances, [70, 30]);
     println!("after opening again: {balances:?}, {} transactions replayed", db.recovery().records);
     Ok(())
 }
 
 /// Declares the same table at every opening: the log identifies tables by name.
-fn open(dir: &Path) -> Result<(Database, hyades::Table), hyades::Error> {
+fn open(dir: &Path) -> Result<(Database, TypedTable<Account>), Error> {
     let mut builder = Database::builder();
-    let accounts = builder.table(
-        Schema::new("accounts")
-            .column("id", Type::I64)
-            .column("balance", Type::I64)
-            .primary_key(&["id"]),
-    );
+    let accounts = builder.table_of();
     Ok((builder.open(dir)?, accounts))
 }

@@ -2,18 +2,24 @@
 //!
 //! `cargo run -p hyades --example readme`
 
-use hyades::{Abort, Column, Database, Schema, Type};
+use hyades::{Database, Table};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[derive(Table)]
+struct Counter {
+    #[key]
+    name: String,
+    count: i64,
+}
+
+fn main() -> Result<(), hyades::Error> {
     let mut builder = Database::builder();
-    let table = Schema::new("counters").column("name", Type::Text).column("count", Type::I64);
-    let counters = builder.table(table.primary_key(&["name"]));
+    let counters = builder.table_of::<Counter>();
     let db = builder.open(std::env::temp_dir().join("hyades-counters"))?;
     let runs = db.transact(|tx| {
-        let runs = tx.get(counters, "runs")?.map_or(0, |row| row.get(Column::<i64>::at(1))) + 1;
-        tx.upsert(counters, &["runs".into(), runs.into()])?;
-        Ok::<_, Abort>(runs)
-    })??;
+        let count = counters.find(tx, "runs")?.map_or(0, |runs| runs.count) + 1;
+        counters.upsert(tx, &Counter { name: "runs".into(), count })?;
+        Ok(count)
+    })?;
     println!("run {runs}: on disk before this line was printed");
     Ok(())
 }

@@ -44,13 +44,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// let db = builder.open(dir)?;
 ///
 /// // When this returns, the row is on disk.
-/// db.transact(|tx| tx.insert(accounts, &[1i64.into(), 100i64.into()]))??;
+/// db.transact(|tx| Ok(tx.insert(accounts, &[1i64.into(), 100i64.into()])?))?;
 /// let rest = db.transact(|tx| {
 ///     let row = tx.get(accounts, 1i64)?.ok_or(Abort::User(0))?;
 ///     let rest = row.get(balance) - 30;
 ///     tx.update(accounts, 1i64, &[balance.set(rest)])?;
-///     Ok::<_, Abort>(rest)
-/// })??;
+///     Ok(rest)
+/// })?;
 /// assert_eq!(rest, 70);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
@@ -132,11 +132,35 @@ impl Database {
     ///
     /// After a conflict the closure runs again, so it must have no effects outside the transaction.
     ///
-    /// If the closure returns an error, its changes are rolled back and the error is the inner
-    /// result. That result, too, is returned only once everything it was based on is on disk.
+    /// If the closure returns an error, its changes are rolled back and the error is the result.
+    /// That result, too, is returned only once everything it was based on is on disk.
+    ///
+    /// ```
+    /// # use hyades::{Database, Error, Table};
+    /// # let dir = tempfile::tempdir()?;
+    /// # #[derive(Table)]
+    /// # struct Account { #[key] id: i64, balance: i64 }
+    /// # let mut builder = Database::builder();
+    /// # let accounts = builder.table_of::<Account>();
+    /// # let db = builder.open(dir.path())?;
+    /// # db.transact(|tx| Ok(accounts.insert(tx, &Account { id: 1, balance: 5 })?))?;
+    /// let withdraw = |amount: i64| {
+    ///     db.transact(|tx| {
+    ///         let balance = accounts.get(tx, 1)?.balance;
+    ///         if balance < amount {
+    ///             return Err(Error::user("not enough money"));
+    ///         }
+    ///         accounts.update(tx, 1, &[Account::BALANCE.set(balance - amount)])?;
+    ///         Ok(balance - amount)
+    ///     })
+    /// };
+    /// assert_eq!(withdraw(3)?, 2);
+    /// assert_eq!(withdraw(3).unwrap_err().to_string(), "not enough money");
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// Outer: [`Error::Poisoned`] if the log failed before the transaction;
+    /// The closure's; [`Error::Poisoned`] if the log failed before the transaction;
     /// [`Error::OutcomeUnknown`] if it failed before the transaction was acknowledged;
     /// [`Error::Starved`] if all attempts ended in a conflict ([`Builder::retries`]);
     /// [`Error::Misuse`] inside another transaction of this database; [`Error::Log`] if the
@@ -145,11 +169,20 @@ impl Database {
     ///
     /// # Panics
     /// If the closure panics. Its changes are rolled back first.
-    pub fn transact<T, E: From<Abort>>(
+    pub fn transact<T>(
+        &self,
+        body: impl FnMut(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.try_transact(body)?
+    }
+
+    /// Like [`Database::transact`], with an error of any type, which stays apart from the errors of
+    /// the database: the inner result is the closure's.
+    pub fn try_transact<T, E: From<Abort>>(
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Error> {
-        let (result, ticket) = self.pooled()?.submit(body)?;
+        let (result, ticket) = self.pooled()?.try_submit(body)?;
         ticket.wait()?;
         Ok(result)
     }
@@ -159,9 +192,19 @@ impl Database {
     /// [`Database::transact`].
     ///
     /// # Errors
-    /// Outer: [`Error::Misuse`] if there is no such procedure, the arguments cannot be encoded or
-    /// the result is not an `R`; otherwise as for [`Database::transact`].
+    /// [`Error::Aborted`] if the procedure did; [`Error::Misuse`] if there is no such procedure,
+    /// the arguments cannot be encoded or the result is not an `R`; otherwise as for
+    /// [`Database::transact`].
     pub fn call<A: Serialize + ?Sized, R: DeserializeOwned>(
+        &self,
+        name: &str,
+        arguments: &A,
+    ) -> Result<R, Error> {
+        Ok(self.try_call(name, arguments)??)
+    }
+
+    /// Like [`Database::call`]; the inner result is the procedure's.
+    pub fn try_call<A: Serialize + ?Sized, R: DeserializeOwned>(
         &self,
         name: &str,
         arguments: &A,
@@ -235,7 +278,7 @@ impl Database {
     /// # let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
     /// # let words = builder.table(schema);
     /// # let db = builder.open(dir.path())?;
-    /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
+    /// db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
     /// let report = db.checkpoint()?;
     /// assert_eq!(report.rows, 1);
     /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -265,7 +308,7 @@ impl Database {
     /// # let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]);
     /// # let words = builder.table(schema);
     /// # let db = builder.open(dir)?;
-    /// db.transact(|tx| tx.insert(words, &["durable".into()]))??;
+    /// db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
     /// let report = db.backup(&copy)?;
     /// assert!(report.files > 0);
     /// # let mut builder = Database::builder();

@@ -158,8 +158,28 @@ pub enum Error {
         /// Time since the first conflict, in seconds.
         seconds: f64,
     },
+    /// The transaction ended without a commit, and its changes were rolled back. Operations return
+    /// an [`Abort`]; `?` turns it into this.
+    Aborted(Abort),
+    /// The closure of a transaction failed with an error of its own, see [`Error::user`]. Its
+    /// changes were rolled back.
+    User(Box<dyn std::error::Error + Send + Sync>),
     /// The log failed, with this cause. The database accepts no work until it is opened again.
     Poisoned(String),
+}
+
+impl Error {
+    /// An error of the program's own, for a closure of
+    /// [`Database::transact`](crate::Database::transact): a type, or a text.
+    pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::User(error.into())
+    }
+}
+
+impl From<Abort> for Error {
+    fn from(abort: Abort) -> Error {
+        Error::Aborted(abort)
+    }
 }
 
 impl fmt::Display for Error {
@@ -195,6 +215,8 @@ impl fmt::Display for Error {
                  s, and nothing of it was done: make it shorter, or give it more time with \
                  Builder::retries"
             ),
+            Error::Aborted(abort) => write!(f, "{abort}"),
+            Error::User(error) => write!(f, "{error}"),
             Error::Poisoned(cause) => {
                 write!(
                     f,
@@ -209,6 +231,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Log(error) => Some(error),
+            Error::Aborted(abort) => Some(abort),
+            Error::User(error) => Some(&**error),
             _ => None,
         }
     }

@@ -16,8 +16,8 @@
 //! let schema = Schema::new("words").column("word", Type::Text).primary_key(&["word"]);
 //! let words = builder.table(schema);
 //! let db = builder.open(dir)?;
-//! db.transact(|tx| tx.insert(words, &["durable".into()]))??;
-//! let known = db.transact(|tx| Ok::<_, Abort>(tx.get(words, "durable")?.is_some()))??;
+//! db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
+//! let known = db.transact(|tx| Ok(tx.get(words, "durable")?.is_some()))?;
 //! assert!(known);
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
@@ -81,6 +81,11 @@ pub use transaction::for_tests;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;
 pub use typed::{Rows, TableRow, TypedIndex, TypedScan, TypedTable};
+
+/// The programs in docs/guide.md compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+pub struct Guide;
 
 /// The program in README.md compiles and runs.
 #[cfg(doctest)]

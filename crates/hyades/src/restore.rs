@@ -134,11 +134,11 @@ impl Builder {
     /// };
     /// let (builder, words) = describe();
     /// let db = builder.open(&dir)?;
-    /// let (_, ticket) = db.session()?.submit(|tx| tx.insert(words, &["kept".into()]))?;
+    /// let (_, ticket) = db.session()?.submit(|tx| Ok(tx.insert(words, &["kept".into()])?))?;
     /// let id = ticket.transaction_id().expect("it wrote something");
     /// ticket.wait()?;
     /// # std::thread::sleep(std::time::Duration::from_millis(20));
-    /// db.transact(|tx| tx.insert(words, &["a mistake".into()]))??;
+    /// db.transact(|tx| Ok(tx.insert(words, &["a mistake".into()])?))?;
     /// db.close()?;
     ///
     /// let how = Restore::new(vec![dir], &new).until(Until::Transaction(id));

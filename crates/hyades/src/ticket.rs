@@ -29,8 +29,8 @@ use std::task::{Context, Poll};
 /// let names = builder.table(schema);
 /// let db = builder.open(dir)?;
 /// let mut session = db.session()?;
-/// let (inserted, ticket) = session.submit(|tx| tx.insert(names, &["Aldebaran".into()]))?;
-/// assert!(inserted.is_ok()); // others see it from now on
+/// let (_, ticket) = session.submit(|tx| Ok(tx.insert(names, &["Aldebaran".into()])?))?;
+/// // Others see it from now on.
 /// while !ticket.is_acknowledged()? {
 ///     std::thread::yield_now(); // something better to do
 /// }
@@ -290,8 +290,7 @@ impl<T> WaitQueue<T> {
 /// let (mut session, mut queue) = (db.session()?, db.commit_queue());
 /// let mut sum = 0;
 /// for n in 1..=100i64 {
-///     let (inserted, ticket) = session.submit(|tx| tx.insert(numbers, &[n.into()]))?;
-///     inserted?;
+///     let (_, ticket) = session.submit(|tx| Ok(tx.insert(numbers, &[n.into()])?))?;
 ///     queue.push(ticket, n);
 ///     queue.drain(|n| sum += n)?; // whatever is acknowledged by now, in any order
 /// }

@@ -117,8 +117,8 @@ type PrimaryKey<'k, R> = <<R as TableRow>::Key as KeyFields>::Key<'k>;
 ///     assert_eq!(of_ada.map(|account| account.balance).collect::<Vec<_>>(), [70, 35]);
 ///     let all = accounts.scan(tx).range(..2).rows()?;
 ///     assert_eq!(all.len(), 1);
-///     Ok::<_, hyades::Abort>(())
-/// })??;
+///     Ok(())
+/// })?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct TypedTable<R> {

@@ -63,13 +63,15 @@ fn files() -> Arc<dyn Device> {
 
 fn put(session: &mut Session, id: i64, number: i64) -> Result<Ticket, Error> {
     let (result, ticket) =
-        session.submit(|tx| tx.upsert(ROWS, &[id.into(), number.into()]).map(|_| ()))?;
+        session.try_submit(|tx| tx.upsert(ROWS, &[id.into(), number.into()]).map(|_| ()))?;
     result.unwrap();
     Ok(ticket)
 }
 
 fn number(db: &Database, id: i64) -> Option<i64> {
-    db.transact(|tx| Ok::<_, Abort>(tx.get(ROWS, id)?.map(|row| row.get(NUMBER)))).unwrap().unwrap()
+    db.try_transact(|tx| Ok::<_, Abort>(tx.get(ROWS, id)?.map(|row| row.get(NUMBER))))
+        .unwrap()
+        .unwrap()
 }
 
 /// Wakes a thread and counts the wake-ups.
@@ -250,14 +252,14 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
             let mut session = elsewhere(db);
             let read = |session: &mut Session, id: i64| {
                 let (result, ticket) = session
-                    .submit(|tx| Ok::<_, Abort>(tx.get(ROWS, id)?.unwrap().get(NUMBER)))
+                    .try_submit(|tx| Ok::<_, Abort>(tx.get(ROWS, id)?.unwrap().get(NUMBER)))
                     .unwrap();
                 (result.unwrap(), ticket)
             };
             let (seen, reader) = read(&mut session, 1);
             assert_eq!(seen, 7, "a pre-committed row is seen");
             let (user, abort) = session
-                .submit(|tx| {
+                .try_submit(|tx| {
                     let seen = tx.get(ROWS, 1i64)?.unwrap().get(NUMBER);
                     tx.update(ROWS, 2i64, &[NUMBER.set(99i64)])?;
                     Err::<(), _>(Abort::User(seen))
@@ -265,11 +267,11 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
                 .unwrap();
             assert_eq!(user, Err(Abort::User(7)));
             let (duplicate, constraint) =
-                session.submit(|tx| tx.insert(ROWS, &[1i64.into(), 0i64.into()])).unwrap();
+                session.try_submit(|tx| tx.insert(ROWS, &[1i64.into(), 0i64.into()])).unwrap();
             assert_eq!(duplicate, Err(Abort::DuplicateKey { table: 0, index: None }));
             // A scan that passes over the row has read it.
             let (rows, scan) =
-                session.submit(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len())).unwrap();
+                session.try_submit(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len())).unwrap();
             assert_eq!(rows, Ok(8));
             let waiting = [("writer", &writer), ("reader", &reader), ("abort", &abort)];
             for (what, ticket) in waiting.into_iter().chain([("key", &constraint), ("scan", &scan)])
@@ -302,7 +304,7 @@ fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
             }
             // This transaction depends on the held row, although its own record becomes durable.
             let (result, dependent) = session
-                .submit(|tx| {
+                .try_submit(|tx| {
                     let seen = tx.get(ROWS, 1i64)?.unwrap().get(NUMBER);
                     tx.update(ROWS, 2i64, &[NUMBER.set(seen)])
                 })
@@ -361,7 +363,7 @@ fn a_device_that_fails_leaves_what_was_admitted_and_makes_the_rest_unknown() {
                 matches!(put(&mut session, 5, 5), Err(Error::Poisoned(_))),
                 "new work is refused"
             );
-            let reading = db.transact(|tx| Ok::<_, Abort>(tx.get(ROWS, -1i64)?.is_some()));
+            let reading = db.try_transact(|tx| Ok::<_, Abort>(tx.get(ROWS, -1i64)?.is_some()));
             assert!(matches!(reading, Err(Error::Poisoned(_))), "so are readers: {reading:?}");
             assert!(db.clone().close().is_err(), "what is lost cannot be closed in good order");
             drop((session, db));

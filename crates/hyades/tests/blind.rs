@@ -89,7 +89,7 @@ fn work(db: &Database, thread: i64, seed: u64, mut n: i64) -> Vec<(i64, i64, Did
         let pair = thread * PAIRS + rng.i64(0..PAIRS);
         let other = rng.i64(0..THREADS * PAIRS);
         let kind = rng.u32(0..10);
-        let result = session.submit(|tx| match kind {
+        let result = session.try_submit(|tx| match kind {
             0..=4 => put(tx, pair, n, (-1, -1)),
             5 => {
                 put(tx, pair, n, (-1, -1)).and_then(|()| put(tx, SHARED, n << 8 | thread, (-1, -1)))
@@ -126,7 +126,7 @@ fn check(db: &Database, done: &Done, what: &str) {
     let all = |tx: &Transaction<'_>| {
         (0..=SHARED).map(|pair| look(tx, pair)).collect::<Result<Vec<_>, Abort>>()
     };
-    let pairs = db.transact(all).unwrap().unwrap();
+    let pairs = db.try_transact(all).unwrap().unwrap();
     let reaches = |pair: i64, from: i64| {
         // Whether the pair's current state may have been left by this transaction or a later one.
         match pairs[pair as usize] {

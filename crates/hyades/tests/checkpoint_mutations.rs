@@ -62,7 +62,7 @@ fn unwaited_commits(c: Combination, seed: u64) {
             tx.update(ACCOUNTS, 2i64, &[BALANCE.set(b + 1)])?;
             Ok::<_, Abort>(())
         };
-        drop(session.submit(move_one).unwrap());
+        drop(session.try_submit(move_one).unwrap());
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -86,7 +86,7 @@ fn large_rows_in_a_checkpoint(dir: &std::path::Path, c: Combination) -> u64 {
     for id in 0..1000i32 {
         let text = format!("{id:040000}");
         let row = [id.into(), 0i32.into(), text[..].into(), hyades::Value::Null];
-        opened.db.transact(|tx| tx.insert(ITEMS, &row)).unwrap().unwrap();
+        opened.db.try_transact(|tx| tx.insert(ITEMS, &row)).unwrap().unwrap();
     }
     opened.db.checkpoint().unwrap();
     opened.db.digest()

@@ -109,7 +109,7 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
             }
             Ok::<_, Abort>(())
         };
-        opened.db.transact(insert).unwrap().unwrap();
+        opened.db.try_transact(insert).unwrap().unwrap();
         ballast(&opened, 3000);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
                             }
                             Ok::<_, Abort>(())
                         };
-                        if session.submit(write).is_err() {
+                        if session.try_submit(write).is_err() {
                             break;
                         }
                     }
@@ -142,7 +142,7 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
         });
         drop(opened);
         let again = open(dir.path(), c, None, How::default());
-        let notes = again.db.transact(|tx| {
+        let notes = again.db.try_transact(|tx| {
             let rows = tx.scan(ITEMS).rows()?;
             Ok::<_, Abort>(rows.iter().map(|r| format!("{:?}", r.value(3))).collect::<Vec<_>>())
         });
@@ -156,17 +156,17 @@ fn transactions_of_many_frames_are_there_as_a_whole() {
 fn row_ids_and_epochs_go_on_above_those_of_the_checkpoint() {
     let dir = directory();
     let opened = open(dir.path(), plain(), None, How::default());
-    let insert = || opened.db.transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
+    let insert = || opened.db.try_transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
     let id = (0..10).map(|_| insert().unwrap().unwrap()).max().unwrap();
     // Deleted, so no row of the image shows that this id was used.
-    opened.db.transact(|tx| tx.delete(HISTORY, id)).unwrap().unwrap();
+    opened.db.try_transact(|tx| tx.delete(HISTORY, id)).unwrap().unwrap();
     let report = opened.db.checkpoint().unwrap();
     assert_eq!(report.rows, 9);
     assert_eq!(opened.db.checkpoints().replay_seconds, 0.0, "nothing is left to replay");
     opened.db.close().unwrap();
     let again = open(dir.path(), plain(), None, How::default());
     assert_eq!((again.db.recovery().image_rows, again.db.recovery().records), (9, 0));
-    let fresh = again.db.transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
+    let fresh = again.db.try_transact(|tx| tx.insert(HISTORY, &[1i64.into(), 2i64.into()]));
     assert!(fresh.unwrap().unwrap() > id, "row ids are not given out again");
     assert!(again.db.checkpoint().unwrap().cut_epoch > report.cut_epoch);
 }

@@ -35,7 +35,7 @@ fn a_waker_that_drops_the_last_handle_loses_nothing_and_waits_for_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path()).unwrap();
     let mut session = db.session().unwrap();
-    let mut insert = |n: i64| session.submit(|tx| tx.insert(NUMBERS, &[n.into()])).unwrap();
+    let mut insert = |n: i64| session.try_submit(|tx| tx.insert(NUMBERS, &[n.into()])).unwrap();
     insert(0).1.wait().unwrap();
     // The next flush is due after this point.
     let (inserted, mut ticket) = insert(1);
@@ -60,7 +60,7 @@ fn a_waker_that_drops_the_last_handle_loses_nothing_and_waits_for_nobody() {
     };
     assert_eq!(again.rows(), last as u64 + 1, "all that was submitted is there");
     let column = Column::<i64>::at(0);
-    let sum = again.transact(|tx| {
+    let sum = again.try_transact(|tx| {
         Ok::<_, hyades::Abort>(tx.scan(NUMBERS).rows()?.iter().map(|row| row.get(column)).sum())
     });
     assert_eq!(sum.unwrap(), Ok(last * (last + 1) / 2));

@@ -145,11 +145,11 @@ fn time_randomness_and_row_ids_repeat_at_replay() {
             same_after_reopening(dir.path(), layout, concurrency, RecordKind::Command, digest);
             let db =
                 builder(layout, concurrency, RecordKind::Command, None).open(dir.path()).unwrap();
-            let fresh = db.transact(|tx| tx.insert(LINES, &[0i64.into(), "new"[..].into()]));
+            let fresh = db.try_transact(|tx| tx.insert(LINES, &[0i64.into(), "new"[..].into()]));
             let fresh = fresh.unwrap().unwrap();
             assert!(seen.iter().all(|s| s.2 < fresh), "row ids are not given out again");
             for (_, _, row) in seen {
-                let found = db.transact(|tx| Ok::<_, Abort>(tx.get(LINES, row)?.is_some()));
+                let found = db.try_transact(|tx| Ok::<_, Abort>(tx.get(LINES, row)?.is_some()));
                 assert!(found.unwrap().unwrap(), "row {row} has another id");
             }
         }
@@ -239,7 +239,7 @@ fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
                     for n in 0..3 {
                         let text = "long ".repeat(8000 + n);
                         let large = Bulk { first, rows: 3, text, give_up: n == 1 };
-                        let result = db.call::<_, i64>("bulk", &large).unwrap();
+                        let result = db.try_call::<_, i64>("bulk", &large).unwrap();
                         assert_eq!(result, if n == 1 { Err(Abort::User(3)) } else { Ok(3) });
                         let many = Bulk {
                             first: first + 10,
@@ -247,12 +247,12 @@ fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
                             text: "x".into(),
                             give_up: n == 1,
                         };
-                        let _ = db.call::<_, i64>("bulk", &many).unwrap();
+                        let _ = db.try_call::<_, i64>("bulk", &many).unwrap();
                     }
                     // A closure is always logged as data.
                     let text = "closure ".repeat(20_000);
                     let row = [first.into(), text[..].into()];
-                    db.transact(|tx| tx.insert(LINES, &row)).unwrap().unwrap();
+                    db.try_transact(|tx| tx.insert(LINES, &row)).unwrap().unwrap();
                 });
                 let digest = db.digest();
                 device.cut();
@@ -274,7 +274,7 @@ fn rows_grow_and_shrink() {
             let id = thread as i64;
             for (n, len) in [0, 100_000, 3, 5000, 1, 300_000, 0, 64, 63].into_iter().enumerate() {
                 let text = name(id, len);
-                let result = session.submit(|tx| {
+                let result = session.try_submit(|tx| {
                     if !tx.update(ITEMS, id, &[NAME.set(&text[..]), GROUP.set(n as i64)])? {
                         tx.insert(ITEMS, &[id.into(), 0i64.into(), text[..].into()])?;
                     }
@@ -291,7 +291,7 @@ fn rows_grow_and_shrink() {
         drop(db);
         same_after_reopening(dir.path(), layout, concurrency, RecordKind::Data, digest);
         let db = builder(layout, concurrency, RecordKind::Data, None).open(dir.path()).unwrap();
-        db.transact(|tx| {
+        db.try_transact(|tx| {
             for id in 0..2 {
                 let row = tx.get(ITEMS, id)?.unwrap();
                 assert_eq!((row.get(NAME), row.get(GROUP)), (&name(id, 63)[..], 8));
@@ -339,7 +339,7 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
         let mut rows = db.session().unwrap();
         for id in 0..=200i64 {
             let row = [id.into(), 0i64.into(), ""[..].into()];
-            let (result, _ticket) = rows.submit(|tx| tx.insert(PLAIN, &row)).unwrap();
+            let (result, _ticket) = rows.try_submit(|tx| tx.insert(PLAIN, &row)).unwrap();
             result.unwrap();
         }
         on_two_threads(&db, |session, thread| {
@@ -375,12 +375,12 @@ fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
         });
         let db = builder.open(dir.path()).unwrap();
         let row = |name: &'static str| [1i64.into(), 2i64.into(), name[..].into()];
-        db.transact(|tx| tx.insert(ITEMS, &row("one"))).unwrap().unwrap();
+        db.try_transact(|tx| tx.insert(ITEMS, &row("one"))).unwrap().unwrap();
         let digest = db.digest();
         let mut session = db.session().unwrap();
         for _ in 0..3 {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                let _ = session.submit(|tx| -> Result<(), Abort> {
+                let _ = session.try_submit(|tx| -> Result<(), Abort> {
                     tx.update(ITEMS, 1i64, &[GROUP.set(77i64)])?;
                     tx.insert(ITEMS, &[2i64.into(), 2i64.into(), "two"[..].into()])?;
                     tx.scan_index(ITEMS, BY_GROUP).rows()?;
@@ -388,19 +388,19 @@ fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
                 });
             }));
             assert!(panicked.is_err());
-            let panicked = catch_unwind(AssertUnwindSafe(|| db.call::<_, ()>("panics", &1i64)));
+            let panicked = catch_unwind(AssertUnwindSafe(|| db.try_call::<_, ()>("panics", &1i64)));
             assert!(panicked.is_err());
         }
         assert_eq!(db.digest(), digest);
         // The same session, another session and the database's own session all continue with the
         // same rows.
         let update = |tx: &Transaction<'_>| tx.update(ITEMS, 1i64, &[GROUP.set(3i64)]);
-        let (result, ticket) = session.submit(update).unwrap();
+        let (result, ticket) = session.try_submit(update).unwrap();
         assert_eq!(result, Ok(true));
         ticket.wait().unwrap();
-        assert_eq!(db.transact(update).unwrap(), Ok(true));
+        assert_eq!(db.try_transact(update).unwrap(), Ok(true));
         let two = [2i64.into(), 2i64.into(), "two"[..].into()];
-        db.transact(|tx| tx.insert(ITEMS, &two)).unwrap().unwrap();
+        db.try_transact(|tx| tx.insert(ITEMS, &two)).unwrap().unwrap();
         db.close().unwrap();
     }
 }

@@ -198,7 +198,7 @@ fn restored(from: &Path, c: Combination, until: Until) -> Result<u64, hyades::Er
     let again = open(&new, c, How::default());
     for transfer in more {
         let found =
-            again.db.transact(|tx| tx.get(common::TRANSFERS, transfer.id).map(|r| r.is_some()));
+            again.db.try_transact(|tx| tx.get(common::TRANSFERS, transfer.id).map(|r| r.is_some()));
         assert!(found.unwrap().unwrap());
     }
     Ok(digest)

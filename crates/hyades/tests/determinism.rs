@@ -63,7 +63,7 @@ fn with_a_call(
     let open = move |outside| builder(protocol, way, outside).streams(streams).open(&dir);
     let db = open(1).unwrap();
     let fill = |tx: &Transaction<'_>| tx.insert(ROWS, &[1i64.into(), 0i64.into()]);
-    db.transact(fill).unwrap().unwrap();
+    db.try_transact(fill).unwrap().unwrap();
     // The first command of a session in an epoch is one whose outcome is logged and checked.
     let mut session = db.session().unwrap();
     let (called, ticket) = session.call(db.prepare("drifts").unwrap(), &7i64).unwrap();
@@ -112,7 +112,7 @@ fn a_command_that_writes_something_else_at_replay_is_named() {
             );
             // Nothing is lost: with the original procedure the database opens.
             let db = open(1).unwrap();
-            let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
+            let rows = db.try_transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
             assert!(rows.unwrap().unwrap() >= 1);
         }
     }

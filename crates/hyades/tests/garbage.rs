@@ -56,7 +56,7 @@ fn left_after_a_few_more(db: &Database, mut sessions: Vec<Session>) -> u64 {
     loop {
         for session in &mut sessions {
             for _ in 0..64 {
-                session.submit(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().0.unwrap();
+                session.try_submit(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().0.unwrap();
             }
         }
         let left = db.stats().garbage;
@@ -111,7 +111,7 @@ fn churn(db: &Database, count: u64, step: impl Fn(&mut Session, u64, u64) + Sync
 fn upserts(db: &Database, count: u64) -> Left {
     churn(db, count, |session, worker, n| {
         let row = row(n % 8, n, worker);
-        session.submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
     })
 }
 
@@ -140,9 +140,9 @@ fn rows_that_come_and_go_under_the_same_keys_do_not_pile_up() {
             let id = (n / 2 % 8) as i64;
             if n % 2 == 0 {
                 let row = row(id as u64, n, worker);
-                session.submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+                session.try_submit(|tx| tx.upsert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
             } else {
-                session.submit(|tx| tx.delete(HOT, id).map(|_| ())).unwrap().0.unwrap();
+                session.try_submit(|tx| tx.delete(HOT, id).map(|_| ())).unwrap().0.unwrap();
             }
         });
         // Rows deleted in the last two epochs, which last longer on a busy machine.
@@ -159,7 +159,7 @@ const SHORT: Duration = Duration::from_micros(100);
 
 /// Measures how long a scan of the empty table takes.
 fn scan_of_nothing(db: &Database) -> Duration {
-    let scan = db.transact(|tx| {
+    let scan = db.try_transact(|tx| {
         let began = Instant::now();
         assert!(tx.scan(HOT).rows()?.is_empty());
         Ok::<_, Abort>(began.elapsed())
@@ -172,8 +172,8 @@ fn sessions_that_end(db: &Database, count: u64) {
     for id in 0..count {
         let mut session = db.session().unwrap();
         let row = row(id, id, 0);
-        session.submit(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
-        session.submit(|tx| tx.delete(HOT, id as i64).map(|_| ())).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.delete(HOT, id as i64).map(|_| ())).unwrap().0.unwrap();
     }
     let until = Instant::now() + Duration::from_secs(20);
     while db.stats().garbage > 0 && Instant::now() < until {
@@ -205,16 +205,16 @@ fn what_is_done_without_a_session_is_counted_and_cleared_away() {
         let db = open(dir.path(), protocol, concurrency);
         for id in 0..1000u64 {
             let row = row(id, id, 0);
-            db.transact(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().unwrap();
+            db.try_transact(|tx| tx.insert(HOT, &row).map(|_| ())).unwrap().unwrap();
         }
         let delete_all =
-            db.transact(|tx| (0..1000i64).try_for_each(|id| tx.delete(HOT, id).map(|_| ())));
+            db.try_transact(|tx| (0..1000i64).try_for_each(|id| tx.delete(HOT, id).map(|_| ())));
         delete_all.unwrap().unwrap();
         assert!(db.stats().attempts >= 1001, "{:?}", db.stats());
         if protocol == Protocol::None {
             std::thread::sleep(2 * EPOCH);
             while db.stats().garbage > 0 {
-                db.transact(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().unwrap();
+                db.try_transact(|tx| tx.get(HOT, 1i64).map(|_| ())).unwrap().unwrap();
             }
         } else {
             // No further transaction runs here; the checkpoint must collect the garbage.
@@ -232,7 +232,7 @@ fn conflicts_are_counted_while_sessions_live() {
     let _alone = alone();
     let dir = directory();
     let db = open(dir.path(), Protocol::Taurus, Concurrency::NoWait);
-    db.transact(|tx| tx.upsert(HOT, &row(1, 1, 0)).map(|_| ())).unwrap().unwrap();
+    db.try_transact(|tx| tx.upsert(HOT, &row(1, 1, 0)).map(|_| ())).unwrap().unwrap();
     let (mut one, mut other) = (db.session().unwrap(), db.session().unwrap());
     let mut tried = 0;
     let inner = |tx: &hyades::Transaction<'_>| {
@@ -245,10 +245,10 @@ fn conflicts_are_counted_while_sessions_live() {
             tx.upsert(HOT, &row(1, 3, 0)).map(|_| ())
         };
         let other = &mut other;
-        std::thread::scope(|scope| scope.spawn(|| other.submit(meets_it).unwrap().0).join())
+        std::thread::scope(|scope| scope.spawn(|| other.try_submit(meets_it).unwrap().0).join())
             .unwrap()
     };
-    one.submit(inner).unwrap().0.unwrap();
+    one.try_submit(inner).unwrap().0.unwrap();
     assert!(db.stats().conflicts >= 1, "{:?}", db.stats());
 }
 

@@ -46,10 +46,10 @@ fn insert(tx: &Transaction<'_>, id: i64) -> Result<(), Abort> {
 #[test]
 fn a_number_without_a_type_is_of_the_columns() {
     let (_dir, db) = database(Concurrency::Silo);
-    db.transact(|tx| insert(tx, 1)).unwrap().unwrap();
-    db.transact(|tx| tx.update(COUNTERS, 1i64, &[COUNT.set(3)])).unwrap().unwrap();
+    db.try_transact(|tx| insert(tx, 1)).unwrap().unwrap();
+    db.try_transact(|tx| tx.update(COUNTERS, 1i64, &[COUNT.set(3)])).unwrap().unwrap();
     let count = db
-        .transact(|tx| Ok::<_, Abort>(tx.get(COUNTERS, 1i64)?.unwrap().get(COUNT)))
+        .try_transact(|tx| Ok::<_, Abort>(tx.get(COUNTERS, 1i64)?.unwrap().get(COUNT)))
         .unwrap()
         .unwrap();
     assert_eq!(count, 3);
@@ -71,10 +71,10 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
             kept.set(Some(tx.savepoint()));
             insert(tx, 2)
         };
-        sessions[0].submit(keep).unwrap().0.unwrap();
+        sessions[0].try_submit(keep).unwrap().0.unwrap();
         for session in &mut sessions {
             // As many writes as before the kept savepoint, so its position would be valid.
-            let outcome = session.submit(|tx| {
+            let outcome = session.try_submit(|tx| {
                 insert(tx, 3)?;
                 insert(tx, 4)?;
                 let own = tx.savepoint();
@@ -84,7 +84,7 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
             });
             assert_eq!(outcome.unwrap().0, Err(Abort::NoSuchSavepoint));
         }
-        let outcome = sessions[1].submit(|tx| {
+        let outcome = sessions[1].try_submit(|tx| {
             let first = tx.savepoint();
             insert(tx, 5)?;
             let second = tx.savepoint();
@@ -103,7 +103,7 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
             let rows = tx.scan(COUNTERS).rows()?;
             Ok::<_, Abort>(rows.iter().map(|row| row.get(Column::<i64>::at(0))).collect())
         };
-        let ids: Vec<i64> = db.transact(ids).unwrap().unwrap();
+        let ids: Vec<i64> = db.try_transact(ids).unwrap().unwrap();
         assert_eq!(ids, [1, 2, 7, 8]);
     }
 }
@@ -111,11 +111,11 @@ fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
 #[test]
 fn a_bound_of_more_values_than_the_key_has_is_refused() {
     let (_dir, db) = database(Concurrency::Silo);
-    db.transact(|tx| insert(tx, 1)).unwrap().unwrap();
+    db.try_transact(|tx| insert(tx, 1)).unwrap().unwrap();
     let two = [1i64.into(), 1i64.into()];
     let wrong = Some(Abort::WrongType { table: 0, column: 1 });
     let scan = |scan: &dyn Fn(&Transaction<'_>) -> Result<usize, Abort>| {
-        db.transact(|tx| Ok::<_, Abort>(scan(tx).err())).unwrap().unwrap()
+        db.try_transact(|tx| Ok::<_, Abort>(scan(tx).err())).unwrap().unwrap()
     };
     assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).prefix(&two).rows()?.len())), wrong);
     assert_eq!(scan(&|tx| Ok(tx.scan(COUNTERS).from(&two).rows()?.len())), wrong);
@@ -156,7 +156,7 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
             builder.open(dir.path()).unwrap()
         };
         let db = open();
-        let put = |a: &str, b: &[u8]| db.transact(|tx| tx.insert(NAMES, &name(a, b)).map(drop));
+        let put = |a: &str, b: &[u8]| db.try_transact(|tx| tx.insert(NAMES, &name(a, b)).map(drop));
         let primary = Abort::KeyTooLarge { table: 1, index: None };
         let secondary = Abort::KeyTooLarge { table: 1, index: Some(0) };
         assert_eq!(put(&too_long, b"").unwrap(), Err(primary));
@@ -164,7 +164,7 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
         put(&longest, &longest_alias).unwrap().unwrap();
         put("short", b"x").unwrap().unwrap();
         let outcome = |run: &dyn Fn(&Transaction<'_>) -> Result<(), Abort>| {
-            db.transact(|tx| run(tx)).unwrap()
+            db.try_transact(|tx| run(tx)).unwrap()
         };
         let alias = Column::<[u8]>::at(1);
         let update =

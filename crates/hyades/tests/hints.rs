@@ -57,7 +57,7 @@ fn announcing_changes_nothing() {
             let db = builder.open(dir.path()).unwrap();
             for a in 0..ROWS {
                 let row = [(a * 37 % ROWS).into(), (a / 2).into(), Value::Text("name 7")];
-                let ran = db.transact(|tx| {
+                let ran = db.try_transact(|tx| {
                     if announced && a % 8 == 0 {
                         announce(tx, a);
                     }
@@ -86,7 +86,7 @@ fn announcing_changes_nothing() {
                 };
                 tables.iter().map(rows).collect::<Result<Vec<Vec<(i64, i64)>>, Abort>>()
             };
-            db.transact(read).unwrap().unwrap()
+            db.try_transact(read).unwrap().unwrap()
         })
         .into();
     assert!(states[0].iter().all(|rows| rows.len() >= ROWS as usize / 2));

@@ -102,7 +102,7 @@ fn a_transaction_of_several_records_is_counted_once() {
     let open = || builder(Protocol::Plover, Concurrency::Silo, 4).open(dir.path()).unwrap();
     let db = open();
     for round in 0..20i64 {
-        db.transact(|tx| (0..16).try_for_each(|id| put(tx, id, round))).unwrap().unwrap();
+        db.try_transact(|tx| (0..16).try_for_each(|id| put(tx, id, round))).unwrap().unwrap();
     }
     db.close().unwrap();
     let seen = look(dir.path());

@@ -52,7 +52,7 @@ fn a_command_that_was_given_many_row_ids_is_logged_as_data() {
             let dir = directory();
             let db = again().open(dir.path()).unwrap();
             for lines in [10i64, 3000] {
-                db.call::<_, ()>("fill", &lines).unwrap().unwrap();
+                db.try_call::<_, ()>("fill", &lines).unwrap().unwrap();
             }
             assert_eq!(db.rows(), 3010);
             let digest = db.digest();
@@ -79,14 +79,14 @@ fn a_record_that_follows_many_others_names_them_all_in_a_frame() {
         for round in 0..3i64 {
             for n in 0..3000i64 {
                 let put = |tx: &Transaction<'_>| tx.upsert(NUMBERS, &[n.into(), round.into()]);
-                session.submit(put).unwrap().0.unwrap();
+                session.try_submit(put).unwrap().0.unwrap();
             }
             let sum = |tx: &Transaction<'_>| {
                 let sum: i64 = tx.scan(NUMBERS).rows()?.iter().map(|row| row.get(VALUE)).sum();
                 tx.upsert(NUMBERS, &[(-1i64).into(), sum.into()])?;
                 Ok::<_, Abort>(sum)
             };
-            let (sum, ticket) = session.submit(sum).unwrap();
+            let (sum, ticket) = session.try_submit(sum).unwrap();
             assert!(sum.unwrap() >= 3000 * round);
             ticket.wait().unwrap();
         }

@@ -22,7 +22,7 @@ fn a_lone_transaction_is_answered() {
         for n in 0..2 * each {
             let id = rng.i64(0..ACCOUNT_COUNT);
             let (result, ticket) = sessions[rng.usize(0..2)]
-                .submit(|tx| {
+                .try_submit(|tx| {
                     let balance = tx.get(ACCOUNTS, id)?.unwrap().get(BALANCE);
                     if n % 3 > 0 {
                         tx.update(ACCOUNTS, (id + 1) % ACCOUNT_COUNT, &[BALANCE.set(balance)])?;

@@ -42,14 +42,14 @@ fn put(tx: &Transaction<'_>, id: i64, n: i64, text: &str) -> Result<(), Abort> {
 }
 
 fn write(session: &mut Session, id: i64, n: i64, text: &str) {
-    let (result, ticket) = session.submit(|tx| put(tx, id, n, text)).unwrap();
+    let (result, ticket) = session.try_submit(|tx| put(tx, id, n, text)).unwrap();
     result.unwrap();
     ticket.wait().unwrap();
 }
 
 fn read(db: &Database, id: i64) -> Option<i64> {
     let get = |tx: &Transaction<'_>| Ok::<_, Abort>(tx.get(NUMBERS, id)?.map(|row| row.get(N)));
-    db.transact(get).unwrap().unwrap()
+    db.try_transact(get).unwrap().unwrap()
 }
 
 fn stated(db: &Database) -> u64 {
@@ -86,10 +86,10 @@ fn who_polls_is_answered() {
         let mut session = db.session().unwrap();
         let mut queue = db.commit_queue();
         for n in 0..10i64 {
-            let (_, ticket) = session.submit(|tx| put(tx, n, n, "polled")).unwrap();
+            let (_, ticket) = session.try_submit(|tx| put(tx, n, n, "polled")).unwrap();
             queue.push(ticket, n);
         }
-        let (_, ticket) = session.submit(|tx| put(tx, 100, 100, "polled")).unwrap();
+        let (_, ticket) = session.try_submit(|tx| put(tx, 100, 100, "polled")).unwrap();
         while !ticket.is_acknowledged().unwrap() {
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -335,7 +335,7 @@ fn agree(db: &Database, kind: Kind, model: &Model) {
         .chain((0..4).map(|group| Step::ScanGroup { group, descending: false, limit: 100 }))
         .chain((0..5).map(Step::ScanName))
         .collect();
-    let result = db.transact(|tx| everything.iter().try_for_each(|s| read(tx, kind, model, s)));
+    let result = db.try_transact(|tx| everything.iter().try_for_each(|s| read(tx, kind, model, s)));
     result.unwrap().unwrap();
     assert_eq!(db.rows(), model.rows.len() as u64);
 }
@@ -345,7 +345,7 @@ fn history(kind: Kind, concurrency: Concurrency, works: &[Work]) {
     let mut db = open(dir.path(), kind, concurrency);
     let mut model = Model::default();
     for (n, work) in works.iter().enumerate() {
-        let result = db.transact(|tx| {
+        let result = db.try_transact(|tx| {
             // The body runs again after a conflict, which cannot occur with one thread.
             let mut next = model.clone();
             run(tx, kind, &mut next, work).map(|()| next)

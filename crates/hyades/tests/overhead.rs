@@ -39,7 +39,7 @@ fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
         (0..INDEPENDENT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
     };
     // The same session, because each session states once when an epoch began.
-    let (inserted, ticket) = session.submit(insert).unwrap();
+    let (inserted, ticket) = session.try_submit(insert).unwrap();
     inserted.unwrap();
     ticket.wait().unwrap();
     // Twice over all rows, so that anchors are written as the log grows.
@@ -49,7 +49,7 @@ fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
                 let (done, ticket) = session.call(procedure, &(id, count)).unwrap();
                 (done.map(|()| session.result().unwrap()), ticket)
             } else {
-                session.submit(|tx| set(tx, (id, count))).unwrap()
+                session.try_submit(|tx| set(tx, (id, count))).unwrap()
             };
             assert_eq!(changed, Ok(true));
             ticket.wait().unwrap();

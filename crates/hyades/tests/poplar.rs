@@ -224,7 +224,7 @@ fn a_deleted_row_keeps_its_number() {
             std::thread::sleep(Duration::from_micros(50));
         }
         let (result, reader) =
-            world.sessions[1].submit(|tx| Ok::<_, Abort>(tx.get(ROWS, X)?.is_some())).unwrap();
+            world.sessions[1].try_submit(|tx| Ok::<_, Abort>(tx.get(ROWS, X)?.is_some())).unwrap();
         assert!(!result.unwrap());
         let reader = world.keep(reader);
         assert!(!world.answered(reader, &[1]), "the deletion is not durable yet");

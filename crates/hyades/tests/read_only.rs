@@ -97,8 +97,9 @@ fn counters(root: &Path) -> PathBuf {
     let mut session = database.session().unwrap();
     let mut put = |ids: std::ops::Range<i64>| {
         for id in ids {
-            let (_, ticket) =
-                session.submit(|tx| tx.insert(COUNTERS, &[id.into(), (3 * id).into()])).unwrap();
+            let (_, ticket) = session
+                .try_submit(|tx| tx.insert(COUNTERS, &[id.into(), (3 * id).into()]))
+                .unwrap();
             ticket.wait().unwrap();
         }
     };
@@ -145,8 +146,8 @@ fn a_read_only_database_is_read_and_not_opened_for_work() {
     let report = with_device.restore(&Restore::new(vec![db.clone()], &to)).unwrap();
     assert_eq!(report.rows, 500);
     let restored = builder().open(&to).unwrap();
-    let count =
-        restored.transact(|tx| Ok::<_, Abort>(tx.get(COUNTERS, 499i64)?.map(|row| row.get(COUNT))));
+    let count = restored
+        .try_transact(|tx| Ok::<_, Abort>(tx.get(COUNTERS, 499i64)?.map(|row| row.get(COUNT))));
     assert_eq!(count.unwrap().unwrap(), Some(1497));
 
     let error = on(device).open(&db).err().unwrap();

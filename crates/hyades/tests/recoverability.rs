@@ -58,7 +58,7 @@ fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Data
 /// Reads some rows, then writes the number `n` to others.
 fn run(session: &mut Session, reads: &[i64], writes: &[i64], n: i64) -> Ticket {
     let (result, ticket) = session
-        .submit(|tx| {
+        .try_submit(|tx| {
             for id in reads {
                 tx.get(NUMBERS, *id)?;
             }
@@ -74,8 +74,9 @@ fn run(session: &mut Session, reads: &[i64], writes: &[i64], n: i64) -> Ticket {
 
 fn read(db: &Database, id: i64) -> Option<i64> {
     let mut session = db.session().unwrap();
-    let (row, _) =
-        session.submit(|tx| Ok::<_, Abort>(tx.get(NUMBERS, id)?.map(|row| row.get(N)))).unwrap();
+    let (row, _) = session
+        .try_submit(|tx| Ok::<_, Abort>(tx.get(NUMBERS, id)?.map(|row| row.get(N))))
+        .unwrap();
     row.unwrap()
 }
 

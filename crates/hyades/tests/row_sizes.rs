@@ -50,7 +50,7 @@ fn fill(db: &Database, rows: i64, bytes: usize) {
         } else {
             content.fill(id as u8);
         }
-        db.transact(|tx| tx.insert(ROWS, &[id.into(), content[..].into()])).unwrap().unwrap();
+        db.try_transact(|tx| tx.insert(ROWS, &[id.into(), content[..].into()])).unwrap().unwrap();
     }
 }
 
@@ -83,7 +83,7 @@ fn fill_again(db: &Database, bytes: usize) {
         tx.delete(ROWS, 0i64)?;
         tx.insert(ROWS, &[0i64.into(), content[..].into()])
     };
-    db.transact(again).unwrap().unwrap();
+    db.try_transact(again).unwrap().unwrap();
 }
 
 #[test]
@@ -115,7 +115,8 @@ fn one_byte_more_than_the_largest_row_is_refused() {
     let dir = directory();
     let db = builder(Protocol::Taurus, false).open(dir.path()).unwrap();
     let content = vec![0; MAX_ROW_BYTES - FIXED_BYTES + 1];
-    let inserted = db.transact(|tx| tx.insert(ROWS, &[1i64.into(), content[..].into()])).unwrap();
+    let inserted =
+        db.try_transact(|tx| tx.insert(ROWS, &[1i64.into(), content[..].into()])).unwrap();
     assert_eq!(inserted, Err(Abort::RowTooLarge { table: 0 }));
     assert_eq!(db.rows(), 0);
 }

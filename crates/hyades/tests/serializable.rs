@@ -167,7 +167,7 @@ fn builder(
 /// Runs the named procedures on three threads.
 fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str) {
     let db = builder().open(dir).unwrap();
-    db.transact(|tx| {
+    db.try_transact(|tx| {
         for who in 0..3i64 {
             tx.insert(DUTY, &[who.into(), true.into()])?;
         }
@@ -286,7 +286,7 @@ fn of_inserts_with_one_key_one_wins() {
                         for id in 0..1000i64 {
                             let row = [id.into(), thread.into()];
                             let (result, ticket) =
-                                session.submit(|tx| tx.insert(table, &row)).unwrap();
+                                session.try_submit(|tx| tx.insert(table, &row)).unwrap();
                             drop(ticket);
                             match result {
                                 Ok(_) => drop(won.fetch_add(1, Ordering::Relaxed)),

@@ -23,7 +23,7 @@ fn as_many_threads_as_there_are_run_transactions() {
         std::thread::scope(|scope| {
             for _ in 0..300 {
                 scope.spawn(|| {
-                    let read = opened.db.transact(|tx| {
+                    let read = opened.db.try_transact(|tx| {
                         // All of them are in a transaction at the same time.
                         std::thread::sleep(Duration::from_millis(50));
                         Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.unwrap().get(BALANCE))
@@ -47,7 +47,7 @@ fn a_program_that_holds_all_places_is_told_so() {
         }
     };
     assert!(matches!(refused, Error::Log(hyades_wal::Error::Writers(256))), "{refused}");
-    let read = || opened.db.transact(|tx| Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.is_some()));
+    let read = || opened.db.try_transact(|tx| Ok::<_, Abort>(tx.get(ACCOUNTS, 1i64)?.is_some()));
     // `populate` has borrowed one slot, which is reused here.
     assert!(read().unwrap().unwrap());
     assert!(held.len() < 256, "{}", held.len());

@@ -13,7 +13,7 @@ fn builder() -> Builder {
 fn is_taken(what: &str, builder: Builder) {
     let dir = tempfile::tempdir().unwrap();
     let db = builder.open(dir.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
-    db.transact(|tx| tx.insert(hyades::Table::nth(0), &[1i64.into()])).unwrap().unwrap();
+    db.try_transact(|tx| tx.insert(hyades::Table::nth(0), &[1i64.into()])).unwrap().unwrap();
     db.close().unwrap();
 }
 

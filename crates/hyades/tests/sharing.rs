@@ -60,9 +60,9 @@ fn a_thread_without_a_stream_is_given_commands_of_another() {
     let populate = |tx: &Transaction<'_>| {
         (0..ROW_COUNT).try_for_each(|id| tx.insert(ROWS, &[id.into(), 0u64.into()]).map(drop))
     };
-    db.transact(populate).unwrap().unwrap();
+    db.try_transact(populate).unwrap().unwrap();
     for n in 0..1000 {
-        db.call::<_, ()>("add", &(n % ROW_COUNT)).unwrap().unwrap();
+        db.try_call::<_, ()>("add", &(n % ROW_COUNT)).unwrap().unwrap();
     }
     let digest = db.digest();
     db.close().unwrap();

@@ -55,7 +55,7 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
 
 fn put(session: &mut Session, id: i64, number: i64) -> Ticket {
     let (result, ticket) =
-        session.submit(|tx| tx.upsert(ROWS, &[id.into(), number.into()]).map(|_| ())).unwrap();
+        session.try_submit(|tx| tx.upsert(ROWS, &[id.into(), number.into()]).map(|_| ())).unwrap();
     result.unwrap();
     ticket
 }

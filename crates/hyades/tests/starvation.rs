@@ -28,7 +28,7 @@ fn fill(db: &Database) {
             (from..from + 1000)
                 .try_for_each(|id| tx.insert(ROWS, &[id.into(), 0i64.into()]).map(drop))
         };
-        db.transact(insert).unwrap().unwrap();
+        db.try_transact(insert).unwrap().unwrap();
     }
 }
 
@@ -64,7 +64,7 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
                 n += 1;
                 let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(n)]);
                 // A timeout of the writer does not matter here.
-                if let Ok((touched, _)) = session.submit(touch) {
+                if let Ok((touched, _)) = session.try_submit(touch) {
                     touched.unwrap();
                     commits.fetch_add(1, Ordering::Release);
                 }
@@ -86,7 +86,7 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
         let began = Instant::now();
         beside_a_writer(&db, |commits| {
             for _ in 0..3 {
-                db.transact(|tx| sum(tx, commits, A_WHILE)).unwrap().unwrap();
+                db.try_transact(|tx| sum(tx, commits, A_WHILE)).unwrap().unwrap();
             }
         });
         // Each transaction runs alone after 100 ms. The rest of the bound is for a busy machine.
@@ -105,7 +105,7 @@ fn a_long_writer_beside_a_quick_writer_gets_through() {
                 let sum = sum(tx, commits, A_WHILE)?;
                 tx.update(ROWS, 1i64, &[VALUE.set(sum)])
             };
-            db.transact(sum_up).unwrap().unwrap()
+            db.try_transact(sum_up).unwrap().unwrap()
         });
     }
 }
@@ -120,8 +120,9 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
     let db = limited.open(dir.path()).unwrap();
     fill(&db);
     let began = Instant::now();
-    let error =
-        beside_a_writer(&db, |commits| db.transact(|tx| sum(tx, commits, FOR_EVER)).unwrap_err());
+    let error = beside_a_writer(&db, |commits| {
+        db.try_transact(|tx| sum(tx, commits, FOR_EVER)).unwrap_err()
+    });
     assert!(matches!(error, Error::Starved { attempts, .. } if attempts > 1), "{error}");
     assert!(began.elapsed() >= Duration::from_millis(150));
     assert!(error.to_string().contains("Builder::retries"), "{error}");
@@ -139,12 +140,12 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
                 runs += 1;
                 sum(tx, commits, FOR_EVER)
             };
-            db.transact(counted).unwrap_err()
+            db.try_transact(counted).unwrap_err()
         });
         assert!(matches!(error, Error::Starved { attempts, .. } if attempts == most), "{error}");
         assert_eq!(runs, most);
         // The database works normally afterwards.
-        db.transact(|tx| sum(tx, &Commits::new(0), Duration::ZERO)).unwrap().unwrap();
+        db.try_transact(|tx| sum(tx, &Commits::new(0), Duration::ZERO)).unwrap().unwrap();
         db.close().unwrap();
     }
 
@@ -165,18 +166,18 @@ fn a_transaction_inside_another_is_an_error() {
         let outer = |tx: &Transaction<'_>| {
             tx.update(ROWS, 3i64, &[VALUE.set(1i64)])?;
             let touch = |tx: &Transaction<'_>| tx.update(ROWS, 3i64, &[VALUE.set(2i64)]);
-            inner = Some(db.transact(touch));
+            inner = Some(db.try_transact(touch));
             // A transaction of another database is allowed.
-            other.transact(touch).unwrap().unwrap();
-            let again = db.session().unwrap().submit(touch).map(drop);
+            other.try_transact(touch).unwrap().unwrap();
+            let again = db.session().unwrap().try_submit(touch).map(drop);
             assert!(matches!(again, Err(Error::Misuse(_))));
             Ok::<_, Abort>(())
         };
-        db.transact(outer).unwrap().unwrap();
+        db.try_transact(outer).unwrap().unwrap();
         let error = inner.expect("it ran").unwrap_err();
         assert!(error.to_string().contains("inside another one of the same database"), "{error}");
         let value = |tx: &Transaction<'_>| Ok::<_, Abort>(tx.get(ROWS, 3i64)?.unwrap().get(VALUE));
-        assert_eq!(db.transact(value).unwrap(), Ok(1));
+        assert_eq!(db.try_transact(value).unwrap(), Ok(1));
     }
 }
 
@@ -196,13 +197,13 @@ fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
         if attempts < 3 {
             // It causes its own conflict. From the second attempt on it runs alone.
             std::thread::scope(|scope| {
-                scope.spawn(move || db.transact(touch).unwrap().unwrap());
+                scope.spawn(move || db.try_transact(touch).unwrap().unwrap());
             });
         }
         Ok::<_, Abort>(())
     };
     let began = Instant::now();
-    db.transact(waits).unwrap().unwrap();
+    db.try_transact(waits).unwrap().unwrap();
     assert_eq!(attempts, 3);
     assert!(began.elapsed() < Duration::from_secs(10));
 }

@@ -31,7 +31,7 @@ fn open(dir: &std::path::Path, protocol: Protocol, concurrency: Concurrency) -> 
         }
         Ok::<_, Abort>(())
     };
-    db.transact(fill).unwrap().unwrap();
+    db.try_transact(fill).unwrap().unwrap();
     db
 }
 
@@ -55,7 +55,7 @@ fn beside_writers(db: &Database, reader: impl FnOnce()) {
                         tx.update(ROWS, RIGHT, &[VALUE.set(next)])?;
                         Ok::<_, Abort>(())
                     };
-                    session.submit(step).unwrap().0.unwrap();
+                    session.try_submit(step).unwrap().0.unwrap();
                 }
             });
         }
@@ -100,15 +100,15 @@ fn no_panic_result_or_error_comes_from_a_view_that_never_was() {
                     assert_eq!(left, right, "an inconsistent snapshot");
                     Ok::<_, Abort>(())
                 };
-                session.submit(asserts).unwrap().0.unwrap();
+                session.try_submit(asserts).unwrap().0.unwrap();
                 let returns = |tx: &Transaction<'_>| both(tx);
-                let (left, right) = session.submit(returns).unwrap().0.unwrap();
+                let (left, right) = session.try_submit(returns).unwrap().0.unwrap();
                 assert_eq!(left, right, "a result");
                 let fails = |tx: &Transaction<'_>| {
                     let (left, right) = both(tx)?;
                     Err::<(), _>(Abort::User(left - right))
                 };
-                assert_eq!(session.submit(fails).unwrap().0, Err(Abort::User(0)), "an error");
+                assert_eq!(session.try_submit(fails).unwrap().0, Err(Abort::User(0)), "an error");
             }
         });
         // Otherwise nothing was tested.
@@ -128,14 +128,14 @@ fn a_panic_on_a_view_that_is_valid_reaches_the_caller() {
             assert_eq!(value(tx, LEFT)?, 6, "the caller's own");
             Ok::<_, Abort>(())
         };
-        let result = catch_unwind(AssertUnwindSafe(|| db.transact(panics)));
+        let result = catch_unwind(AssertUnwindSafe(|| db.try_transact(panics)));
         let panic = result.unwrap_err();
         let text = panic.downcast_ref::<String>().expect("a message");
         assert!(text.contains("the caller's own"), "{text}");
         assert_eq!(runs, 1);
         // Nothing of it remains, not even a lock, and its session still works.
-        assert_eq!(db.transact(|tx| value(tx, LEFT)).unwrap(), Ok(0));
-        db.transact(|tx| tx.update(ROWS, LEFT, &[VALUE.set(7i64)])).unwrap().unwrap();
+        assert_eq!(db.try_transact(|tx| value(tx, LEFT)).unwrap(), Ok(0));
+        db.try_transact(|tx| tx.update(ROWS, LEFT, &[VALUE.set(7i64)])).unwrap().unwrap();
     }
 }
 
@@ -169,7 +169,7 @@ fn a_body_that_loops_on_a_view_that_never_was_is_ended() {
                     passes_on = !passes_on;
                     Ok::<_, Abort>(())
                 };
-                session.submit(waits).unwrap().0.unwrap();
+                session.try_submit(waits).unwrap().0.unwrap();
             }
         });
         assert!(loops > 0 || concurrency == Concurrency::NoWait, "{protocol:?}: no view was torn");

@@ -88,12 +88,12 @@ fn rows_come_back_as_they_went_in() {
             for country in [b"de", b"fr"] {
                 for id in 1..30 {
                     let row = person(country, id);
-                    db.transact(|tx| people.insert(tx, &row)).unwrap().unwrap();
+                    db.try_transact(|tx| people.insert(tx, &row)).unwrap().unwrap();
                     all.push(row);
                 }
             }
         }
-        let read = db.transact(|tx| {
+        let read = db.try_transact(|tx| {
             for row in &all {
                 assert_eq!(&people.get(tx, (&row.country, row.id))?, row);
             }
@@ -113,7 +113,7 @@ fn scans_take_keys_prefixes_and_ranges() {
     let people = builder.table_of::<Person>();
     let db = builder.open(dir.path()).unwrap();
     let ids = |rows: hyades::Rows<'_, Person>| rows.map(|row| row.id).collect::<Vec<_>>();
-    db.transact(|tx| {
+    db.try_transact(|tx| {
         for id in 1..10 {
             people.insert(tx, &person(b"de", id))?;
             people.insert(tx, &person(b"fr", id))?;
@@ -147,7 +147,7 @@ fn updates_name_fields_and_modify_writes_what_changed() {
     let settings = builder.table_of::<Setting<'_>>();
     let lines = builder.table_of::<LogLine>();
     let db = builder.open(dir.path()).unwrap();
-    db.transact(|tx| {
+    db.try_transact(|tx| {
         let mut row = person(b"de", 1);
         people.insert(tx, &row)?;
         let sets = [Person::BORN.set(None), Person::NAME.set("Ada"), Person::SEEN.set(5)];

@@ -66,10 +66,10 @@ fn populate(db: &Database) {
         let insert = |tx: &hyades::Transaction<'_>| {
             tx.insert(ROWS, &[id.into(), (id % 3).into(), text[..].into()])
         };
-        db.transact(insert).unwrap().unwrap();
+        db.try_transact(insert).unwrap().unwrap();
     }
     for id in (1..20i32).step_by(2) {
-        db.transact(|tx| tx.delete(ROWS, id)).unwrap().unwrap();
+        db.try_transact(|tx| tx.delete(ROWS, id)).unwrap().unwrap();
     }
     db.log().unwrap().flush().unwrap();
 }
@@ -77,7 +77,7 @@ fn populate(db: &Database) {
 /// Runs one transaction with every kind of change, including long ones.
 fn change(db: &Database) {
     let long = vec![99; 7_000];
-    db.transact(|tx| {
+    db.try_transact(|tx| {
         tx.update(ROWS, 2, &[GROUP.set(7)])?;
         tx.update(ROWS, 4, &[GROUP.set(8), TEXT.set(&[1, 2, 3])])?;
         tx.update(ROWS, 5 * 2, &[TEXT.set(&long[..])])?;
@@ -157,7 +157,7 @@ fn a_transaction_without_its_last_frame_is_undone_again_and_again() {
         for _ in 0..2 {
             let db = open(dir.path(), form);
             assert_eq!((db.digest(), db.recovery().dead), (after, 1), "{form:?}");
-            let rows = db.transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
+            let rows = db.try_transact(|tx| Ok::<_, Abort>(tx.scan(ROWS).rows()?.len()));
             let rows = rows.unwrap().unwrap();
             assert_eq!(rows, 11, "{form:?}");
             drop(db);

@@ -59,8 +59,8 @@ fn populate(db: &Database) {
         let row = |table| {
             move |tx: &Transaction<'_>| tx.insert(table, &[id.into(), 0i64.into()]).map(drop)
         };
-        db.transact(row(RATES)).unwrap().unwrap();
-        db.transact(row(ACCOUNTS)).unwrap().unwrap();
+        db.try_transact(row(RATES)).unwrap().unwrap();
+        db.try_transact(row(ACCOUNTS)).unwrap().unwrap();
     }
 }
 
@@ -87,7 +87,7 @@ fn is_recovered(concurrency: Concurrency, record: RecordKind) -> bool {
                             let value = (rate, round * 1000 + rate + 1);
                             let (result, ticket) = match record {
                                 RecordKind::Command => session.call(by_command, &value).unwrap(),
-                                _ => session.submit(|tx| change(tx, value)).unwrap(),
+                                _ => session.try_submit(|tx| change(tx, value)).unwrap(),
                             };
                             result.unwrap();
                             queue.push(ticket, ());

@@ -34,7 +34,7 @@ fn threads_that_wait_for_a_stream_sleep() {
     let text = "x".repeat(1000);
     for id in 0..4000i64 {
         let row = [id.into(), text.as_str().into()];
-        let (result, _) = session.submit(|tx| tx.insert(ROWS, &row)).unwrap();
+        let (result, _) = session.try_submit(|tx| tx.insert(ROWS, &row)).unwrap();
         result.unwrap();
     }
     drop(session);

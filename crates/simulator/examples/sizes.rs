@@ -42,7 +42,7 @@ fn load(db: &Database, rows: i64, bytes: usize) {
                         }
                         Ok::<_, Abort>(())
                     };
-                    session.submit(insert).unwrap().0.unwrap();
+                    session.try_submit(insert).unwrap().0.unwrap();
                 }
             });
         }
@@ -62,7 +62,7 @@ fn updates(db: &Database, rows: i64, bytes: usize, until: impl Fn() -> bool + Sy
             while !until() {
                 let (id, value) = (rng.i64(0..rows), vec![rng.u8(..); bytes]);
                 let update = |tx: &Transaction<'_>| tx.update(ROWS, id, &[VALUE.set(&value[..])]);
-                session.submit(update).unwrap().0.unwrap();
+                session.try_submit(update).unwrap().0.unwrap();
                 updated += 1;
             }
             updated

@@ -139,7 +139,7 @@ fn open(dir: &Path, life: &Life) -> Result<(Database, ProcedureId), Error> {
 
 /// Returns the number of transactions of each worker that are in the database, or what is wrong.
 fn look(db: &Database, data: &Data) -> Result<Vec<u64>, String> {
-    let looked = db.transact(|tx| look_in(tx, data)).map_err(|error| error.to_string())?;
+    let looked = db.try_transact(|tx| look_in(tx, data)).map_err(|error| error.to_string())?;
     looked.map_err(|abort: Abort| abort.to_string())?
 }
 
@@ -225,7 +225,7 @@ fn work(db: &Database, id: ProcedureId, worker: u64, life: &Life) -> Result<(), 
             session = db.session()?;
         }
         let (n, ticket) = if closures {
-            session.submit(|tx| step(tx, &life.data, worker))?
+            session.try_submit(|tx| step(tx, &life.data, worker))?
         } else {
             let (called, ticket) = session.call(id, &worker)?;
             let n = called.map(|()| session.result::<u64>());

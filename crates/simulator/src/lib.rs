@@ -29,4 +29,4 @@ pub mod torture;
 
 pub use guard::HANGS_AFTER;
 pub use report::Report;
-pub use torture::{Options, Scheduler, Torture, torture};
+pub use torture::{Options, SHRINK_FOR, Scheduler, Torture, torture};

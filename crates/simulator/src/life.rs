@@ -227,8 +227,9 @@ impl<'d> Runner<'d> {
         let kind = if self.reads { 0 } else { self.rng.u32(0..8) };
         let (how, result, ticket) = match kind {
             0 | 1 => {
-                let (result, ticket) =
-                    self.session.submit(|tx| program::run_with(tx, tables, program, between))?;
+                let (result, ticket) = self
+                    .session
+                    .try_submit(|tx| program::run_with(tx, tables, program, between))?;
                 ("closure".to_string(), result, ticket)
             }
             2 if !self.work.data_only => {

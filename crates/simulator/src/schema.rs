@@ -305,7 +305,7 @@ pub fn group<'t>(tx: &Transaction<'t>, table: u32, group: i64) -> Result<&'t [Ro
 pub fn dump(db: &Database, tables: Tables, programs: u64) -> Result<State, String> {
     let failed = |error: Error| format!("the recovered database cannot be read: {error}");
     let (state, complaint) = db
-        .transact(|tx| look(tx, tables, programs))
+        .try_transact(|tx| look(tx, tables, programs))
         .map_err(failed)?
         .map_err(|abort: Abort| format!("the recovered database cannot be read: {abort}"))?;
     if let Some(complaint) = complaint {

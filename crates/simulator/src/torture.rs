@@ -23,6 +23,9 @@ pub enum Scheduler {
     Stepped,
 }
 
+/// Long enough to reduce a failing history to the few transactions that matter.
+pub const SHRINK_FOR: Duration = Duration::from_secs(20);
+
 /// Options of a torture run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,6 +42,9 @@ pub struct Options {
     /// Time after which a history counts as hung. [`HANGS_AFTER`](crate::HANGS_AFTER) is long
     /// enough.
     pub hangs_after: Duration,
+    /// How long to search for a smaller history that fails as well. [`SHRINK_FOR`](crate::SHRINK_FOR)
+    /// is long enough.
+    pub shrink_for: Duration,
     /// Directory where failing histories are kept.
     pub keep: PathBuf,
 }
@@ -126,7 +132,7 @@ fn torture_plans(
         report.late += outcome.late.len() as u64;
         report.hung += u64::from(outcome.hung.is_some());
         say(&format!("seed {} fails: {}", plan.seed, outcome.sentences().join("; ")));
-        let (plan, outcome) = shrink(plan, outcome, options.hangs_after, &mut say);
+        let (plan, outcome) = shrink(plan, outcome, options, &mut say);
         let place = options.keep.join(format!("hyades-torture-{}", plan.seed));
         keep(&place, &plan, &outcome)?;
         say(&format!("the failing history is kept in {}", place.display()));
@@ -142,16 +148,16 @@ fn torture_plans(
 fn shrink(
     mut plan: Plan,
     mut outcome: Outcome,
-    hangs_after: Duration,
+    options: &Options,
     say: &mut impl FnMut(&str),
 ) -> (Plan, Outcome) {
     let began = Instant::now();
     // A hung history is not reduced: each try would take as long as the bound and leak its threads.
-    'smaller: while outcome.hung.is_none() && began.elapsed() < Duration::from_secs(20) {
+    'smaller: while outcome.hung.is_none() && began.elapsed() < options.shrink_for {
         for smaller in plan.smaller() {
             let tries = if smaller.stepped { 1 } else { 4 };
             for _ in 0..tries {
-                let again = guard::run(&smaller, hangs_after);
+                let again = guard::run(&smaller, options.hangs_after);
                 if !again.is_sound() {
                     say(&format!(
                         "it fails with {} lives, {} sessions of {} transactions as well",

@@ -25,7 +25,7 @@ fn builder(device: &SimulatedDevice) -> Builder {
 fn insert(db: &Database, numbers: std::ops::Range<u64>) {
     let mut session = db.session().unwrap();
     for number in numbers {
-        let (result, _) = session.submit(|tx| tx.insert(NUMBERS, &[number.into()])).unwrap();
+        let (result, _) = session.try_submit(|tx| tx.insert(NUMBERS, &[number.into()])).unwrap();
         result.unwrap();
     }
     db.log().unwrap().flush().unwrap();
@@ -68,7 +68,7 @@ fn stop_and_go_on_and_cut() -> Result<(), String> {
             let db = db.map_err(|error| format!("{what}: {error}"))?;
             let first: u64 = if seed % 2 == 1 { 0 } else { 100 };
             let mut session = db.session().unwrap();
-            let read = session.submit(|tx| {
+            let read = session.try_submit(|tx| {
                 for number in (first..50).chain(100..150) {
                     if tx.get(NUMBERS, number)?.is_none() {
                         return Ok::<_, Abort>(Some(number));

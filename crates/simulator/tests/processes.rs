@@ -83,7 +83,7 @@ fn ids(db: &Database) -> BTreeSet<u64> {
         assert_eq!(counted, left.len() as u64);
         Ok::<_, Abort>(left)
     };
-    db.transact(read).unwrap().unwrap()
+    db.try_transact(read).unwrap().unwrap()
 }
 
 /// The process that the other tests start. Does nothing when it is run alone.

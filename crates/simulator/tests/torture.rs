@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use hyades_simulator::kept::SavedFailure;
-use hyades_simulator::{HANGS_AFTER, Options, Scheduler, torture};
+use hyades_simulator::{HANGS_AFTER, Options, SHRINK_FOR, Scheduler, torture};
 
 fn options(seconds: f64) -> Options {
     let seed = std::env::var("HYADES_SEED").map_or(1, |seed| seed.parse().unwrap());
@@ -14,6 +14,7 @@ fn options(seconds: f64) -> Options {
         scheduler: Scheduler::Both,
         protocol: None,
         hangs_after: HANGS_AFTER,
+        shrink_for: SHRINK_FOR,
         keep: std::env::temp_dir(),
     }
 }

@@ -10,8 +10,10 @@ use crate::lsn_vector::{LsnVector, covers};
 use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
 use crate::reader::ReaderEnd;
+use crate::statement::Statement;
 use crate::stream_id::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// A damaged stream: something durable states that it was durable beyond its valid prefix, or it
 /// cannot be read or used that far.
@@ -202,6 +204,75 @@ fn usable(mut ends: Vec<Lsn>, anchors: &[&[(Lsn, Vec<Lsn>)]]) -> Vec<Lsn> {
     }
 }
 
+/// Why a reader stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The bytes that follow are not a frame of the stream, or there are none.
+    NoFrame,
+    /// The device failed to read what follows.
+    Unreadable,
+    /// What follows may depend on what another stream has lost.
+    CutShort,
+}
+
+impl Stop {
+    fn of(end: &ReaderEnd) -> Stop {
+        match (end.unreadable, end.cut_short) {
+            (true, _) => Stop::Unreadable,
+            (false, true) => Stop::CutShort,
+            (false, false) => Stop::NoFrame,
+        }
+    }
+}
+
+/// What the end of a stream's valid prefix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// What follows was never durable.
+    TornTail,
+    /// Bytes that were durable are not there as they were, or cannot be read.
+    Damage,
+    /// The stream is whole, and is used no further.
+    CutShort,
+}
+
+/// The decision, by why the reader stopped, and whether the valid prefix reaches everything that is
+/// proven durable. Each case has its line.
+const DECISIONS: [(Stop, bool, Ending); 6] = [
+    // Nothing states that anything is missing.
+    (Stop::NoFrame, true, Ending::TornTail),
+    // Something durable states that there was more.
+    (Stop::NoFrame, false, Ending::Damage),
+    // There may be more that nothing states: to go on would cut it off.
+    (Stop::Unreadable, true, Ending::Damage),
+    (Stop::Unreadable, false, Ending::Damage),
+    // Only salvage cuts streams short. What follows is left out, even if it is whole.
+    (Stop::CutShort, true, Ending::CutShort),
+    (Stop::CutShort, false, Ending::CutShort),
+];
+
+fn decide(stop: Stop, reaches: bool) -> Ending {
+    let case = DECISIONS.iter().find(|(why, reached, _)| (*why, *reached) == (stop, reaches));
+    case.expect("each case has its line").2
+}
+
+/// The statement that proves most of a stream durable: a frame's, or the manifest's. `covered` is
+/// the position up to which the checkpoint needs the stream, `recorded` its recorded end. That
+/// replaces all others: nothing beyond it counts.
+fn proof(
+    statements: impl Iterator<Item = Statement>,
+    covered: Option<Lsn>,
+    recorded: Option<Lsn>,
+    manifest_dir: &Path,
+) -> Statement {
+    let best = statements.max_by_key(|statement| statement.lsn).unwrap_or_default();
+    let beyond = covered.filter(|covered| *covered > best.lsn);
+    match recorded.or(beyond) {
+        Some(lsn) => Statement { lsn, path: manifest_dir.join(MANIFEST), offset: 0 },
+        None => best,
+    }
+}
+
 /// The highest LSN to which a stream is proven durable; an error if its valid prefix ends below
 /// that, could not be read, or was cut short.
 fn judge(
@@ -209,23 +280,13 @@ fn judge(
     lane: &ReaderEnd,
     recorded: Option<Lsn>,
     covered: Option<Lsn>,
-    manifest_dir: &std::path::Path,
+    manifest_dir: &Path,
 ) -> Result<Lsn, Damage> {
-    let stated = lanes.iter().filter_map(|l| l.statements.get(lane.dimension));
-    let mut best = stated.max_by_key(|s| s.lsn).cloned().unwrap_or_default();
-    if let Some(from) = covered.filter(|from| *from > best.lsn) {
-        best.lsn = from;
-        best.path = manifest_dir.join(MANIFEST);
-        best.offset = 0;
-    }
-    if let Some(end) = recorded {
-        // A recorded end replaces all statements: nothing beyond it counts.
-        best.lsn = end;
-        best.path = manifest_dir.join(MANIFEST);
-        best.offset = 0;
-    }
-    if best.lsn <= lane.valid_to && !lane.unreadable && !lane.cut_short {
-        return Ok(best.lsn);
+    let stated = lanes.iter().filter_map(|l| l.statements.get(lane.dimension)).cloned();
+    let proof = proof(stated, covered, recorded, manifest_dir);
+    let ending = decide(Stop::of(lane), lane.valid_to >= proof.lsn);
+    if ending == Ending::TornTail {
+        return Ok(proof.lsn);
     }
     let (path, offset, why) = &lane.stopped_at;
     let error = Error::corrupt(
@@ -237,19 +298,82 @@ fn judge(
              into a new directory (`hyades recover --salvage`)",
             lane.stream,
             lane.valid_to,
-            best.path.display(),
-            best.offset,
-            best.lsn
+            proof.path.display(),
+            proof.offset,
+            proof.lsn
         ),
     );
-    let (incarnation, stream, valid_to) = (lane.incarnation, lane.stream, lane.valid_to);
-    let (durable_to, cut_short) = (best.lsn, lane.cut_short);
-    Err(Damage { incarnation, stream, valid_to, durable_to, error, cut_short })
+    Err(Damage {
+        incarnation: lane.incarnation,
+        stream: lane.stream,
+        valid_to: lane.valid_to,
+        durable_to: proof.lsn,
+        error,
+        cut_short: ending == Ending::CutShort,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::usable;
+    use super::*;
+
+    #[test]
+    fn each_case_has_one_line() {
+        for stop in [Stop::NoFrame, Stop::Unreadable, Stop::CutShort] {
+            for reaches in [false, true] {
+                let lines = DECISIONS.iter().filter(|(s, r, _)| (*s, *r) == (stop, reaches));
+                assert_eq!(lines.count(), 1, "{stop:?}, {reaches}");
+            }
+        }
+        assert_eq!(DECISIONS.len(), 6);
+    }
+
+    /// A stream that ends at 5: with every proof below, at and beyond that, and every way to stop.
+    #[test]
+    fn a_stream_is_whole_iff_it_was_read_to_its_end_and_nothing_proves_more() {
+        let statement = |lsn| Statement { lsn, path: "stream".into(), offset: 7 };
+        let positions = [0, 4, 5, 6];
+        let manifests = [None, Some(4), Some(5), Some(6)];
+        let mut endings = [0; 3];
+        for stated in positions.iter().flat_map(|own| positions.map(|other| [*own, other])) {
+            for (covered, recorded) in
+                manifests.iter().flat_map(|covered| manifests.map(|end| (*covered, end)))
+            {
+                for (unreadable, cut_short) in [(false, false), (true, false), (false, true)] {
+                    let end = |dimension: usize| ReaderEnd {
+                        incarnation: 3,
+                        dimension,
+                        stream: StreamId(8 + dimension as u32),
+                        valid_to: 5,
+                        mark: 0,
+                        statements: vec![statement(stated[dimension]), statement(0)],
+                        stopped_at: ("stream".into(), 9, "it ends there".to_string()),
+                        finished: true,
+                        unreadable: unreadable && dimension == 0,
+                        cut_short: cut_short && dimension == 0,
+                    };
+                    let (own, other) = (end(0), end(1));
+                    let judged = judge(&[&own, &other], &own, recorded, covered, Path::new("home"));
+                    let claimed = stated[0].max(stated[1]).max(covered.unwrap_or(0));
+                    let proven = recorded.unwrap_or(claimed);
+                    match judged {
+                        Ok(lsn) => {
+                            assert!(!unreadable && !cut_short && proven <= 5);
+                            assert_eq!(lsn, proven);
+                            endings[0] += 1;
+                        }
+                        Err(damage) => {
+                            assert!(unreadable || cut_short || proven > 5);
+                            assert_eq!((damage.durable_to, damage.valid_to), (proven, 5));
+                            assert_eq!(damage.cut_short, cut_short);
+                            endings[1 + usize::from(cut_short)] += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(endings.iter().all(|times| *times > 100), "{endings:?}");
+    }
 
     #[test]
     fn a_stream_ends_behind_the_first_anchor_that_states_more_than_is_whole() {

@@ -59,7 +59,7 @@ pub trait Workload: Send + Sync {
 
 impl Reader for Database {
     fn read<T>(&self, body: impl Fn(&Transaction<'_>) -> Result<T, Abort>) -> Result<T, Error> {
-        self.transact(body)?.map_err(|abort| {
+        self.try_transact(body)?.map_err(|abort| {
             Error::Misuse(format!("a consistency check could not read the database: {abort}"))
         })
     }

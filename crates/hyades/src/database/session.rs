@@ -55,9 +55,27 @@ impl Session {
     /// whose streams are independent of each other (docs/protocols.md), not to a single stream.
     ///
     /// # Errors
-    /// As for [`Database::transact`](crate::Database::transact), but the ticket reports
-    /// [`Error::OutcomeUnknown`].
-    pub fn submit<T, E: From<Abort>>(
+    /// As for [`Database::transact`](crate::Database::transact), but the ticket of a transaction
+    /// that committed reports [`Error::OutcomeUnknown`]. An error of the closure is returned once
+    /// everything it was based on is on disk.
+    pub fn submit<T>(
+        &mut self,
+        body: impl FnMut(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<(T, Ticket), Error> {
+        let (result, ticket) = self.try_submit(body)?;
+        match result {
+            Ok(value) => Ok((value, ticket)),
+            Err(error) => {
+                ticket.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Like [`Session::submit`], with an error of any type: the inner result is the closure's, and
+    /// the ticket is given in either case. An error, too, counts only once it is acknowledged: what
+    /// it was based on may be lost in a crash before.
+    pub fn try_submit<T, E: From<Abort>>(
         &mut self,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<(Result<T, E>, Ticket), Error> {

@@ -130,8 +130,8 @@ impl<'t> Transaction<'t> {
     /// # let db = builder.open(dir)?;
     /// # db.transact(|tx| {
     /// #     for id in 1..=3i64 { tx.insert(accounts, &[id.into(), 10i64.into()])?; }
-    /// #     Ok::<_, Abort>(())
-    /// # })??;
+    /// #     Ok(())
+    /// # })?;
     /// let total = db.transact(|tx| {
     ///     let ids = [1i64, 2, 3];
     ///     for id in ids {
@@ -141,8 +141,8 @@ impl<'t> Transaction<'t> {
     ///     for id in ids {
     ///         total += tx.get(accounts, id)?.map_or(0, |row| row.get(BALANCE));
     ///     }
-    ///     Ok::<_, Abort>(total)
-    /// })??;
+    ///     Ok(total)
+    /// })?;
     /// assert_eq!(total, 30);
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
@@ -198,11 +198,11 @@ impl<'t> Transaction<'t> {
     /// );
     /// let db = builder.open(dir)?;
     /// for celsius in [20.5, 21.0] {
-    ///     db.transact(|tx| tx.put(latest, &[7u32.into(), celsius.into()]))??;
+    ///     db.transact(|tx| Ok(tx.put(latest, &[7u32.into(), celsius.into()])?))?;
     /// }
     /// let now = db.transact(|tx| {
-    ///     Ok::<_, Abort>(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS)))
-    /// })??;
+    ///     Ok(tx.get(latest, 7u32)?.map(|row| row.get(CELSIUS)))
+    /// })?;
     /// assert_eq!(now, Some(21.0));
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
@@ -245,8 +245,8 @@ impl<'t> Transaction<'t> {
     ///     // The last line of all, reading one column.
     ///     let last = tx.scan(lines).descending().limit(1).columns(QUANTITY.only()).rows()?;
     ///     assert_eq!(last[0].get(QUANTITY), 30);
-    ///     Ok::<_, Abort>(())
-    /// })??;
+    ///     Ok(())
+    /// })?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn scan<'k>(&self, table: Table) -> Scan<'t, 'k> {
@@ -383,15 +383,15 @@ impl<'t, 'k> Scan<'t, 'k> {
     /// #         .primary_key(&["queue", "n"]));
     /// # let db = builder.open(dir)?;
     /// # let queue = 7i64;
-    /// # db.transact(|tx| tx.insert(queues, &[queue.into(), 1i64.into()]))??;
+    /// # db.transact(|tx| Ok(tx.insert(queues, &[queue.into(), 1i64.into()])?))?;
     /// db.transact(|tx| {
     ///     // The new message comes behind the last one of its queue.
     ///     tx.scan(messages).prefix(&[queue.into()]).descending().prefetch();
     ///     let n = tx.get(queues, queue)?.map_or(0, |row| row.get(NEXT));
     ///     tx.update(queues, queue, &[NEXT.set(n + 1)])?;
     ///     tx.insert(messages, &[queue.into(), n.into()])?;
-    ///     Ok::<_, Abort>(())
-    /// })??;
+    ///     Ok(())
+    /// })?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn prefetch(self) {

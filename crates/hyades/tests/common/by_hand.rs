@@ -86,7 +86,7 @@ impl SteppedDb {
         // before it busy.
         for stream in 0..streams {
             let mut session = world.db.session().unwrap();
-            let (result, _) = session.submit(|tx| put(tx, 100 + stream as i64, 0)).unwrap();
+            let (result, _) = session.try_submit(|tx| put(tx, 100 + stream as i64, 0)).unwrap();
             result.unwrap();
             assert!(world.db.log().unwrap().backlog(stream) > 0);
             world.sessions.push(session);
@@ -101,7 +101,7 @@ impl SteppedDb {
         body: impl Fn(&Transaction<'_>) -> Result<(), Abort>,
     ) -> Txn {
         let before = self.db.log().unwrap().next_lsn(stream);
-        let (result, ticket) = self.sessions[stream].submit(|tx| body(tx)).unwrap();
+        let (result, ticket) = self.sessions[stream].try_submit(|tx| body(tx)).unwrap();
         result.unwrap();
         let moved = self.db.log().unwrap().next_lsn(stream) > before;
         assert!(moved, "it wrote to another stream");
@@ -183,7 +183,7 @@ impl CrashedDb {
         let [first, second] = [(); 2].map(|()| {
             let db = builder(self.form.0, self.form.1, self.streams).open(self.dir.path()).unwrap();
             let both = |tx: &Transaction<'_>| Ok::<_, Abort>((read(tx, X)?, read(tx, Y)?));
-            let (x, y) = db.transact(both).unwrap().unwrap();
+            let (x, y) = db.try_transact(both).unwrap().unwrap();
             let dead = db.recovery().dead;
             db.close().unwrap();
             (x, y, dead)

@@ -38,7 +38,7 @@ pub fn ballast_at(opened: &Opened, from: u64, rows: u64) {
             }
             Ok::<_, Abort>(())
         };
-        opened.db.transact(insert).unwrap().unwrap();
+        opened.db.try_transact(insert).unwrap().unwrap();
     }
 }
 

@@ -274,7 +274,7 @@ pub const ACCOUNT_COUNT: i64 = 12;
 pub fn populate(opened: &Opened) {
     opened
         .db
-        .transact(|tx| {
+        .try_transact(|tx| {
             for id in 0..ACCOUNT_COUNT {
                 tx.insert(ACCOUNTS, &[id.into(), 1000i64.into()])?;
             }
@@ -331,7 +331,7 @@ pub fn run(opened: &Opened, seed: u64, count: u64) -> Vec<Transfer> {
 pub fn check(opened: &Opened, acknowledged: &[Transfer], what: &str) {
     opened
         .db
-        .transact(|tx| {
+        .try_transact(|tx| {
             let sum: i64 = (0..ACCOUNT_COUNT)
                 .map(|id| Ok(tx.get(ACCOUNTS, id)?.expect("an account").get(BALANCE)))
                 .sum::<Result<i64, Abort>>()?;

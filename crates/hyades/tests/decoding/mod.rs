@@ -123,7 +123,7 @@ fn sample() -> &'static (Manifest, Payloads) {
             tx.delete(MIXED, &[Value::Text("nn"), 2i64.into()][..])?;
             Ok::<_, Abort>(())
         };
-        session.submit(changes).unwrap().0.unwrap();
+        session.try_submit(changes).unwrap().0.unwrap();
         drop(session);
         db.close().unwrap();
         let recovering = open(options(dir.path())).unwrap();
@@ -302,7 +302,7 @@ pub fn replay(input: &[u8]) {
     let builder = builder(if how & 4 == 0 { RecordKind::Adaptive } else { RecordKind::Data });
     if let Ok(db) = builder.recovery_threads(1 + usize::from(how >> 3 & 1)).open(dir.path()) {
         let _ = (db.digest(), db.rows());
-        let scanned = db.transact(|tx| tx.scan(MIXED).rows().map(|rows| rows.len()));
+        let scanned = db.try_transact(|tx| tx.scan(MIXED).rows().map(|rows| rows.len()));
         assert!(scanned.is_ok());
     }
 }

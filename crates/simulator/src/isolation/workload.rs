@@ -149,7 +149,7 @@ fn submit(
 ) -> Result<Observed, Error> {
     let invoked = counters.moment();
     let (result, ticket) = if as_closure {
-        session.submit(|tx| run(tx, asked))?
+        session.try_submit(|tx| run(tx, asked))?
     } else {
         session.call(procedure, asked)?
     };

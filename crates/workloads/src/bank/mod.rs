@@ -351,12 +351,13 @@ mod tests {
                     audits += 1;
                     assert_eq!(oracle.transact(|tx| audit(tx, tables)), Ok(5000));
                 }
-                BankInput::Transfer(call) => match oracle.transact(|tx| transfer(tx, tables, call))
-                {
-                    Ok(_) => went_through.extend(call.id),
-                    Err(Abort::User(SHORT_OF_MONEY)) => short += 1,
-                    Err(other) => panic!("{other:?} by {call:?}"),
-                },
+                BankInput::Transfer(call) => {
+                    match oracle.transact(|tx| transfer(tx, tables, call)) {
+                        Ok(_) => went_through.extend(call.id),
+                        Err(Abort::User(SHORT_OF_MONEY)) => short += 1,
+                        Err(other) => panic!("{other:?} by {call:?}"),
+                    }
+                }
             }
         }
         assert!(short > 0 && audits > 100);
