@@ -126,7 +126,8 @@ fn few() -> Vec<Combination> {
     combinations().into_iter().step_by(5).collect()
 }
 
-/// Promise: a checkpoint that is taken while transactions run, and the log behind it, hold them all.
+/// Promise: a checkpoint that is taken while transactions run, and the log behind it, hold all of
+/// them.
 fn a_checkpoint_amid_transactions(c: Combination, seed: u64) {
     let dir = directory();
     let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
