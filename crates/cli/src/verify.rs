@@ -119,7 +119,7 @@ fn check(
     incarnation: &Incarnation,
     mut reader: StreamReader,
 ) -> Result<Checked, Failure> {
-    let mut inspect = inspector.stream(incarnation, reader.stream);
+    let mut inspect = inspector.stream(incarnation, reader.stream.0);
     let (start, mut frames, mut records) = (reader.start(), 0, 0);
     let mut strange = Vec::new();
     while let Some(chunk) = reader.next_chunk()? {

@@ -8,6 +8,7 @@ use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::tally::SessionCounts;
 use crate::transaction::access::Transaction;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
 
 /// An engine of a supported pair.
@@ -33,7 +34,7 @@ pub(crate) struct Answer {
     /// What the frontier has to reach before the transaction is acknowledged.
     pub needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record, if it has one.
-    pub position: Option<(u64, usize, Lsn)>,
+    pub position: Option<(EpochNumber, usize, Lsn)>,
 }
 
 /// A session of some engine.

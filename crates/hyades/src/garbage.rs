@@ -37,7 +37,6 @@ use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::engine::Engine;
 use crate::logging::LoggingProtocol;
-use crate::logging::record::Tid;
 use crate::logging::write::Pending;
 use crate::storage::gap::StampHooks;
 use crate::storage::key::KeyBytes;
@@ -45,7 +44,7 @@ use crate::storage::ordered_index::Keyed;
 use crate::storage::record::{Record, word};
 use crate::storage::table::Lookup;
 use crossbeam_epoch::Guard;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -56,11 +55,11 @@ struct AbsentRow {
     table: u32,
     key: KeyBytes,
     /// At least the epoch of the version; [`REPLAYED`] if no other thread records the row.
-    epoch: u64,
+    epoch: EpochNumber,
 }
 
 /// Replay does not wait for epochs.
-const REPLAYED: u64 = u64::MAX;
+const REPLAYED: EpochNumber = EpochNumber::ABOVE_ALL;
 
 /// Key of an index entry that may no longer match its row.
 struct StaleEntry {
@@ -281,7 +280,7 @@ impl Garbage {
     }
 
     /// Takes up to `most` entries, and up to `most` rows whose epoch has passed.
-    fn take(&mut self, most: usize, now: u64) -> Garbage {
+    fn take(&mut self, most: usize, now: EpochNumber) -> Garbage {
         let mut taken = Garbage::default();
         taken.entries.extend(self.entries.drain(..most.min(self.entries.len())));
         while taken.rows.len() < most
@@ -302,14 +301,14 @@ impl Garbage {
 
 impl AbsentRow {
     /// Whether its epoch is over; always true at replay.
-    fn is_past(&self, now: u64) -> bool {
+    fn is_past(&self, now: EpochNumber) -> bool {
         self.epoch == REPLAYED || self.epoch < now
     }
 }
 
 /// Whether a new row under the key would get a higher version than this one.
 fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
-    Tid(word::tid(version)).epoch() < engine.epoch.current()
+    word::tid(version).epoch() < engine.epoch.current()
 }
 
 fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
@@ -328,7 +327,7 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
     if seen & word::ABSENT == 0 || seen & word::DEAD != 0 {
         return Swept::Done;
     }
-    if Tid(word::tid(seen)).epoch() > row.epoch {
+    if word::tid(seen).epoch() > row.epoch {
         // The transaction that deleted it again has recorded it.
         return Swept::Done;
     }

@@ -13,7 +13,7 @@ use crate::config::{Builder, Concurrency, Protocol};
 use crate::error::Error;
 use crate::logging::NumberStamp;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::recovery::catalogue;
 use crate::recovery::decode::{Decoded, Decoder, RecordShape};
 use crate::storage::key;
@@ -21,7 +21,7 @@ use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::Schema;
 use crate::storage::value::{Type, Value};
-use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering};
+use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering, StreamId};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -116,8 +116,9 @@ impl Inspector {
         })
     }
 
-    /// Starts reading a stream of an incarnation.
+    /// Starts reading a stream, given by its id, of an incarnation.
     pub fn stream(&self, incarnation: &Incarnation, stream: u32) -> StreamInspector<'_> {
+        let stream = StreamId(stream);
         let checkpoint = self.checkpoint.as_ref();
         let shape = RecordShape::of(incarnation, incarnation.dims.len(), checkpoint);
         let lane = incarnation.dims.iter().position(|dim| dim.stream == stream).unwrap_or(0);
@@ -132,7 +133,7 @@ pub struct StreamInspector<'i> {
     inspector: &'i Inspector,
     decoder: Decoder,
     shape: RecordShape,
-    stream: u32,
+    stream: StreamId,
     incarnation: u32,
     /// The stream's lane in the incarnation.
     lane: usize,
@@ -182,7 +183,7 @@ pub struct Inspected<'a> {
     vectors: bool,
     order: &'a [Lsn],
     inspector: &'a Inspector,
-    place: (u32, Lsn),
+    place: (StreamId, Lsn),
     incarnation: u32,
     lane: usize,
     end: Lsn,
@@ -231,7 +232,7 @@ pub enum ChangeKind {
 impl Inspected<'_> {
     /// Returns the transaction's TID: epoch and sequence number.
     pub fn tid(&self) -> (u64, u64) {
-        (Tid(self.head.tid).epoch(), Tid(self.head.tid).sequence())
+        (self.head.tid.epoch().0, self.head.tid.sequence())
     }
 
     /// Whether the record is a command.
@@ -355,7 +356,7 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
                 let value = bytes.map_or(Value::Null, |bytes| Value::from_bytes(kind, bytes));
                 columns.push((known.name(at).to_string(), text(value)));
             }
-            ChangeKind::Delta(Tid(base).epoch(), Tid(base).sequence())
+            ChangeKind::Delta(base.epoch().0, base.sequence())
         }
         Change::Delete => ChangeKind::Delete,
     };

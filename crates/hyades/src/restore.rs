@@ -10,13 +10,14 @@ use crate::calendar::{parse_time, time};
 use crate::config::{Builder, Protocol};
 use crate::error::Error;
 use crate::inspect;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::opening::{self, RestoreSource};
 use crate::recovery::catalogue::Catalogue;
 use crate::recovery::decode::RecordShape;
 use crate::recovery::report::Loss;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -181,7 +182,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     builder.checkpoints.max_recovery = None;
     // No transaction runs, so the checkpoint may use all processors.
     builder.checkpoints.share = 1.0;
-    let until = cut.unwrap_or(u64::MAX);
+    let until = cut.unwrap_or(EpochNumber::ABOVE_ALL);
     let source = RestoreSource { from, until, salvage: how.salvage, to: &to };
     let database = match opening::open_from(builder, source) {
         Ok(database) => database,
@@ -225,9 +226,9 @@ fn open(how: &Restore, device: &Arc<dyn Device>) -> Result<Recovering, Error> {
 #[derive(Debug, Default)]
 struct LogSurvey {
     /// When epochs began, in microseconds since 1970.
-    began_us: BTreeMap<u64, u64>,
+    began_us: BTreeMap<EpochNumber, u64>,
     /// The first epoch that has a record.
-    first_epoch: Option<u64>,
+    first_epoch: Option<EpochNumber>,
     /// Whether the log has the wanted transaction's record.
     found: bool,
     /// Ends of the streams.
@@ -264,18 +265,18 @@ impl LogSurvey {
         mut reader: StreamReader,
         wanted: Option<TransactionId>,
     ) -> Result<LogSurvey, Error> {
-        let wanted = wanted.filter(|id| id.stream == reader.stream);
+        let wanted = wanted.filter(|id| id.stream == reader.stream.0);
         let mut known = LogSurvey::default();
         while let Some(chunk) = reader.next_chunk()? {
             for frame in chunk.frames().filter(|frame| frame.kind == FrameKind::Record) {
                 let Some(head) = RecordHead::decode(&mut &frame.payload[..]) else { continue };
-                let epoch = Tid(head.tid).epoch();
+                let epoch = head.tid.epoch();
                 known.first_epoch = Some(known.first_epoch.map_or(epoch, |e| e.min(epoch)));
                 if let Some(began) = head.epoch_us {
                     let earliest = known.began_us.entry(epoch).or_insert(began);
                     *earliest = began.min(*earliest);
                 }
-                known.found |= wanted.is_some_and(|id| (id.epoch, id.lsn) == (epoch, frame.end));
+                known.found |= wanted.is_some_and(|id| (id.epoch, id.lsn) == (epoch.0, frame.end));
             }
         }
         known.ends.push(reader.end());
@@ -288,7 +289,7 @@ fn cut(
     until: Until,
     from: &Recovering,
     known: Option<LogSurvey>,
-) -> Result<(Option<u64>, RestoreReport), Error> {
+) -> Result<(Option<EpochNumber>, RestoreReport), Error> {
     let mut report = RestoreReport::default();
     let Some(known) = known else { return Ok((None, report)) };
     let checkpoint = from.manifest().checkpoint.as_ref();
@@ -298,7 +299,7 @@ fn cut(
             if let Some(checkpoint) = checkpoint.filter(|c| c.taken_at_us > asked) {
                 return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
             }
-            let held = checkpoint.map_or(0, |c| c.reaches_back_to());
+            let held = EpochNumber(checkpoint.map_or(0, |c| c.reaches_back_to()));
             let mut later = known.began_us.iter().filter(|(epoch, _)| **epoch > held);
             if known.began_us.is_empty() && known.first_epoch.is_some_and(|first| first > held) {
                 return Err(Error::Misuse(
@@ -317,21 +318,21 @@ fn cut(
                     time(*began)
                 )));
             }
-            later.find(|(_, began)| **began > asked).map(|(epoch, _)| epoch - 1)
+            later.find(|(_, began)| **began > asked).map(|(epoch, _)| epoch.previous())
         }
         Until::Transaction(id) => Some(place(id, &known, from)?),
-        Until::Before(id) => Some(place(id, &known, from)?.saturating_sub(1)),
+        Until::Before(id) => Some(place(id, &known, from)?.previous()),
     };
     if let (Some(cut), Some(checkpoint)) = (cut, checkpoint)
-        && cut < checkpoint.reaches_back_to()
+        && cut.0 < checkpoint.reaches_back_to()
     {
         return Err(too_early(checkpoint.reaches_back_to(), Some(checkpoint.taken_at_us)));
     }
     if let Some(cut) = cut {
-        report.cut_epoch = Some(cut);
-        report.next_epoch_us = known.began_us.range(cut + 1..).next().map(|(_, began)| *began);
+        report.cut_epoch = Some(cut.0);
+        report.next_epoch_us = known.began_us.range(cut.next()..).next().map(|(_, began)| *began);
     }
-    let until = cut.unwrap_or(u64::MAX);
+    let until = cut.unwrap_or(EpochNumber::ABOVE_ALL);
     report.last_epoch_us = known.began_us.range(..=until).next_back().map(|(_, began)| *began);
     Ok((cut, report))
 }
@@ -346,14 +347,14 @@ fn too_early(cut: u64, taken_at_us: Option<u64>) -> Error {
 }
 
 /// Returns the transaction's epoch if its record is in the log and live.
-fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<u64, Error> {
+fn place(id: TransactionId, known: &LogSurvey, from: &Recovering) -> Result<EpochNumber, Error> {
     match known.found {
         true if !inspect::is_live(from, &known.ends, id)? => Err(Error::Misuse(format!(
             "transaction {id} was lost in a crash, and never acknowledged: its record is there, \
              but what it depends on is not; ask for another transaction, a time, or the newest \
              state"
         ))),
-        true => Ok(id.epoch),
+        true => Ok(EpochNumber(id.epoch)),
         false => {
             if let Some(checkpoint) = from.manifest().checkpoint.as_ref()
                 && id.epoch <= checkpoint.reaches_back_to()

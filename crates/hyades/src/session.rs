@@ -11,7 +11,7 @@ use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
-use crate::logging::record::{RecordKind, Tid};
+use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
 use crate::tally::Tally;
@@ -20,6 +20,7 @@ use crate::transaction::running::Running;
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
 use hyades_platform::clock;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Choice, Log, Writer};
@@ -45,7 +46,7 @@ pub(crate) struct EngineSession<C: Commits, P: LoggingProtocol> {
     tally: Arc<Padded<Tally>>,
     stream: usize,
     /// The last epoch whose beginning this session has logged.
-    stated_epoch: u64,
+    stated_epoch: EpochNumber,
     /// Bytes appended since the stream was chosen, and the limit at which another one is chosen.
     streak_bytes: u64,
     longest_streak: u64,
@@ -119,7 +120,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             row_ids: RowIdBlock::default(),
             garbage: Garbage::default(),
             stream,
-            stated_epoch: 0,
+            stated_epoch: EpochNumber::default(),
             streak_bytes: 0,
             longest_streak: STREAK_BYTES.min(longest),
             stream_was_idle: false,
@@ -254,7 +255,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         answer.position = None;
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed {
-                self.stated_epoch = Tid(done.tid).epoch();
+                self.stated_epoch = done.tid.epoch();
                 self.streak_bytes += done.bytes;
                 answer.position = Some((self.stated_epoch, stream, end));
             }

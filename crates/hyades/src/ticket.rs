@@ -4,7 +4,8 @@ use crate::erased::Answer;
 use crate::error::Error;
 use crate::logging::{Needs, first_unmet, is_met};
 use crate::transaction_id::TransactionId;
-use hyades_wal::{Log, Lsn};
+use hyades_platform::epoch::EpochNumber;
+use hyades_wal::{Lane, Log, Lsn};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -42,13 +43,12 @@ pub struct Ticket {
     log: Option<Arc<Log>>,
     needs: Needs,
     /// The transaction's epoch, and the stream and the end of its record.
-    position: Option<(u64, usize, Lsn)>,
+    position: Option<(EpochNumber, usize, Lsn)>,
 }
 
 /// The first position that the transaction still lacks.
-fn unmet(log: &Log, needs: &Needs) -> Option<(usize, Lsn)> {
-    let needs = needs.iter().map(|(lane, lsn)| (usize::from(lane), lsn));
-    first_unmet(|lane| log.frontier().at(lane), needs)
+fn unmet(log: &Log, needs: &Needs) -> Option<(Lane, u64)> {
+    first_unmet(|lane| log.frontier().at(lane), needs.iter())
 }
 
 fn reached(log: &Log, needs: &Needs) -> bool {
@@ -132,8 +132,8 @@ impl Ticket {
     /// the id without a transaction.
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (epoch, stream, lsn) = self.position?;
-        let stream = self.log.as_ref()?.stream_id(stream);
-        Some(TransactionId { epoch, stream, lsn })
+        let stream = self.log.as_ref()?.stream_id(stream).0;
+        Some(TransactionId { epoch: epoch.0, stream, lsn })
     }
 
     /// Whether the transaction is acknowledged. Does not block.
@@ -151,7 +151,7 @@ impl Ticket {
         }
         // Streams state their marks on demand.
         for (lane, number) in self.needs.iter() {
-            log.request(lane.into(), number);
+            log.request(lane, number);
         }
         Ok(false)
     }
@@ -347,8 +347,8 @@ impl<T> CommitQueue<T> {
     fn park(&mut self, needs: &mut Needs, item: T) -> Option<T> {
         if let Some(handles) = &self.handles {
             while let Some((lane, lsn)) = needs.pop() {
-                if !is_met(handles.log.frontier().at(lane.into()), lsn) {
-                    self.lanes[usize::from(lane)].park(lsn, needs, item);
+                if !is_met(handles.log.frontier().at(lane), lsn) {
+                    self.lanes[lane.index()].park(lsn, needs, item);
                     return None;
                 }
             }
@@ -376,20 +376,21 @@ impl<T> CommitQueue<T> {
         let poisoned = self.log().is_some_and(|log| log.poisoned().is_some());
         let mut done = self.free.len();
         self.free.drain(..).for_each(&mut acknowledged);
-        for lane in 0..self.lanes.len() {
+        for lane in Lane::first(self.lanes.len()) {
+            let at = lane.index();
             let reached = self.log().expect("there are lanes").frontier().at(lane);
-            let last = &mut self.lanes[lane].last;
+            let last = &mut self.lanes[at].last;
             while let Some((_, item)) = last.pop_front_if(|(lsn, _)| is_met(reached, *lsn)) {
                 acknowledged(item);
                 done += 1;
             }
-            while let Some(mut parked) = self.lanes[lane].pop(reached) {
+            while let Some(mut parked) = self.lanes[at].pop(reached) {
                 if let Some(item) = self.park(&mut parked.needs, parked.item) {
                     acknowledged(item);
                     done += 1;
                 }
             }
-            if let (Some(lsn), Some(log)) = (self.lanes[lane].lowest(), self.log()) {
+            if let (Some(lsn), Some(log)) = (self.lanes[at].lowest(), self.log()) {
                 log.request(lane, lsn);
             }
         }
@@ -412,9 +413,10 @@ impl<T> CommitQueue<T> {
             return Ok(());
         }
         let Some(log) = self.log() else { return Ok(()) };
-        let lowest = self.lanes.iter().enumerate().map(|(at, lane)| Some((at, lane.lowest()?)));
+        let lanes = Lane::first(self.lanes.len()).zip(&self.lanes);
+        let lowest = lanes.map(|(lane, queue)| Some((lane, queue.lowest()?)));
         // Waits for all lanes: the one that most transactions wait for may be stalled.
-        let wanted: SmallVec<[(usize, Lsn); 16]> = lowest.flatten().collect();
+        let wanted: SmallVec<[(Lane, u64); 16]> = lowest.flatten().collect();
         log.wait_any(&wanted).map_err(|_| Error::OutcomeUnknown)
     }
 }

@@ -31,13 +31,16 @@ fn look(dir: &Path) -> Seen {
     for mut reader in recovering.readers() {
         let incarnations = &recovering.manifest().incarnations;
         let of = incarnations.iter().find(|i| i.number == reader.incarnation).unwrap();
-        let mut inspect = inspector.stream(of, reader.stream);
+        let mut inspect = inspector.stream(of, reader.stream.0);
         while let Some(chunk) = reader.next_chunk().unwrap() {
             inspect.enter(&chunk);
             for frame in chunk.frames() {
                 let Some(record) = inspect.read(&frame).unwrap() else { continue };
-                let id =
-                    TransactionId { epoch: record.tid().0, stream: reader.stream, lsn: frame.end };
+                let id = TransactionId {
+                    epoch: record.tid().0,
+                    stream: reader.stream.0,
+                    lsn: frame.end,
+                };
                 seen.numbers.push((record.number(), record.has_read()));
                 match record.is_live(&liveness) {
                     true => seen.live += u64::from(record.counts()),

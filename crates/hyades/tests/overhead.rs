@@ -67,7 +67,7 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
     let inspector = Inspector::new(manifest).unwrap();
     let (mut records, mut said) = (Vec::new(), Vec::new());
     for mut reader in recovering.readers() {
-        let mut stream = inspector.stream(manifest.newest().unwrap(), reader.stream);
+        let mut stream = inspector.stream(manifest.newest().unwrap(), reader.stream.0);
         while let Some(chunk) = reader.next_chunk().unwrap() {
             stream.enter(&chunk);
             for frame in chunk.frames() {

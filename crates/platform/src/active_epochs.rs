@@ -1,13 +1,13 @@
 //! The epochs in which threads are committing: one slot per thread, as in Silo (Tu, Zheng, Kohler,
 //! Liskov, Madden, SOSP 2013, section 4.1).
 
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, EpochNumber};
 use crate::sync::{AtomicU64, Ordering, Padded, spin_hint, yield_now};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The value of a slot whose thread is not committing: above all epochs.
-const IDLE: u64 = u64::MAX;
+const IDLE: u64 = EpochNumber::ABOVE_ALL.0;
 
 /// The epoch in which a thread began to commit, if it is committing. Written by that thread
 /// (SeqCst, before it reads the epoch of its transaction), read by a thread that has advanced the
@@ -19,7 +19,12 @@ impl EpochSlot {
     /// Marks the thread as committing. Call it before reading the epoch of the transaction.
     #[inline]
     pub fn enter(&self, epoch: &Epoch) {
-        self.0.store(epoch.current(), Ordering::SeqCst);
+        self.0.store(epoch.current().0, Ordering::SeqCst);
+    }
+
+    /// The epoch that the thread has entered, or one above all if it is idle.
+    fn entered(&self) -> EpochNumber {
+        EpochNumber(self.0.load(Ordering::SeqCst))
     }
 
     /// Marks the slot as idle. Call it when the commit is installed.
@@ -50,21 +55,20 @@ impl ActiveEpochs {
     /// Returns an epoch below which no thread will reserve another frame: the current one, or a
     /// lower one in which a thread is still committing. A thread that enters its slot after this
     /// has read the slot reads its epoch later still, so that epoch is not below `now`.
-    pub fn lowest(&self, epoch: &Epoch) -> u64 {
+    pub fn lowest(&self, epoch: &Epoch) -> EpochNumber {
         let now = epoch.current();
         let slots = self.0.lock().expect("no holder panics");
-        slots.iter().fold(now, |lowest, slot| lowest.min(slot.0.load(Ordering::SeqCst)))
+        slots.iter().fold(now, |lowest, slot| lowest.min(slot.entered()))
     }
 
     /// Waits until every commit that began in this epoch or an earlier one is installed. The epoch
     /// must have ended, so that a thread that enters its slot from now on reads a later one.
-    pub fn wait_for_all_of(&self, epoch: u64) {
+    pub fn wait_for_all_of(&self, epoch: EpochNumber) {
         let slots = self.0.lock().expect("no holder panics").clone();
         for slot in slots {
             let mut looks = 0u32;
             loop {
-                // An idle slot holds a number above all epochs.
-                if slot.0.load(Ordering::SeqCst) > epoch {
+                if slot.entered() > epoch {
                     break;
                 }
                 // Commits take microseconds, unless they wait for the device.
@@ -85,20 +89,20 @@ mod tests {
 
     #[test]
     fn a_commit_holds_its_epoch_until_it_leaves() {
-        let (epoch, active) = (Epoch::new(5), ActiveEpochs::default());
-        assert_eq!(active.lowest(&epoch), 5);
+        let (epoch, active) = (Epoch::new(EpochNumber(5)), ActiveEpochs::default());
+        assert_eq!(active.lowest(&epoch), EpochNumber(5));
         let (first, second) = (active.add(), active.add());
         first.enter(&epoch);
         epoch.advance();
         second.enter(&epoch);
-        assert_eq!(active.lowest(&epoch), 5);
-        active.wait_for_all_of(4);
+        assert_eq!(active.lowest(&epoch), EpochNumber(5));
+        active.wait_for_all_of(EpochNumber(4));
         first.leave();
-        active.wait_for_all_of(5);
-        assert_eq!(active.lowest(&epoch), 6);
+        active.wait_for_all_of(EpochNumber(5));
+        assert_eq!(active.lowest(&epoch), EpochNumber(6));
         epoch.advance();
-        assert_eq!(active.lowest(&epoch), 6);
+        assert_eq!(active.lowest(&epoch), EpochNumber(6));
         active.remove(&second);
-        assert_eq!(active.lowest(&epoch), 7);
+        assert_eq!(active.lowest(&epoch), EpochNumber(7));
     }
 }

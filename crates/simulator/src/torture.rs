@@ -42,8 +42,7 @@ pub struct Options {
     /// Time after which a history counts as hung. [`HANGS_AFTER`](crate::HANGS_AFTER) is long
     /// enough.
     pub hangs_after: Duration,
-    /// How long to search for a smaller history that fails as well.
-    /// [`SHRINK_FOR`](crate::SHRINK_FOR) is long enough.
+    /// How long to search for a smaller history that fails as well. [`SHRINK_FOR`] is long enough.
     pub shrink_for: Duration,
     /// Directory where failing histories are kept.
     pub keep: PathBuf,

@@ -9,6 +9,7 @@ use crate::manifest::{Manifest, Marker, part_name};
 use crate::open::Recovering;
 use crate::options::LogOptions;
 use crate::segment::{Chain, Segment, segment_path, start_of, stream_dir};
+use crate::stream_id::StreamId;
 use crate::unfinished::Unfinished;
 use crate::verdict::Verdict;
 use hyades_platform::device::{Device, DeviceFile};
@@ -37,7 +38,7 @@ struct Copying<'c> {
     /// The manifest, with the ends of all incarnations.
     manifest: Manifest,
     /// By stream, the spare that is read in place of its last segment's tail (see `spare.rs`).
-    spares: BTreeMap<u32, Segment>,
+    spares: BTreeMap<StreamId, Segment>,
     to: &'c Unfinished,
     copied: Copied,
 }
@@ -82,7 +83,7 @@ impl Recovering {
         if let Some(end) = verdict.ends().last() {
             end_newest(&mut manifest, &end.ends);
         }
-        let spare = |(id, chain): (&u32, &Chain)| Some((*id, chain.spare.clone()?));
+        let spare = |(id, chain): (&StreamId, &Chain)| Some((*id, chain.spare.clone()?));
         let spares = self.chains.iter().filter_map(spare).collect();
         copy(&**self.device(), &self.places, manifest, spares, to)
     }
@@ -102,7 +103,7 @@ fn copy(
     device: &dyn Device,
     places: &[Option<PathBuf>],
     manifest: Manifest,
-    spares: BTreeMap<u32, Segment>,
+    spares: BTreeMap<StreamId, Segment>,
     to: &Unfinished,
 ) -> Result<Copied, Error> {
     let mut copying = Copying { device, places, manifest, spares, to, copied: Copied::default() };

@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::frame;
 use crate::lsn_vector::MAX_LANES;
+use crate::stream_id::StreamId;
 
 /// The version of the format that this code writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -19,7 +20,7 @@ pub(crate) const BATCH_HEADER: usize = 40;
 pub(crate) struct SegmentHeader {
     pub(crate) block_bytes: u32,
     pub(crate) uuid: [u8; 16],
-    pub(crate) stream: u32,
+    pub(crate) stream: StreamId,
     pub(crate) incarnation: u32,
     pub(crate) sequence: u64,
     pub(crate) start: Lsn,
@@ -57,7 +58,7 @@ impl SegmentHeader {
         out.extend(VERSION.to_le_bytes());
         out.extend(self.block_bytes.to_le_bytes());
         out.extend(self.uuid);
-        out.extend(self.stream.to_le_bytes());
+        out.extend(self.stream.0.to_le_bytes());
         out.extend(self.incarnation.to_le_bytes());
         out.extend(self.sequence.to_le_bytes());
         out.extend(self.start.to_le_bytes());
@@ -112,7 +113,7 @@ impl SegmentHeader {
         let header = Self {
             block_bytes: u32_at(bytes, 12),
             uuid,
-            stream: u32_at(bytes, 32),
+            stream: StreamId(u32_at(bytes, 32)),
             incarnation: u32_at(bytes, 36),
             sequence: u64_at(bytes, 40),
             start: u64_at(bytes, 48),
@@ -130,7 +131,7 @@ impl SegmentHeader {
 /// The header that precedes the frames of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
-    pub(crate) stream: u32,
+    pub(crate) stream: StreamId,
     pub(crate) incarnation: u32,
     pub(crate) start: Lsn,
     pub(crate) durable: Lsn,
@@ -141,7 +142,7 @@ impl BatchHeader {
     pub(crate) fn encode(&self, uuid: &[u8; 16]) -> [u8; BATCH_HEADER] {
         let mut out = [0; BATCH_HEADER];
         out[..4].copy_from_slice(BATCH_MAGIC);
-        out[8..12].copy_from_slice(&self.stream.to_le_bytes());
+        out[8..12].copy_from_slice(&self.stream.0.to_le_bytes());
         out[12..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..24].copy_from_slice(&self.start.to_le_bytes());
         out[24..32].copy_from_slice(&self.durable.to_le_bytes());
@@ -167,7 +168,7 @@ impl BatchHeader {
     pub(crate) fn decode(
         bytes: &[u8],
         uuid: &[u8; 16],
-        stream: u32,
+        stream: StreamId,
         incarnation: u32,
     ) -> Option<Self> {
         let bytes = bytes.get(..BATCH_HEADER)?;
@@ -176,7 +177,7 @@ impl BatchHeader {
         }
         let crc = crc32c::crc32c_append(crc32c::crc32c(uuid), &bytes[8..]);
         let header = Self {
-            stream: u32_at(bytes, 8),
+            stream: StreamId(u32_at(bytes, 8)),
             incarnation: u32_at(bytes, 12),
             start: u64_at(bytes, 16),
             durable: u64_at(bytes, 24),
@@ -231,7 +232,7 @@ mod tests {
         SegmentHeader {
             block_bytes: 1024,
             uuid: [3; 16],
-            stream: 5,
+            stream: StreamId(5),
             incarnation: 2,
             sequence: 9,
             start: 1 << 40,
@@ -250,15 +251,16 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SegmentHeader::decode(&flipped), Err(NotAHeader::Invalid), "bit {bit}");
         }
-        let batch = BatchHeader { stream: 5, incarnation: 2, start: 10, durable: 10, length: 99 };
+        let stream = StreamId(5);
+        let batch = BatchHeader { stream, incarnation: 2, start: 10, durable: 10, length: 99 };
         let bytes = batch.encode(&[3; 16]);
-        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], 5, 2), Some(batch));
-        assert_eq!(BatchHeader::decode(&bytes, &[4; 16], 5, 2), None);
-        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], 5, 3), None);
+        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], stream, 2), Some(batch));
+        assert_eq!(BatchHeader::decode(&bytes, &[4; 16], stream, 2), None);
+        assert_eq!(BatchHeader::decode(&bytes, &[3; 16], stream, 3), None);
         for bit in 0..BATCH_HEADER * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(BatchHeader::decode(&flipped, &[3; 16], 5, 2), None, "bit {bit}");
+            assert_eq!(BatchHeader::decode(&flipped, &[3; 16], stream, 2), None, "bit {bit}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Lsn;
 use crate::checksum;
+use crate::stream_id::StreamId;
 use crate::varint;
 
 /// The largest payload of a frame, in bytes.
@@ -67,8 +68,8 @@ pub(crate) fn len(payload: usize) -> usize {
 }
 
 /// The checksum seed that all frames of a stream in an incarnation have in common.
-pub(crate) fn seed(uuid: &[u8; 16], stream: u32, incarnation: u32) -> u32 {
-    checksum::append(0, [uuid, &stream.to_le_bytes(), &incarnation.to_le_bytes()])
+pub(crate) fn seed(uuid: &[u8; 16], stream: StreamId, incarnation: u32) -> u32 {
+    checksum::append(0, [uuid, &stream.0.to_le_bytes(), &incarnation.to_le_bytes()])
 }
 
 /// The payload of a frame to be written.

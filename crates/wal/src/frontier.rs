@@ -1,14 +1,15 @@
 //! The frontier: the durable positions and watermarks of all streams, and the waiters for them.
 //!
-//! A frontier of N streams has 2N + 1 *slots* (`lane` in the code), numbers that only grow. Slots 0
-//! to N - 1 are the streams' durable positions. Slots N to 2N - 1 are *watermarks* (`mark` in the
-//! code): a stream's watermark m says that every frame of it with a number up to m is before a
-//! durable statement of m. Which numbers frames have, if any, is up to the engine. Slot 2N is the
-//! *common watermark*, the lowest watermark of all streams: all frames with numbers up to it are
-//! durable.
+//! A frontier of N streams has 2N + 1 *slots* (`lane` in the code), numbers that only grow, each
+//! with a name: its [`Lane`]. Slots 0 to N - 1 are the streams' durable positions. Slots N to
+//! 2N - 1 are *watermarks* (`mark` in the code): a stream's watermark m says that every frame of it
+//! with a number up to m is before a durable statement of m. Which numbers frames have, if any, is
+//! up to the engine. Slot 2N is the *common watermark*, the lowest watermark of all streams: all
+//! frames with numbers up to it are durable.
 
 use crate::Lsn;
 use crate::error::Poisoned;
+use crate::lane::{Lane, LaneKind};
 use crate::lsn_vector;
 use hyades_platform::event::Event;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
@@ -64,10 +65,43 @@ struct FrontierSlot {
     wanted: AtomicBool,
 }
 
+/// The wakers parked at a slot.
 #[derive(Debug, Default)]
 struct Parked {
-    by_lsn: BTreeMap<(Lsn, u64), Waker>,
+    /// By the number to be reached and a key of the waker's own.
+    by_number: BTreeMap<(u64, u64), Waker>,
+    /// The key of the next waker.
     next: u64,
+}
+
+impl Parked {
+    /// The lowest number for which a waker is parked, `u64::MAX` if none.
+    fn lowest(&self) -> u64 {
+        self.by_number.first_key_value().map_or(u64::MAX, |((number, _), _)| *number)
+    }
+}
+
+impl FrontierSlot {
+    /// Wakes all wakers parked for `number` or less.
+    #[cold]
+    fn wake_up_to(&self, number: u64) {
+        let woken = {
+            let mut parked = self.parked.lock().unwrap_or_else(|e| e.into_inner());
+            let rest = match number.checked_add(1) {
+                Some(next) => parked.by_number.split_off(&(next, 0)),
+                None => BTreeMap::new(),
+            };
+            let woken = std::mem::replace(&mut parked.by_number, rest);
+            let lowest = parked.lowest();
+            debug_assert!(number < lowest || number == u64::MAX, "a waker for {lowest} is left");
+            self.lowest.store(lowest, Ordering::SeqCst);
+            woken
+        };
+        // Outside the lock: a waker may register again at once.
+        for waker in woken.into_values() {
+            waker.wake();
+        }
+    }
 }
 
 /// The durable vector, against which the rule `admits` is evaluated while the log is written.
@@ -102,20 +136,24 @@ impl Frontier {
     }
 
     /// The slot of a stream's watermark.
-    pub fn mark_lane(&self, stream: usize) -> usize {
-        debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
-        self.streams + stream
+    pub fn mark_lane(&self, stream: usize) -> Lane {
+        Lane::mark(stream, self.streams)
     }
 
     /// The slot of the common watermark.
-    pub fn common_lane(&self) -> usize {
-        2 * self.streams
+    pub fn common_lane(&self) -> Lane {
+        Lane::common(self.streams)
+    }
+
+    #[inline]
+    fn slot(&self, lane: Lane) -> &FrontierSlot {
+        &self.lanes[lane.index()]
     }
 
     /// The value of a slot.
     #[inline]
-    pub fn at(&self, lane: usize) -> u64 {
-        self.lanes[lane].durable.get()
+    pub fn at(&self, lane: Lane) -> u64 {
+        self.slot(lane).durable.get()
     }
 
     /// The LSN up to which a stream is durable: always the end of a frame.
@@ -152,85 +190,90 @@ impl Frontier {
         self.poison.get()
     }
 
-    /// Blocks until a slot has reached `lsn`. Slots other than the streams' positions must have
+    /// Blocks until a slot has reached `number`. Slots other than the streams' positions must have
     /// been requested: see [`Log::wait`](crate::Log::wait).
     ///
     /// # Errors
     /// The log stopped before.
-    pub fn wait(&self, lane: usize, lsn: Lsn) -> Result<(), Poisoned> {
-        let durable = &self.lanes[lane].durable;
-        if durable.get() >= lsn {
+    pub fn wait(&self, lane: Lane, number: u64) -> Result<(), Poisoned> {
+        let durable = &self.slot(lane).durable;
+        if durable.get() >= number {
             return Ok(());
         }
-        self.wake_early(lane);
-        if durable.wait_at_least(lsn, || self.poison.is_set()) {
+        self.hurry(lane);
+        if durable.wait_at_least(number, || self.poison.is_set()) {
             return Ok(());
         }
         match self.poison.get() {
             // The sync may have returned between the two checks: then it is durable anyway.
-            Some(poisoned) if durable.get() < lsn => Err(poisoned),
+            Some(poisoned) if durable.get() < number => Err(poisoned),
             _ => Ok(()),
         }
     }
 
-    /// Parks a waker until the stream is durable up to `lsn`, or the log stops. The waker may be
-    /// woken early, and is woken at once if there is nothing to wait for: check again when it is.
-    /// For other slots see [`Log::register`](crate::Log::register).
-    pub(crate) fn register(&self, at: usize, lsn: Lsn, waker: Waker) {
-        self.wake_early(at);
-        self.park(at, lsn, waker);
+    /// Parks a waker until a slot has reached `number`, or the log stops. The waker may be woken
+    /// early, and is woken at once if there is nothing to wait for: check again when it is. Slots
+    /// other than the streams' positions: see [`Log::register`](crate::Log::register).
+    pub(crate) fn register(&self, lane: Lane, number: u64, waker: Waker) {
+        self.hurry(lane);
+        self.park(lane, number, waker);
     }
 
-    /// As [`register`](Self::register), without hurrying the flusher. Returns the waker's number,
-    /// by which it can be [withdrawn](Self::withdraw).
-    pub(crate) fn park(&self, at: usize, lsn: Lsn, waker: Waker) -> u64 {
-        let lane = &self.lanes[at];
-        let number = {
-            let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
-            let number = parked.next;
+    /// As [`register`](Self::register), without hurrying the flusher. Returns the waker's key, by
+    /// which it can be [withdrawn](Self::withdraw).
+    pub(crate) fn park(&self, lane: Lane, number: u64, waker: Waker) -> u64 {
+        let slot = self.slot(lane);
+        let key = {
+            let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
+            let key = parked.next;
             parked.next += 1;
-            parked.by_lsn.insert((lsn, number), waker);
+            parked.by_number.insert((number, key), waker);
             // Announce, then check (Dekker with `raise` and `stop`, which use the opposite order).
-            lane.lowest.fetch_min(lsn, Ordering::SeqCst);
-            number
+            slot.lowest.fetch_min(number, Ordering::SeqCst);
+            key
         };
         checker_fence();
-        if lane.durable.get_ordered() >= lsn {
-            self.wake_up_to(at, lane.durable.get());
+        if slot.durable.get_ordered() >= number {
+            slot.wake_up_to(slot.durable.get());
         } else if self.poison.is_set() {
-            self.wake_up_to(at, u64::MAX);
+            slot.wake_up_to(u64::MAX);
         }
-        number
+        key
     }
 
     /// Withdraws a parked waker, if it has not been woken.
-    pub(crate) fn withdraw(&self, at: usize, lsn: Lsn, number: u64) {
-        let lane = &self.lanes[at];
-        let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
-        debug_assert!(number < parked.next, "waker {number} was never parked");
-        if parked.by_lsn.remove(&(lsn, number)).is_some() {
+    pub(crate) fn withdraw(&self, lane: Lane, number: u64, key: u64) {
+        let slot = self.slot(lane);
+        let mut parked = slot.parked.lock().unwrap_or_else(|e| e.into_inner());
+        debug_assert!(key < parked.next, "waker {key} was never parked");
+        if parked.by_number.remove(&(number, key)).is_some() {
             debug_assert!(
-                lane.lowest.load(Ordering::SeqCst) <= lsn,
-                "a flusher would not have found the waker parked at {lsn}"
+                slot.lowest.load(Ordering::SeqCst) <= number,
+                "a flusher would not have found the waker parked at {number}"
             );
             // Under the lock, like every change of `lowest`: no parked waker is below it.
-            let lowest = parked.by_lsn.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
-            lane.lowest.store(lowest, Ordering::SeqCst);
+            slot.lowest.store(parked.lowest(), Ordering::SeqCst);
+        }
+    }
+
+    /// [Wakes](Self::wake_early) the flusher of a position. Watermark slots have no flusher of
+    /// their own.
+    fn hurry(&self, lane: Lane) {
+        if let LaneKind::Position(stream) = lane.kind(self.streams) {
+            self.wake_early(stream);
         }
     }
 
     /// Makes the stream's flusher stop collecting work, because a thread waits for the stream.
-    /// Watermark slots have no flusher of their own.
     pub(crate) fn wake_early(&self, stream: usize) {
-        if stream < self.streams {
-            self.lanes[stream].wanted.store(true, Ordering::SeqCst);
-            self.lanes[stream].wake_early.notify();
-        }
+        debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
+        self.lanes[stream].wanted.store(true, Ordering::SeqCst);
+        self.lanes[stream].wake_early.notify();
     }
 
     /// Whether a waiter arrived since the last call. For the stream's flusher.
     pub(crate) fn take_wanted(&self, stream: usize) -> bool {
-        debug_assert!(stream < self.streams, "slot {stream} has no flusher");
+        debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
         self.lanes[stream].wanted.swap(false, Ordering::SeqCst)
     }
 
@@ -241,15 +284,15 @@ impl Frontier {
 
     /// The number of wakers parked at a slot.
     #[cfg(test)]
-    pub(crate) fn parked(&self, stream: usize) -> usize {
-        self.lanes[stream].parked.lock().unwrap_or_else(|e| e.into_inner()).by_lsn.len()
+    pub(crate) fn parked(&self, lane: Lane) -> usize {
+        self.slot(lane).parked.lock().unwrap_or_else(|e| e.into_inner()).by_number.len()
     }
 
     /// Raises the stream's durable position and, if its flusher has stated one durably, its
     /// watermark. Only the stream's flusher calls this.
     pub(crate) fn raise(&self, stream: usize, lsn: Lsn, mark: Option<u64>) {
         debug_assert!(self.durable(stream) <= lsn, "what is durable above {lsn} would not be so");
-        self.raise_lane(stream, lsn);
+        self.raise_lane(Lane::position(stream), lsn);
         if let Some(mark) = mark {
             // After the position: a thread that sees the watermark sees that its frame is durable.
             self.raise_lane(self.mark_lane(stream), mark);
@@ -267,12 +310,12 @@ impl Frontier {
         }
     }
 
-    fn raise_lane(&self, at: usize, to: u64) {
-        let lane = &self.lanes[at];
-        lane.durable.raise(to);
-        debug_assert!(to <= lane.durable.get(), "slot {at} was not raised to {to}, or has fallen");
-        if lane.lowest.load(Ordering::SeqCst) <= to {
-            self.wake_up_to(at, to);
+    fn raise_lane(&self, lane: Lane, to: u64) {
+        let slot = self.slot(lane);
+        slot.durable.raise(to);
+        debug_assert!(to <= slot.durable.get(), "{lane:?} was not raised to {to}, or has fallen");
+        if slot.lowest.load(Ordering::SeqCst) <= to {
+            slot.wake_up_to(to);
         }
     }
 
@@ -284,29 +327,9 @@ impl Frontier {
     /// Stops the log for good and wakes all waiters.
     pub(crate) fn stop(&self, cause: &str) {
         self.poison.set(cause);
-        for (stream, lane) in self.lanes.iter().enumerate() {
-            lane.durable.poke();
-            self.wake_up_to(stream, u64::MAX);
-        }
-    }
-
-    #[cold]
-    fn wake_up_to(&self, stream: usize, lsn: Lsn) {
-        let lane = &self.lanes[stream];
-        let woken = {
-            let mut parked = lane.parked.lock().unwrap_or_else(|e| e.into_inner());
-            let rest = match lsn.checked_add(1) {
-                Some(next) => parked.by_lsn.split_off(&(next, 0)),
-                None => BTreeMap::new(),
-            };
-            let lowest = rest.first_key_value().map_or(u64::MAX, |((lsn, _), _)| *lsn);
-            debug_assert!(lsn < lowest || lsn == u64::MAX, "a waker for {lowest} stays parked");
-            lane.lowest.store(lowest, Ordering::SeqCst);
-            std::mem::replace(&mut parked.by_lsn, rest)
-        };
-        // Outside the lock: a waker may register again at once.
-        for waker in woken.into_values() {
-            waker.wake();
+        for slot in &self.lanes {
+            slot.durable.poke();
+            slot.wake_up_to(u64::MAX);
         }
     }
 }
@@ -330,24 +353,27 @@ mod tests {
         let count = Arc::new(Count(AtomicUsize::new(0)));
         let woken = || count.0.load(Ordering::SeqCst);
         let waker = || Waker::from(Arc::clone(&count));
-        frontier.register(0, 10, waker());
+        let [first, second] = [0, 1].map(Lane::position);
+        let marks = || [0, 1].map(|stream| frontier.at(frontier.mark_lane(stream)));
+        frontier.register(first, 10, waker());
         assert_eq!(woken(), 1);
         for lsn in [15, 12, 12, 30] {
-            frontier.register(0, lsn, waker());
+            frontier.register(first, lsn, waker());
         }
         frontier.raise(0, 11, None);
-        assert_eq!((woken(), frontier.parked(0)), (1, 4));
+        assert_eq!((woken(), frontier.parked(first)), (1, 4));
         frontier.raise(0, 15, Some(9));
-        assert_eq!((woken(), frontier.parked(0), frontier.mark(0)), (4, 1, 9));
-        assert_eq!((frontier.at(2), frontier.at(3), frontier.at(4)), (9, 0, 0));
+        assert_eq!((woken(), frontier.parked(first), frontier.mark(0)), (4, 1, 9));
+        assert_eq!((marks(), frontier.at(frontier.common_lane())), ([9, 0], 0));
         frontier.raise(1, 20, Some(7));
-        assert_eq!((frontier.at(1), frontier.at(3), frontier.at(4)), (20, 7, 7));
+        assert_eq!((frontier.at(second), marks()), (20, [9, 7]));
+        assert_eq!(frontier.at(frontier.common_lane()), 7);
         frontier.stop("test");
-        assert_eq!((woken(), frontier.parked(0)), (5, 0));
-        frontier.register(1, 99, waker());
+        assert_eq!((woken(), frontier.parked(first)), (5, 0));
+        frontier.register(second, 99, waker());
         assert_eq!(woken(), 6);
-        assert!(frontier.wait(0, 15).is_ok());
-        assert_eq!(&*frontier.wait(0, 16).unwrap_err().cause, "test");
+        assert!(frontier.wait(first, 15).is_ok());
+        assert_eq!(&*frontier.wait(first, 16).unwrap_err().cause, "test");
         assert!(frontier.covers(&[15, 20]) && !frontier.covers(&[15, 21]));
     }
 }
@@ -383,10 +409,10 @@ mod loom_tests {
                 let thread = loom::thread::spawn(move || {
                     if stops { other.stop("a test") } else { other.raise(0, 5, None) }
                 });
-                frontier.register(0, 5, Waker::from(Arc::clone(&flag)));
+                frontier.register(Lane::position(0), 5, Waker::from(Arc::clone(&flag)));
                 thread.join().unwrap();
                 assert!(flag.0.load(Ordering::SeqCst), "it sleeps for ever");
-                assert_eq!(frontier.parked(0), 0);
+                assert_eq!(frontier.parked(Lane::position(0)), 0);
             });
         }
     }
@@ -410,7 +436,8 @@ mod loom_tests {
             let frontier = &shared.0;
             while let Some(stream) = [0, 1].into_iter().find(|&s| frontier.durable(s) < 1) {
                 let flag = Arc::new(Flag(AtomicBool::new(false)));
-                frontier.register(stream, 1, Waker::from(Arc::clone(&flag)));
+                let waker = Waker::from(Arc::clone(&flag));
+                frontier.register(Lane::position(stream), 1, waker);
                 while !flag.0.load(Ordering::SeqCst) {
                     sync::yield_now();
                 }
@@ -447,7 +474,7 @@ mod loom_tests {
                     shared.byte.store(1, Ordering::Relaxed);
                     shared.order.publish(0, at + 1);
                     shared.wake.notify_ordered();
-                    assert!(shared.frontier.wait(0, at + 1).is_ok());
+                    assert!(shared.frontier.wait(Lane::position(0), at + 1).is_ok());
                 })
             };
             loop {

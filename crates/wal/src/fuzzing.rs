@@ -5,6 +5,7 @@ use crate::format::VERSION;
 use crate::format::{BATCH_HEADER, BatchHeader, SegmentHeader};
 use crate::frame;
 use crate::manifest::{Manifest, Marker, seal_body, unseal};
+use crate::stream_id::StreamId;
 use crate::{compress, varint};
 use std::path::Path;
 
@@ -14,7 +15,7 @@ pub fn pieces(bytes: &[u8]) {
         let again = SegmentHeader::decode(&header.encode());
         assert_eq!(again.as_ref(), Ok(&header), "a header reads back");
     }
-    let _ = BatchHeader::decode(bytes, &[0; 16], 0, 1);
+    let _ = BatchHeader::decode(bytes, &[0; 16], StreamId(0), 1);
     let mut rest = bytes;
     let mut at = u64::from(bytes.first().copied().unwrap_or(0)) << 56;
     while let Ok(frame) = frame::split(rest, at) {
@@ -55,7 +56,12 @@ pub fn manifest(bytes: &[u8]) {
 
 /// Corrects the checksums of a segment, wherever it has the shape of headers and frames, so that
 /// what they protect is decoded.
-pub fn fix_segment_checksums(bytes: &mut [u8], uuid: &[u8; 16], stream: u32, incarnation: u32) {
+pub fn fix_segment_checksums(
+    bytes: &mut [u8],
+    uuid: &[u8; 16],
+    stream: StreamId,
+    incarnation: u32,
+) {
     SegmentHeader::fix_checksum(bytes);
     let seed = frame::seed(uuid, stream, incarnation);
     let mut at = 1024;

@@ -13,7 +13,7 @@
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! use hyades_wal::{FrameKind, IncarnationSettings, LogOptions, open};
+//! use hyades_wal::{FrameKind, IncarnationSettings, Lane, LogOptions, open};
 //! let options = LogOptions::new(vec![dir.path().to_owned()], 2);
 //!
 //! let recovering = open(options.clone())?;
@@ -23,7 +23,7 @@
 //! let reservation = writer.reserve(0, 5);
 //! let lsn = reservation.end();
 //! reservation.fill(FrameKind::Record, b"hello");
-//! log.frontier().wait(0, lsn)?;
+//! log.frontier().wait(Lane::position(0), lsn)?;
 //! log.close()?;
 //!
 //! let recovering = open(options)?;
@@ -53,6 +53,7 @@ mod frontier;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;
+mod lane;
 mod log;
 pub mod lsn_vector;
 mod manifest;
@@ -68,6 +69,7 @@ mod spare;
 mod start;
 mod statement;
 mod stream;
+mod stream_id;
 mod unfinished;
 mod varint;
 mod verdict;
@@ -79,6 +81,7 @@ pub use chunk::{Chunk, Frames};
 pub use error::{Error, Poisoned};
 pub use frame::{Frame, FrameKind, MAX_PAYLOAD, Payload, read_anchor, read_heartbeat};
 pub use frontier::Frontier;
+pub use lane::{Lane, LaneKind};
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
@@ -92,6 +95,7 @@ pub use pace::Choice;
 pub use reader::{ReaderEnd, StreamReader};
 pub use statement::Statement;
 pub use stream::StreamStats;
+pub use stream_id::StreamId;
 pub use unfinished::Unfinished;
 pub use verdict::{Damage, IncarnationEnd, Verdict};
 pub use writer::{Reservation, Writer};

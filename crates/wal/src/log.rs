@@ -6,6 +6,7 @@ use crate::flusher::Flusher;
 use crate::frame;
 use crate::frontier::Frontier;
 use crate::handle::{Handle, Running, locked};
+use crate::lane::{Lane, LaneKind};
 use crate::manifest::{Checkpoint, Manifest, part_name};
 use crate::marks::Marks;
 use crate::options::LogOptions;
@@ -13,6 +14,7 @@ use crate::order::Order;
 use crate::ring::Ring;
 use crate::start::LaneStart;
 use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
+use crate::stream_id::StreamId;
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::event::Event;
@@ -80,17 +82,16 @@ impl Shared {
 
     /// Requests that a slot reach `number`: makes the streams state their watermarks. Positions
     /// need no request, since flushers always flush.
-    pub(crate) fn request(&self, lane: usize, number: u64) {
+    pub(crate) fn request(&self, lane: Lane, number: u64) {
         let n = self.streams.len();
-        debug_assert!(lane <= 2 * n, "there is no slot {lane} in a frontier of {n} streams");
-        if lane < n {
-            return;
-        }
-        if lane < 2 * n {
-            self.ask_stream(lane - n, number);
-        } else if self.asked.load(Ordering::Acquire) < number {
-            (0..n).for_each(|stream| self.ask_stream(stream, number));
-            self.asked.fetch_max(number, Ordering::Release);
+        match lane.kind(n) {
+            LaneKind::Position(_) => {}
+            LaneKind::Mark(stream) => self.ask_stream(stream, number),
+            LaneKind::Common if self.asked.load(Ordering::Acquire) < number => {
+                (0..n).for_each(|stream| self.ask_stream(stream, number));
+                self.asked.fetch_max(number, Ordering::Release);
+            }
+            LaneKind::Common => {}
         }
     }
 
@@ -102,13 +103,12 @@ impl Shared {
     }
 
     /// Requests that a slot reach `number` for a thread that sleeps until then.
-    fn wake_early(&self, lane: usize, number: u64) {
+    fn wake_early(&self, lane: Lane, number: u64) {
         self.request(lane, number);
         let n = self.streams.len();
-        match lane {
-            _ if lane < n => self.frontier.wake_early(lane),
-            _ if lane < 2 * n => self.frontier.wake_early(lane - n),
-            _ => {
+        match lane.kind(n) {
+            LaneKind::Position(stream) | LaneKind::Mark(stream) => self.frontier.wake_early(stream),
+            LaneKind::Common => {
                 for stream in (0..n).filter(|&s| self.frontier.mark(s) < number) {
                     self.frontier.wake_early(stream);
                 }
@@ -117,7 +117,7 @@ impl Shared {
     }
 
     /// Requests that one of the slots reach its number, and flushes a stepped log until one has.
-    pub(crate) fn reach_any(&self, wanted: &[(usize, u64)]) {
+    pub(crate) fn reach_any(&self, wanted: &[(Lane, u64)]) {
         wanted.iter().for_each(|&(lane, number)| self.wake_early(lane, number));
         if !self.options.stepped {
             return;
@@ -239,7 +239,7 @@ impl Log {
     }
 
     /// The stream's id, which the database never uses for another stream.
-    pub fn stream_id(&self, stream: usize) -> u32 {
+    pub fn stream_id(&self, stream: usize) -> StreamId {
         self.handle.shared.streams[stream].id
     }
 
@@ -255,15 +255,16 @@ impl Log {
         debug_assert!(is_first, "a log has one source of watermarks");
     }
 
-    /// The number of frontier slots that may be waited for: watermarks only if there are any.
+    /// The number of frontier slots that may be waited for, the [first](Lane::first) ones:
+    /// watermarks only if there are any.
     pub fn lanes(&self) -> usize {
         let marks = self.handle.shared.marks.get().is_some();
-        if marks { 2 * self.streams() + 1 } else { self.streams() }
+        if marks { Lane::count(self.streams()) } else { self.streams() }
     }
 
     /// Requests that a slot of the frontier reach `number`, for a caller that polls it.
     #[inline]
-    pub fn request(&self, lane: usize, number: u64) {
+    pub fn request(&self, lane: Lane, number: u64) {
         self.handle.shared.request(lane, number);
     }
 
@@ -271,7 +272,7 @@ impl Log {
     ///
     /// # Errors
     /// The log stopped before.
-    pub fn wait(&self, lane: usize, number: u64) -> Result<(), Poisoned> {
+    pub fn wait(&self, lane: Lane, number: u64) -> Result<(), Poisoned> {
         if self.frontier().at(lane) >= number {
             return Ok(());
         }
@@ -284,7 +285,7 @@ impl Log {
     ///
     /// # Errors
     /// The log stopped before any was reached.
-    pub fn wait_any(&self, wanted: &[(usize, u64)]) -> Result<(), Poisoned> {
+    pub fn wait_any(&self, wanted: &[(Lane, u64)]) -> Result<(), Poisoned> {
         self.handle.shared.reach_any(wanted);
         self.frontier().wait_any(wanted)
     }
@@ -292,7 +293,7 @@ impl Log {
     /// Parks a waker until a slot of the frontier has reached `number`, or the log stops. The waker
     /// may be woken early, and is woken at once if there is nothing to wait for: check again when
     /// it is.
-    pub fn register(&self, lane: usize, number: u64, waker: Waker) {
+    pub fn register(&self, lane: Lane, number: u64, waker: Waker) {
         self.handle.shared.wake_early(lane, number);
         self.frontier().register(lane, number, waker);
     }
@@ -384,7 +385,7 @@ impl Log {
         for stream in 0..self.streams() {
             let target = self.next_lsn(stream);
             if !self.handle.shared.reached(stream, target) {
-                self.frontier().wait(stream, target)?;
+                self.frontier().wait(Lane::position(stream), target)?;
             }
         }
         self.handle.shared.reach_marks(number)

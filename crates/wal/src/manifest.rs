@@ -4,6 +4,7 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::format::VERSION;
+use crate::stream_id::StreamId;
 use hyades_platform::device::Device;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ pub struct Manifest {
     pub(crate) uuid: Vec<u8>,
     /// The block size in bytes of the newest incarnation.
     pub block_bytes: usize,
-    pub(crate) next_stream: u32,
+    pub(crate) next_stream: StreamId,
     pub(crate) next_incarnation: u32,
     /// Epochs up to here may have been used.
     pub epoch_floor: u64,
@@ -46,7 +47,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamEntry {
     /// Its id, which is never used for another stream.
-    pub id: u32,
+    pub id: StreamId,
     /// Its directory, an index of [`Manifest::dirs`].
     pub dir: usize,
     /// Segments below this one are truncated.
@@ -79,7 +80,7 @@ pub struct Incarnation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dimension {
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     /// Where the incarnation begins in it.
     pub start: Lsn,
     /// Where it ends; None until that is known.
@@ -145,7 +146,7 @@ pub struct CheckpointPart {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     /// No frame of an epoch above the cut begins below this position, to which the stream was
     /// durable.
     pub from: Lsn,
@@ -292,7 +293,7 @@ impl Manifest {
         Self {
             uuid: uuid.to_vec(),
             block_bytes,
-            next_stream: 0,
+            next_stream: StreamId(0),
             next_incarnation: 1,
             epoch_floor: 0,
             dirs: Vec::new(),
@@ -305,7 +306,7 @@ impl Manifest {
     }
 
     /// The position from which this stream of this incarnation is needed besides the checkpoint.
-    pub fn covered(&self, incarnation: u32, stream: u32) -> Option<Lsn> {
+    pub fn covered(&self, incarnation: u32, stream: StreamId) -> Option<Lsn> {
         let checkpoint = self.checkpoint.as_ref().filter(|c| c.incarnation == incarnation)?;
         checkpoint.streams.iter().find(|s| s.stream == stream).map(|s| s.from)
     }
@@ -335,11 +336,11 @@ impl Manifest {
         self.uuid.as_slice().try_into().unwrap_or([0; 16])
     }
 
-    pub(crate) fn stream(&self, id: u32) -> Option<&StreamEntry> {
+    pub(crate) fn stream(&self, id: StreamId) -> Option<&StreamEntry> {
         self.streams.iter().find(|s| s.id == id)
     }
 
-    pub(crate) fn stream_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
+    pub(crate) fn stream_mut(&mut self, id: StreamId) -> Option<&mut StreamEntry> {
         self.streams.iter_mut().find(|s| s.id == id)
     }
 
@@ -423,10 +424,11 @@ mod tests {
 
     fn manifest() -> Manifest {
         let mut manifest = Manifest::fresh([7; 16], 4096);
-        manifest.next_stream = 1;
+        manifest.next_stream = StreamId(1);
         manifest.next_incarnation = 2;
         manifest.dirs.push("a".into());
-        let entry = StreamEntry { id: 0, dir: 0, first_sequence: 1, kept_from: 0, active: false };
+        let id = StreamId(0);
+        let entry = StreamEntry { id, dir: 0, first_sequence: 1, kept_from: 0, active: false };
         manifest.streams.push(entry);
         manifest.catalogue = vec![0, 255, 16];
         manifest.incarnations.push(Incarnation {
@@ -435,7 +437,7 @@ mod tests {
             protocol: "taurus".into(),
             settings: BTreeMap::from([("k".into(), "v\n".into())]),
             clean: false,
-            dims: vec![Dimension { stream: 0, start: 5, end: None, mark: 0 }],
+            dims: vec![Dimension { stream: id, start: 5, end: None, mark: 0 }],
         });
         manifest
     }

@@ -11,6 +11,7 @@ use crate::options::LogOptions;
 use crate::reader::StreamReader;
 use crate::segment::{Chain, stream_dir};
 use crate::spare;
+use crate::stream_id::StreamId;
 use crate::unfinished;
 use hyades_platform::device::{Device, DirectoryLock};
 use hyades_platform::mutation::{self, Mutation};
@@ -30,7 +31,7 @@ pub struct Recovering {
     pub(crate) manifest_dir: PathBuf,
     /// Where each of the manifest's directories is now.
     pub(crate) places: Vec<Option<PathBuf>>,
-    pub(crate) chains: BTreeMap<u32, Chain>,
+    pub(crate) chains: BTreeMap<StreamId, Chain>,
     /// What was found damaged or missing, if the opening is lenient.
     damage: Vec<Error>,
     /// Streams known to be damaged: (incarnation, lane).
@@ -237,7 +238,7 @@ fn read_chains(
     identity: &Identity,
     places: &[Option<PathBuf>],
     notes: &mut DamageNotes,
-) -> Result<BTreeMap<u32, Chain>, Error> {
+) -> Result<BTreeMap<StreamId, Chain>, Error> {
     let (device, manifest) = (&options.device, &identity.manifest);
     let read_chain = |stream: &StreamEntry| {
         let dir = stream_dir(places[stream.dir].as_ref()?, stream.id);

@@ -9,6 +9,7 @@ use crate::frame::{self, FrameKind};
 use crate::manifest::{Incarnation, Manifest};
 use crate::segment::{Chain, Segment, start_of};
 use crate::statement::{Statement, take_statements};
+use crate::stream_id::StreamId;
 use hyades_platform::device::{Device, DeviceFile};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub struct ReaderEnd {
     /// The stream's dimension in the incarnation's vectors.
     pub dimension: usize,
     /// The stream read.
-    pub stream: u32,
+    pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
     /// The highest watermark (`mark` in the code) that the stream has stated within it.
@@ -92,7 +93,7 @@ pub struct StreamReader {
     /// The stream's dimension in the incarnation's vectors.
     pub dimension: usize,
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     /// The number of streams of the incarnation.
     pub dimensions: usize,
     device: Arc<dyn Device>,

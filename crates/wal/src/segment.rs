@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::error::Error;
 use crate::format::{NotAHeader, SEGMENT_HEADER_MAX, SegmentHeader};
+use crate::stream_id::StreamId;
 use hyades_platform::device::{Device, DeviceFile};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const PREFIX: &str = "segment-";
 const TEMPORARY: &str = ".tmp";
 
 /// The directory of a stream.
-pub(crate) fn stream_dir(dir: &Path, stream: u32) -> PathBuf {
+pub(crate) fn stream_dir(dir: &Path, stream: StreamId) -> PathBuf {
     dir.join(format!("stream-{stream:04}"))
 }
 
@@ -54,7 +55,7 @@ impl Chain {
     pub(crate) fn read(
         device: &dyn Device,
         dir: &Path,
-        stream: u32,
+        stream: StreamId,
         uuid: &[u8; 16],
         first: u64,
     ) -> (Self, Option<Error>) {
@@ -68,7 +69,7 @@ impl Chain {
         &mut self,
         device: &dyn Device,
         dir: &Path,
-        stream: u32,
+        stream: StreamId,
         uuid: &[u8; 16],
         first: u64,
     ) -> Result<(), Error> {
@@ -109,7 +110,7 @@ impl Chain {
 pub(crate) fn read_header(
     device: &dyn Device,
     path: PathBuf,
-    stream: u32,
+    stream: StreamId,
     uuid: &[u8; 16],
     sequence: u64,
 ) -> Result<Segment, Error> {

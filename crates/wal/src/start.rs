@@ -12,6 +12,7 @@ use crate::manifest::{
 };
 use crate::open::{Recovering, parallel_if_reads_block};
 use crate::segment::{Chain, LanePlace, Prepared, prepare, segment_path, stream_dir};
+use crate::stream_id::StreamId;
 use crate::verdict::Verdict;
 use hyades_platform::device::Device;
 use hyades_platform::mutation::{self, Mutation};
@@ -35,7 +36,7 @@ struct Tail {
 
 /// A stream of the next incarnation.
 pub(crate) struct LaneStart {
-    pub(crate) stream: u32,
+    pub(crate) stream: StreamId,
     pub(crate) start: Lsn,
     pub(crate) place: LanePlace,
     pub(crate) replies: mpsc::Receiver<Result<Prepared, Error>>,
@@ -150,7 +151,7 @@ impl Recovering {
         Ok(())
     }
 
-    fn dir_of(&self, stream: u32) -> Result<PathBuf, Error> {
+    fn dir_of(&self, stream: StreamId) -> Result<PathBuf, Error> {
         let entry = self.manifest.stream(stream);
         let place = entry.and_then(|s| self.places[s.dir].as_ref());
         place
@@ -161,7 +162,7 @@ impl Recovering {
     /// Copies what the newest incarnation has beyond its proven ends to segments that take over,
     /// and records its ends. Returns the streams that got such a segment, with its (sequence,
     /// start).
-    fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<u32, (u64, Lsn)>, Error> {
+    fn keep_tails(&mut self, verdict: &Verdict) -> Result<BTreeMap<StreamId, (u64, Lsn)>, Error> {
         let mut tails = BTreeMap::new();
         let (Some(newest), Some(end)) = (self.manifest.incarnations.last(), verdict.ends().last())
         else {
@@ -199,7 +200,7 @@ impl Recovering {
         &self,
         incarnation: u32,
         dimension: usize,
-        stream: u32,
+        stream: StreamId,
         from: Lsn,
         to: Lsn,
     ) -> Result<(u64, Lsn), Error> {
@@ -239,7 +240,7 @@ impl Recovering {
         tail: &mut Tail,
         chunk: &Chunk,
         incarnation: u32,
-        stream: u32,
+        stream: StreamId,
     ) -> Result<(), &'static str> {
         if tail.body.is_empty() {
             tail.start = chunk.start();
@@ -291,7 +292,7 @@ impl Recovering {
     }
 
     /// The position at which each stream continues.
-    fn stream_ends(&self) -> BTreeMap<u32, Lsn> {
+    fn stream_ends(&self) -> BTreeMap<StreamId, Lsn> {
         let mut ends = BTreeMap::new();
         for dim in self.manifest.incarnations.iter().flat_map(|i| &i.dims) {
             let end = ends.entry(dim.stream).or_insert(0);
@@ -302,10 +303,10 @@ impl Recovering {
 
     /// Removes incarnations of which no frame is kept.
     fn forget_empty_incarnations(&mut self) {
-        let kept: BTreeMap<u32, Lsn> =
+        let kept: BTreeMap<StreamId, Lsn> =
             self.manifest.streams.iter().map(|s| (s.id, s.kept_from)).collect();
         // `choose_streams` runs on what is left here, but must know the streams of the newest.
-        let active: BTreeSet<u32> = self.newest_streams().collect();
+        let active: BTreeSet<StreamId> = self.newest_streams().collect();
         self.manifest.incarnations.retain(|incarnation| {
             incarnation.dims.iter().any(|dim| {
                 let from = kept.get(&dim.stream).copied().unwrap_or(0).max(dim.start);
@@ -315,14 +316,14 @@ impl Recovering {
         self.manifest.streams.iter_mut().for_each(|s| s.active = active.contains(&s.id));
     }
 
-    fn newest_streams(&self) -> impl Iterator<Item = u32> + '_ {
+    fn newest_streams(&self) -> impl Iterator<Item = StreamId> + '_ {
         self.manifest.newest().into_iter().flat_map(|i| i.dims.iter().map(|d| d.stream))
     }
 
     /// Chooses the stream and the directory for each lane: a stream of the newest incarnation
     /// continues where a lane is placed in its directory; the other lanes get new streams.
-    fn choose_streams(&mut self) -> Vec<(u32, PathBuf)> {
-        let mut chosen: Vec<(u32, PathBuf)> = Vec::new();
+    fn choose_streams(&mut self) -> Vec<(StreamId, PathBuf)> {
+        let mut chosen: Vec<(StreamId, PathBuf)> = Vec::new();
         for lane in 0..self.options.streams {
             let dir = self.options.dirs[lane % self.options.dirs.len()].clone();
             let place = self.places.iter().position(|p| p.as_ref() == Some(&dir));
@@ -336,7 +337,7 @@ impl Recovering {
                 Some(stream) => stream.id,
                 None => {
                     let id = self.manifest.next_stream;
-                    self.manifest.next_stream += 1;
+                    self.manifest.next_stream = StreamId(id.0 + 1);
                     self.manifest.streams.push(StreamEntry {
                         id,
                         dir: index,
@@ -359,10 +360,10 @@ impl Recovering {
     /// Prepares the stream's directory, with a segment in which it can begin.
     fn prepare_lane(
         &self,
-        stream: u32,
+        stream: StreamId,
         dir: PathBuf,
         start: Lsn,
-        tails: &BTreeMap<u32, (u64, Lsn)>,
+        tails: &BTreeMap<StreamId, (u64, Lsn)>,
     ) -> Result<LaneStart, Error> {
         let device = &*self.options.device;
         let dir = stream_dir(&dir, stream);
@@ -412,7 +413,7 @@ impl Recovering {
 
     /// Removes streams without an incarnation from the manifest; returns their directories.
     fn drop_unused_streams(&mut self) -> Vec<PathBuf> {
-        let used: BTreeSet<u32> =
+        let used: BTreeSet<StreamId> =
             self.manifest.incarnations.iter().flat_map(|i| &i.dims).map(|d| d.stream).collect();
         let unused = self.manifest.streams.iter().filter(|s| !used.contains(&s.id));
         let dropped = unused.filter_map(|s| self.dir_of(s.id).ok()).collect();
@@ -446,7 +447,7 @@ fn sweep(device: &dyn Device, manifest: &Manifest, places: &[Option<PathBuf>]) {
                 let _ = device.remove(&path);
             }
             let stream = name.strip_prefix("stream-").and_then(|n| n.parse::<u32>().ok());
-            if stream.is_some_and(|id| manifest.stream(id).is_none()) {
+            if stream.is_some_and(|id| manifest.stream(StreamId(id)).is_none()) {
                 for segment in device.list(&path).unwrap_or_default() {
                     let _ = device.remove(&path.join(segment));
                 }

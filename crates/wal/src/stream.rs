@@ -7,6 +7,7 @@ use crate::lsn_vector::covers;
 use crate::order::Order;
 use crate::pace::Pace;
 use crate::ring::Ring;
+use crate::stream_id::StreamId;
 use hyades_platform::event::Event;
 use hyades_platform::sync::Padded;
 use std::collections::VecDeque;
@@ -62,7 +63,7 @@ pub(crate) struct Stream {
     /// The stream's component in this incarnation's vectors.
     pub(crate) lane: usize,
     /// The stream's id, which is permanent.
-    pub(crate) id: u32,
+    pub(crate) id: StreamId,
     pub(crate) order: Order,
     pub(crate) ring: Ring,
     /// See `frame::seed`.

@@ -11,6 +11,7 @@ use crate::manifest::{Incarnation, MANIFEST};
 use crate::open::Recovering;
 use crate::reader::ReaderEnd;
 use crate::statement::Statement;
+use crate::stream_id::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub struct Damage {
     /// The incarnation.
     pub incarnation: u32,
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     /// The end of the valid prefix.
     pub valid_to: Lsn,
     /// The position up to which the stream is known to have been durable.
@@ -172,7 +173,8 @@ impl Recovering {
             let end = ends.iter().find(|e| e.incarnation == number && e.dimension == dimension);
             lanes.push(end.filter(|e| e.finished).ok_or_else(|| {
                 Error::Invalid(format!(
-                    "the reader of incarnation {number}, stream {dimension} was not read to its end"
+                    "the reader of incarnation {number}, stream {} was not read to its end",
+                    incarnation.dims[dimension].stream
                 ))
             })?);
         }
@@ -341,7 +343,7 @@ mod tests {
                     let end = |dimension: usize| ReaderEnd {
                         incarnation: 3,
                         dimension,
-                        stream: 8 + dimension as u32,
+                        stream: StreamId(8 + dimension as u32),
                         valid_to: 5,
                         mark: 0,
                         statements: vec![statement(stated[dimension]), statement(0)],

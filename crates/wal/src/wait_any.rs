@@ -11,9 +11,9 @@
 //! whether before or after the others were parked. A waker sets `rung` before it checks for a
 //! sleeper, and the sleeper announces itself before it checks `rung`.
 
-use crate::Lsn;
 use crate::error::Poisoned;
 use crate::frontier::Frontier;
+use crate::lane::Lane;
 use hyades_platform::event::Event;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, Ordering, spin_hint};
@@ -58,8 +58,8 @@ impl Frontier {
     ///
     /// # Errors
     /// The log stopped before any was reached.
-    pub(crate) fn wait_any(&self, wanted: &[(usize, Lsn)]) -> Result<(), Poisoned> {
-        let is_reached = || wanted.iter().any(|&(lane, lsn)| self.at(lane) >= lsn);
+    pub(crate) fn wait_any(&self, wanted: &[(Lane, u64)]) -> Result<(), Poisoned> {
+        let is_reached = || wanted.iter().any(|&(lane, number)| self.at(lane) >= number);
         for _ in 0..SPINS {
             if is_reached() {
                 return Ok(());
@@ -73,11 +73,11 @@ impl Frontier {
             }
             let alarm = Arc::new(Alarm { event: Event::new(), rung: AtomicBool::new(false) });
             let last = if mutation::is(Mutation::WaitForOneLane) { 1 } else { wanted.len() };
-            let park = |&(lane, lsn)| self.park(lane, lsn, Waker::from(Arc::clone(&alarm)));
-            let numbers: SmallVec<[u64; 16]> = wanted[..last].iter().map(park).collect();
+            let park = |&(lane, number)| self.park(lane, number, Waker::from(Arc::clone(&alarm)));
+            let keys: SmallVec<[u64; 16]> = wanted[..last].iter().map(park).collect();
             alarm.wait();
-            for (&(lane, lsn), number) in wanted.iter().zip(numbers) {
-                self.withdraw(lane, lsn, number);
+            for (&(lane, number), key) in wanted.iter().zip(keys) {
+                self.withdraw(lane, number, key);
             }
         }
         Ok(())
@@ -96,27 +96,31 @@ mod tests {
         let frontier = Arc::new(Frontier::new(&[0, 0, 0]));
         let (woken, wakes) = channel();
         let waiter = Arc::clone(&frontier);
+        let [never, first, second] = [0, 1, 2].map(Lane::position);
         let thread = std::thread::spawn(move || {
             for step in 1..=2_000 {
-                waiter.wait_any(&[(0, 1), (1, step), (2, step)]).unwrap();
+                waiter.wait_any(&[(never, 1), (first, step), (second, step)]).unwrap();
                 woken.send(step).unwrap();
                 // Wait until both have advanced.
-                waiter.wait(1, step).unwrap();
-                waiter.wait(2, step).unwrap();
+                waiter.wait(first, step).unwrap();
+                waiter.wait(second, step).unwrap();
             }
         });
         for step in 1..=2_000 {
-            let first = 1 + step as usize % 2;
-            frontier.raise(first, step, None);
+            let stream = 1 + step as usize % 2;
+            frontier.raise(stream, step, None);
             assert_eq!(wakes.recv_timeout(Duration::from_secs(20)).unwrap(), step);
-            frontier.raise(3 - first, step, None);
+            frontier.raise(3 - stream, step, None);
         }
         thread.join().unwrap();
-        assert_eq!([0, 1, 2].map(|lane| frontier.parked(lane)), [0; 3]);
+        assert_eq!([never, first, second].map(|lane| frontier.parked(lane)), [0; 3]);
         assert!(frontier.wait_any(&[]).is_ok());
         frontier.stop("a test");
-        assert!(frontier.wait_any(&[(0, 1), (1, 2_000)]).is_ok(), "one of them was reached");
-        assert!(frontier.wait_any(&[(0, 1), (1, 2_001)]).is_err());
+        assert!(
+            frontier.wait_any(&[(never, 1), (first, 2_000)]).is_ok(),
+            "one of them was reached"
+        );
+        assert!(frontier.wait_any(&[(never, 1), (first, 2_001)]).is_err());
     }
 }
 
@@ -139,10 +143,12 @@ mod loom_tests {
                 let frontier = sync::Arc::new(Frontier::new(&[0, 0]));
                 let other = sync::Arc::clone(&frontier);
                 let thread = loom::thread::spawn(move || other.raise(first, 5, None));
-                assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_ok());
-                assert_eq!(frontier.at(first), 5);
+                assert!(
+                    frontier.wait_any(&[0, 1].map(|stream| (Lane::position(stream), 5))).is_ok()
+                );
+                assert_eq!(frontier.durable(first), 5);
                 thread.join().unwrap();
-                assert_eq!([frontier.parked(0), frontier.parked(1)], [0, 0]);
+                assert_eq!([0, 1].map(|s| frontier.parked(Lane::position(s))), [0, 0]);
             });
         }
     }
@@ -157,8 +163,8 @@ mod loom_tests {
                 loom::thread::spawn(move || frontier.raise(stream, to, None))
             };
             let flushers = [flusher(0, 4), flusher(1, 5)];
-            assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_ok());
-            assert_eq!(frontier.at(1), 5);
+            assert!(frontier.wait_any(&[0, 1].map(|stream| (Lane::position(stream), 5))).is_ok());
+            assert_eq!(frontier.durable(1), 5);
             flushers.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
@@ -169,7 +175,7 @@ mod loom_tests {
             let frontier = sync::Arc::new(Frontier::new(&[0, 0]));
             let other = sync::Arc::clone(&frontier);
             let thread = loom::thread::spawn(move || other.stop("a test"));
-            assert!(frontier.wait_any(&[(0, 5), (1, 5)]).is_err());
+            assert!(frontier.wait_any(&[0, 1].map(|stream| (Lane::position(stream), 5))).is_err());
             thread.join().unwrap();
         });
     }

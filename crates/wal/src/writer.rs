@@ -2,6 +2,7 @@
 
 use crate::Lsn;
 use crate::frame::{self, FrameKind, Payload};
+use crate::lane::Lane;
 use crate::log::Shared;
 use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
@@ -96,8 +97,9 @@ impl Writer {
             if let Some(choice) = outlook.choice {
                 return choice;
             }
-            let wanted = (0..streams).map(|stream| (stream, self.has_room_at(stream)));
-            let wanted: SmallVec<[(usize, Lsn); 16]> = wanted.collect();
+            let wanted =
+                (0..streams).map(|stream| (Lane::position(stream), self.has_room_at(stream)));
+            let wanted: SmallVec<[(Lane, Lsn); 16]> = wanted.collect();
             self.shared.reach_any(&wanted);
             if self.shared.frontier.wait_any(&wanted).is_err() {
                 return Choice { stream: current, is_slow: false };

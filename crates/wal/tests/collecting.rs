@@ -4,6 +4,7 @@
 mod common;
 use common::{append, reopen, small};
 use hyades_platform::device::FileDevice;
+use hyades_wal::Lane;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -15,10 +16,10 @@ fn an_interval_collects_though_somebody_waits() {
     let (log, _) = reopen(options).unwrap();
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"first");
-    log.wait(0, first).unwrap();
+    log.wait(Lane::position(0), first).unwrap();
     let began = Instant::now();
     let ends: Vec<u64> = (0..10).map(|_| append(&mut writer, 0, b"more")).collect();
-    log.wait(0, ends[0]).unwrap();
+    log.wait(Lane::position(0), ends[0]).unwrap();
     let took = began.elapsed();
     assert!(took >= interval / 2, "flushed after {took:?}");
     assert_eq!(log.frontier().durable(0), ends[9], "all that collected is in one batch");
@@ -40,7 +41,7 @@ fn a_fill_ends_the_interval() {
         end = append(&mut writer, 0, &[2; 1000]);
     }
     let began = Instant::now();
-    log.wait(0, end.min(first)).unwrap();
+    log.wait(Lane::position(0), end.min(first)).unwrap();
     assert!(began.elapsed() < Duration::from_secs(60));
     drop(writer);
     log.close().unwrap();

@@ -117,7 +117,9 @@ fn one_opening(
         let end = append(&mut writer, number, &payload);
         if let Some(lane) = model.lanes.get_mut(&(incarnation, number)) {
             lane.appended.push((end, payload));
-            if random.chance(0.2) && log.frontier().wait(number, end).is_ok() {
+            if random.chance(0.2)
+                && log.frontier().wait(hyades_wal::Lane::position(number), end).is_ok()
+            {
                 lane.acknowledged = end;
             }
         }
@@ -167,7 +169,7 @@ fn the_copy_of_a_tail_serves_before_it_has_its_name() {
     let (log, _) = reopen(on(&disk)).unwrap();
     let mut writer = log.writer().unwrap();
     let ends: Vec<Lsn> = (0..40u8).map(|n| append(&mut writer, 0, &[n; 300])).collect();
-    log.frontier().wait(0, *ends.last().unwrap()).unwrap();
+    log.frontier().wait(hyades_wal::Lane::position(0), *ends.last().unwrap()).unwrap();
     disk.kill();
     drop((writer, log));
     let records = |frames: Vec<Read>| {

@@ -5,7 +5,7 @@ mod common;
 use common::{Read, append, read_all, reopen, small};
 use hyades_platform::device::MemoryDevice;
 use hyades_platform::random::Random;
-use hyades_wal::{Error, FrameKind, LogOptions, open};
+use hyades_wal::{Error, FrameKind, Lane, LogOptions, open};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn build(dir: &Path, clean: bool) -> Vec<Read> {
         for i in 0..60u32 {
             let end = append(&mut writer, (i % 2) as usize, &vec![i as u8; 37 * (i as usize % 17)]);
             if i % 3 == 0 {
-                log.frontier().wait((i % 2) as usize, end).unwrap();
+                log.frontier().wait(Lane::position((i % 2) as usize), end).unwrap();
             }
         }
         log.flush().unwrap();
@@ -158,7 +158,7 @@ fn a_torn_tail_is_cut_and_the_log_goes_on_behind_it() {
     assert_eq!(frames.len(), whole.len() - whole.iter().filter(behind).count());
     let mut writer = log.writer().unwrap();
     let end = append(&mut writer, 1, b"after the tail");
-    log.frontier().wait(1, end).unwrap();
+    log.frontier().wait(Lane::position(1), end).unwrap();
     drop((writer, log));
     let again = read(dir.path()).unwrap();
     assert!(again.iter().all(|f| f != last));

@@ -5,7 +5,7 @@ use common::{append, kept_from, read_all, reopen, small, truncate};
 use hyades_platform::device::{
     Device, Fault, FaultyDevice, FileDevice, MemoryDevice, PowerCutDevice, PowerCutOptions,
 };
-use hyades_wal::{Error, FrameKind, IncarnationSettings, Log, open};
+use hyades_wal::{Error, FrameKind, IncarnationSettings, Lane, Log, open};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_void_keeps_its_place_and_what_follows() {
     drop(dropped);
     writer.reserve(0, 0).void();
     let last = append(&mut writer, 0, b"after");
-    log.frontier().wait(0, last).unwrap();
+    log.frontier().wait(Lane::position(0), last).unwrap();
     log.close().unwrap();
     let (_, frames) = reopen(small(dir.path(), 1, MemoryDevice::shared())).unwrap();
     assert_eq!((frames[0].kind, frames[0].start, frames[0].end), (FrameKind::Void, start, end));
@@ -72,7 +72,7 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     let (log, _) = reopen(options.clone()).unwrap();
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"durable");
-    log.frontier().wait(0, first).unwrap();
+    log.frontier().wait(Lane::position(0), first).unwrap();
     // Segments made ahead of need are synced as well: wait until each stream has its second one.
     while (0..2).any(|s| segments(&dir.path().join(format!("stream-{:04}", log.stream_id(s)))) < 2)
     {
@@ -80,12 +80,12 @@ fn a_failed_sync_poisons_and_is_never_retried() {
     }
     device.arm(Fault::Sync(0));
     let lost = append(&mut writer, 0, b"lost?");
-    let error = log.frontier().wait(0, lost).unwrap_err();
+    let error = log.frontier().wait(Lane::position(0), lost).unwrap_err();
     assert!(error.cause.contains("could not sync"), "{error}");
     // The other stream and later records fail, too; earlier acknowledgements stay valid.
     let other = append(&mut writer, 1, b"too late");
-    assert_eq!(log.frontier().wait(1, other), Err(error));
-    log.frontier().wait(0, first).unwrap();
+    assert_eq!(log.frontier().wait(Lane::position(1), other), Err(error));
+    log.frontier().wait(Lane::position(0), first).unwrap();
     // A full buffer does not block a writer of a stopped log.
     for _ in 0..100 {
         append(&mut writer, 1, &[1; 1000]);
@@ -107,7 +107,7 @@ fn a_full_disk_poisons() {
     let mut result = Ok(());
     for _ in 0..10 {
         let end = append(&mut writer, 0, b"x");
-        result = log.frontier().wait(0, end);
+        result = log.frontier().wait(Lane::position(0), end);
     }
     assert!(result.unwrap_err().cause.contains("could not write"));
 }
@@ -129,7 +129,7 @@ fn streams_come_and_go_and_stay_readable() {
         let payloads: Vec<_> = frames.iter().map(|f| f.payload.clone()).collect();
         assert_eq!(payloads, expected);
         let newest = log.manifest();
-        ids.push(newest.newest().unwrap().dims.iter().map(|d| d.stream).collect::<Vec<_>>());
+        ids.push(newest.newest().unwrap().dims.iter().map(|d| d.stream.0).collect::<Vec<_>>());
         let mut writer = log.writer().unwrap();
         for stream in 0..streams {
             let payload = format!("round {round} stream {stream}").into_bytes();
@@ -198,7 +198,7 @@ fn a_power_cut_keeps_what_was_acknowledged_and_a_lie_is_found_out() {
         for i in 0..100u32 {
             last = append(&mut writer, 0, &i.to_le_bytes());
         }
-        log.frontier().wait(0, last).unwrap();
+        log.frontier().wait(Lane::position(0), last).unwrap();
         device.cut();
         drop((writer, log));
         let options = small(dir.path(), 1, FileDevice::shared());
@@ -341,13 +341,13 @@ fn the_last_handle_may_go_on_a_flushers_own_thread() {
     let (log, _) = reopen(options.clone()).unwrap();
     let mut writer = log.writer().unwrap();
     let first = append(&mut writer, 0, b"a");
-    log.wait(0, first).unwrap();
+    log.wait(Lane::position(0), first).unwrap();
     // The next flush is 300 ms away.
     let end = append(&mut writer, 0, b"b");
     drop(writer);
     let (gone, went) = mpsc::channel();
     let handle = LastHandle { log: Mutex::new(Some(log.clone())), gone };
-    log.register(0, end, Waker::from(Arc::new(handle)));
+    log.register(Lane::position(0), end, Waker::from(Arc::new(handle)));
     drop(log);
     let patience = Duration::from_secs(60);
     went.recv_timeout(patience).expect("the flusher waits for itself");

@@ -4,7 +4,7 @@
 mod common;
 use common::{append, kept_from, read_all, reopen, small, truncate};
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice, MemoryDevice};
-use hyades_wal::{Log, Marks, open};
+use hyades_wal::{Lane, Log, Marks, open};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn the_common_mark_is_the_lowest_and_waiting_for_it_moves_idle_streams() {
     let mut writer = log.writer().unwrap();
     marks.0.store(7, Ordering::SeqCst);
     let end = append(&mut writer, 1, b"seven");
-    log.wait(1, end).unwrap();
+    log.wait(Lane::position(1), end).unwrap();
     let common = log.frontier().common_lane();
     // No other stream has stated anything so far.
     assert_eq!([0, 2].map(|s| log.frontier().mark(s)), [0, 0]);

@@ -4,7 +4,7 @@ mod common;
 use common::{append, reopen, small};
 use hyades_platform::device::MemoryDevice;
 use hyades_platform::random::Random;
-use hyades_wal::{FrameKind, LogOptions, compress};
+use hyades_wal::{FrameKind, Lane, LogOptions, compress};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +46,7 @@ fn every_record_of_every_writer_comes_back() {
                     }
                     last[stream] = append(&mut writer, stream, &payload);
                     if random.chance(0.01) {
-                        log.frontier().wait(stream, last[stream]).unwrap();
+                        log.frontier().wait(Lane::position(stream), last[stream]).unwrap();
                     }
                 }
             })

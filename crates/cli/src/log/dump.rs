@@ -38,7 +38,7 @@ pub fn dump(options: &DumpOptions, out: &mut impl Write) -> Result<bool, Trouble
         }
         title(incarnation, out)?;
         for reader in lanes {
-            if options.stream.is_none_or(|wanted| wanted == reader.stream) {
+            if options.stream.is_none_or(|wanted| wanted == reader.stream.0) {
                 let ends = end_vector(&ends, number);
                 stream(options, (&inspector, &liveness), incarnation, reader, &ends, out)?;
             }
@@ -65,7 +65,7 @@ fn stream(
     ends: &[u64],
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
-    let (lane, id) = (reader.dimension, reader.stream);
+    let (lane, id) = (reader.dimension, reader.stream.0);
     writeln!(out, " stream {id} (component {lane}): LSN {} to {}", reader.start(), ends[lane])?;
     let mut inspect = inspector.stream(incarnation, id);
     let mut left = options.limit.unwrap_or(usize::MAX);

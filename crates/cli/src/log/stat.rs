@@ -157,9 +157,9 @@ fn walk(
     let mut walks: Vec<Walk<'_>> = readers
         .into_iter()
         .map(|reader| Walk {
-            inspect: inspector.stream(incarnation, reader.stream),
+            inspect: inspector.stream(incarnation, reader.stream.0),
             stat: StreamStat {
-                stream: reader.stream,
+                stream: reader.stream.0,
                 start: reader.start(),
                 end: ends[reader.dimension],
                 bytes: ends[reader.dimension].saturating_sub(reader.start()),

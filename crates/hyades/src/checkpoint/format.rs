@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::storage::row::take;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub(crate) struct PartId {
     pub uuid: [u8; 16],
     pub number: u64,
     pub part: u32,
-    pub cut: u64,
+    pub cut: EpochNumber,
 }
 
 /// A block's head.
@@ -48,7 +49,7 @@ impl PartId {
         out.extend(self.part.to_le_bytes());
         out.extend(self.uuid);
         out.extend(self.number.to_le_bytes());
-        out.extend(self.cut.to_le_bytes());
+        out.extend(self.cut.0.to_le_bytes());
         let crc = crc32c::crc32c(&out);
         out.extend(crc.to_le_bytes());
         debug_assert!(out.len() <= HEADER, "the fields of a header fit it");
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ID: PartId = PartId { uuid: [7; 16], number: 3, part: 1, cut: 9 };
+    const ID: PartId = PartId { uuid: [7; 16], number: 3, part: 1, cut: EpochNumber(9) };
 
     fn read(id: &PartId, offset: u64, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         let path = Path::new("p");

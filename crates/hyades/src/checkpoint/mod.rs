@@ -20,8 +20,9 @@ use crate::engine::cut;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use hyades_platform::clock;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, CheckpointPart, Covered, Log};
+use hyades_wal::{Checkpoint, CheckpointPart, Covered, Lane, Log};
 use pace::Pace;
 use read::Extent;
 use std::path::PathBuf;
@@ -99,7 +100,7 @@ struct ImageBounds {
     next_row_id: u64,
     taken_at_us: u64,
     /// The epoch in which the last row was read, if the cut is fuzzy.
-    scan_end: Option<u64>,
+    scan_end: Option<EpochNumber>,
 }
 
 impl ImageBounds {
@@ -144,7 +145,7 @@ pub(crate) fn write<P: LoggingProtocol>(
         tables: &engine.tables,
         cut: &engine.cut,
         epoch,
-        before: manifest.checkpoint.as_ref().map_or(0, |before| before.cut),
+        before: EpochNumber(manifest.checkpoint.as_ref().map_or(0, |before| before.cut)),
         fuzzy,
         device: &**log.device(),
         uuid: manifest.uuid(),
@@ -168,8 +169,8 @@ pub(crate) fn write<P: LoggingProtocol>(
     let streams = lanes.iter().zip(&from);
     let checkpoint = Checkpoint {
         number,
-        cut: epoch,
-        scan_end: shown.scan_end,
+        cut: epoch.0,
+        scan_end: shown.scan_end.map(|epoch| epoch.0),
         incarnation: log.incarnation(),
         taken_at_us: shown.taken_at_us,
         next_row_id: shown.next_row_id,
@@ -179,7 +180,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     };
     let report = CheckpointReport {
         number,
-        cut_epoch: epoch,
+        cut_epoch: epoch.0,
         rows: checkpoint.rows,
         changed_rows: written.changed_rows,
         bytes: written.extents().map(|part| part.bytes).sum(),
@@ -241,7 +242,7 @@ fn wait_for_frontier(
     number: u64,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    let positions = up_to.iter().copied().enumerate();
+    let positions = Lane::each(up_to);
     let common = (log.frontier().common_lane(), number);
     for (lane, until) in positions.chain([common]) {
         // The wait always ends: closing the log, or its failure, ends it.

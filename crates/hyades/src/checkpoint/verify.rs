@@ -3,6 +3,7 @@
 use super::format::PartId;
 use super::read::{Block, Extent, PartReader};
 use crate::error::Error;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{Checkpoint, Recovering};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -18,7 +19,7 @@ fn open(
         uuid: recovering.manifest().uuid(),
         number: checkpoint.number,
         part: part as u32,
-        cut: checkpoint.cut,
+        cut: EpochNumber(checkpoint.cut),
     };
     let expected = Extent { bytes: described.bytes, rows: described.rows };
     PartReader::open(&**recovering.device(), &path, id, expected)

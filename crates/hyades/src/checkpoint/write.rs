@@ -6,11 +6,13 @@ use super::pace::Pace;
 use super::read::{Block, Extent, PartReader};
 use crate::engine::cut::{BLOCK_BYTES, Cut, RowBlock};
 use crate::error::Error;
-use crate::logging::record::{Change, TableShape, Tid, take_change, take_tid};
+use crate::logging::record::{Change, TableShape, take_change, take_tid};
 use crate::storage::Stamp;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{TableData, WalkPosition};
+use crate::storage::tid::Tid;
 use hyades_platform::device::{Device, DeviceFile};
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -31,7 +33,7 @@ struct RowSource<'s, S: Stamp> {
     tables: &'s [TableData<S>],
     cut: &'s Cut,
     pace: &'s Pace<'s>,
-    epoch: u64,
+    epoch: EpochNumber,
     /// Whether rows of epochs after the cut are written as well.
     fuzzy: bool,
     table: usize,
@@ -42,7 +44,7 @@ struct RowSource<'s, S: Stamp> {
     /// full block.
     ready: VecDeque<RowBlock>,
     /// The cut of the previous checkpoint, or 0.
-    before: u64,
+    before: EpochNumber,
     /// Number of rows with versions after `before`, plus saved rows, which are being overwritten.
     changed: u64,
     /// Whether all tables have been scanned and the remaining saved rows taken.
@@ -91,7 +93,7 @@ impl<S: Stamp> RowSource<'_, S> {
         let (table, pace) = (&self.tables[self.table], self.pace);
         let guard = crossbeam_epoch::pin();
         let (row, ready, block_bytes) = (&mut self.row, &mut self.ready, self.block_bytes);
-        let last = if self.fuzzy { u64::MAX } else { self.epoch };
+        let last = if self.fuzzy { EpochNumber::ABOVE_ALL } else { self.epoch };
         let (before, changed) = (self.before, &mut self.changed);
         table.walk(&mut self.at, &guard, |record| {
             // The walk continues to the end of a bucket, and rows may be of any length.
@@ -118,7 +120,7 @@ impl<S: Stamp> RowSource<'_, S> {
 fn take_row<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
-    last: u64,
+    last: EpochNumber,
     pace: &Pace<'_>,
     row: &mut Vec<u8>,
     out: &mut RowBlock,
@@ -128,7 +130,7 @@ fn take_row<S: Stamp>(
         let seen = record.word.load(Ordering::Acquire);
         let tid = word::tid(seen);
         // All transactions of the cut are installed, so an active writer is after the cut.
-        if Tid(tid).epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
+        if tid.epoch() > last || seen & (word::ABSENT | word::DEAD) != 0 {
             return None;
         }
         if seen & word::LOCKED == 0 {
@@ -139,7 +141,7 @@ fn take_row<S: Stamp>(
             if record.word.load(Ordering::Relaxed) == seen {
                 debug_assert!(row.len() >= table.layout.fixed_bytes, "a row has all its columns");
                 out.push(table, record.key(), tid, row);
-                return Some(Tid(tid));
+                return Some(tid);
             }
         }
         attempts += 1;
@@ -251,9 +253,9 @@ impl<'p> PartFile<'p> {
 pub(super) struct Writing<'w, S: Stamp> {
     pub tables: &'w [TableData<S>],
     pub cut: &'w Cut,
-    pub epoch: u64,
+    pub epoch: EpochNumber,
     /// The cut of the previous checkpoint, or 0.
-    pub before: u64,
+    pub before: EpochNumber,
     pub fuzzy: bool,
     pub device: &'w dyn Device,
     pub uuid: [u8; 16],

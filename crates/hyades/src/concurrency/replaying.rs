@@ -10,6 +10,7 @@ use crate::logging::LoggingProtocol;
 use crate::logging::write::{Pending, final_writes};
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
+use crate::storage::tid::Tid;
 use std::sync::atomic::Ordering;
 
 pub(crate) struct Replaying;
@@ -112,7 +113,7 @@ impl<S> Drop for RowLock<'_, S> {
 pub(crate) fn install<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
-    tid: u64,
+    tid: Tid,
 ) -> Result<(), Abort> {
     if state.versions.is_some() {
         return install_versions(engine, state, tid);
@@ -127,7 +128,7 @@ pub(crate) fn install<P: LoggingProtocol>(
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
-    tid: u64,
+    tid: Tid,
 ) -> Result<(), Abort> {
     let (versions, view) = state.versions.expect("the caller has asked");
     for write in final_writes(&state.writes) {
@@ -138,7 +139,7 @@ fn install_versions<P: LoggingProtocol>(
             versions.supersede(record, row.version, view.own);
             let there = write.install(layout, state.guard, state.scratch);
             let absent = if there { 0 } else { word::ABSENT };
-            row.version = tid << word::TID_SHIFT | absent;
+            row.version = word::of(tid) | absent;
             continue;
         }
         drop(row);

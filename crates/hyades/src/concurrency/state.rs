@@ -13,6 +13,7 @@ use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::secondary::IndexEntry;
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
@@ -105,7 +106,7 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub row_ids: RowIds<'s>,
     pub determinism: Determinism,
     /// Highest version read or about to be overwritten.
-    pub max_tid: u64,
+    pub max_tid: Tid,
     /// Whether it had any operation except blind writes.
     pub has_read: bool,
     /// The row versions that it reads and its view of them, in replays that keep several versions.
@@ -156,7 +157,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             row_ids_used: ArenaVec::new_in(arena),
             row_ids,
             determinism,
-            max_tid: 0,
+            max_tid: Tid::NONE,
             has_read: false,
             versions: None,
             known,
@@ -205,7 +206,8 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         if let Some(at) = replaces {
             self.writes[at as usize].superseded = true;
         }
-        self.writes.push(Write { record, table, pending, base: 0, replaces, superseded: false });
+        let base = Tid::NONE;
+        self.writes.push(Write { record, table, pending, base, replaces, superseded: false });
     }
 
     /// Removes the writes from index `len` on and restores those that they replaced.

@@ -4,10 +4,12 @@ use super::state::TxnState;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::draft::{Call, Draft, Reserved};
-use crate::logging::record::{RecordKind, Tid};
+use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::record::{Record, word};
+use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{Lsn, Writer};
@@ -20,15 +22,15 @@ pub(crate) struct Commit<'a> {
     pub kind: RecordKind,
     pub call: Option<Call<'a>>,
     /// The last epoch whose beginning the session has logged.
-    pub stated_epoch: u64,
+    pub stated_epoch: EpochNumber,
     /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
 }
 
 /// A transaction that has committed: its writes are installed.
 pub(crate) struct Committed {
-    /// Its version; 0 if it wrote nothing.
-    pub tid: u64,
+    /// Its version; [`Tid::NONE`] if it wrote nothing.
+    pub tid: Tid,
     /// Stream and end of its record, if it has one.
     pub placed: Option<(usize, Lsn)>,
     /// What the frontier has to reach before the caller is answered.
@@ -53,18 +55,18 @@ const ADAPTIVE_SLACK_BYTES: usize = 32;
 /// Returns the next TID: above every version read or overwritten, and in the current epoch. Called
 /// while the write set is locked.
 #[inline]
-pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> u64 {
+pub(crate) fn next_tid<P: LoggingProtocol>(engine: &Engine<P>, state: &TxnState<'_, P>) -> Tid {
     let epoch = engine.epoch.current();
-    let above = Tid(state.max_tid + 1);
+    let above = state.max_tid.next();
     if above.epoch() >= epoch {
         // More than 2^27 versions of a row in one epoch overflow into the epoch number, and the
         // epoch is advanced to match.
         while engine.epoch.current() < above.epoch() {
             engine.epoch.advance();
         }
-        above.0
+        above
     } else {
-        Tid::new(epoch, 0).0
+        Tid::new(epoch, 0)
     }
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
     commit: &'w mut Commit<'_>,
-    tid: u64,
+    tid: Tid,
     command: bool,
 ) -> Reserved<'w> {
     let Some(writer) = commit.writer.as_deref_mut() else { return Reserved::nothing() };
@@ -119,7 +121,7 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
         tid,
         command: commit.call.filter(|_| command),
         has_read: state.has_read,
-        states_epoch: Tid(tid).epoch() != commit.stated_epoch,
+        states_epoch: tid.epoch() != commit.stated_epoch,
         whole_rows: engine.whole_rows,
         epoch: &engine.epoch,
         tables: &engine.tables,
@@ -160,7 +162,7 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'s, P>,
-    tid: u64,
+    tid: Tid,
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
     let cut = engine.cut.before(tid);
@@ -176,7 +178,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
             engine.protocol.publish_write(&write.record.stamp, state.stamp);
         }
         let absent = if there { 0 } else { word::ABSENT };
-        release(write.record, tid << word::TID_SHIFT | absent);
+        release(write.record, word::of(tid) | absent);
         if late {
             std::thread::yield_now();
             engine.protocol.publish_write(&write.record.stamp, state.stamp);
@@ -207,7 +209,7 @@ pub(crate) fn end_read_only<P: LoggingProtocol>(
 pub(crate) fn committed<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
-    tid: u64,
+    tid: Tid,
     (placed, bytes): (Option<(usize, Lsn)>, u64),
 ) -> Committed {
     let mut needs = Needs::default();
@@ -218,6 +220,6 @@ pub(crate) fn committed<P: LoggingProtocol>(
 impl Committed {
     /// A transaction that wrote nothing.
     pub fn read_only(needs: Needs) -> Self {
-        Committed { tid: 0, placed: None, needs, bytes: 0 }
+        Committed { tid: Tid::NONE, placed: None, needs, bytes: 0 }
     }
 }

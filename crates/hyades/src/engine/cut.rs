@@ -29,19 +29,20 @@
 //! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
-use crate::logging::record::{Change, Tid, push_change, push_tid};
+use crate::logging::record::{Change, push_change, push_tid};
 use crate::storage::Stamp;
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// No cut is active: no epoch is above this one.
-const NONE: u64 = u64::MAX;
+const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
 /// Approximate size of a block of rows, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -57,8 +58,8 @@ pub(crate) struct RowBlock {
 
 impl RowBlock {
     /// Appends a row with its version.
-    pub fn push<S: Stamp>(&mut self, table: &TableData<S>, key: &[u8], tid: u64, row: &[u8]) {
-        push_tid(&mut self.bytes, Tid(tid));
+    pub fn push<S: Stamp>(&mut self, table: &TableData<S>, key: &[u8], tid: Tid, row: &[u8]) {
+        push_tid(&mut self.bytes, tid);
         let fixed = table.key_bytes.is_some();
         push_change(&mut self.bytes, table.log_id, table.keyless, fixed, key, Change::Put(row));
         self.rows += 1;
@@ -68,7 +69,7 @@ impl RowBlock {
 #[derive(Default)]
 struct SavedShard {
     /// The cut that the rows were saved for.
-    cut: u64,
+    cut: EpochNumber,
     blocks: Vec<RowBlock>,
 }
 
@@ -113,7 +114,7 @@ pub(crate) struct Cut {
 impl Default for Cut {
     fn default() -> Self {
         Cut {
-            epoch: AtomicU64::new(NONE),
+            epoch: AtomicU64::new(NONE.0),
             asleep: AtomicBool::new(false),
             fuzzy: AtomicBool::new(false),
             sleep_lock: Mutex::default(),
@@ -153,7 +154,7 @@ impl Cut {
     /// `stopped` returns true. Call it before a transaction, while nothing is locked.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
-        while self.epoch.load(Ordering::SeqCst) != NONE
+        while self.epoch.load(Ordering::SeqCst) != NONE.0
             && self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
             && !stopped()
         {
@@ -163,22 +164,22 @@ impl Cut {
 
     /// Returns the active cut if transaction `tid` is after it.
     #[inline]
-    pub fn before(&self, tid: u64) -> Option<u64> {
-        if mutation::is(Mutation::NoWaitForCommits) && tid.is_multiple_of(4) {
+    pub fn before(&self, tid: Tid) -> Option<EpochNumber> {
+        if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
             // Makes it likely that a cut falls between reading a transaction's epoch and
             // installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
-        let cut = self.epoch.load(Ordering::SeqCst);
-        (Tid(tid).epoch() > cut).then_some(cut)
+        let cut = EpochNumber(self.epoch.load(Ordering::SeqCst));
+        (tid.epoch() > cut).then_some(cut)
     }
 
     /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
     /// cut or the cut is fuzzy. The caller has the row's write protection, and keeps it until it
     /// stores a new version word.
     #[cold]
-    pub fn save<S: Stamp>(&self, table: &TableData<S>, record: &Record<S>, cut: u64) {
+    pub fn save<S: Stamp>(&self, table: &TableData<S>, record: &Record<S>, cut: EpochNumber) {
         let seen = record.word.load(Ordering::Relaxed);
         debug_assert!(
             seen & word::LOCKED != 0 || record.lock.load(Ordering::Relaxed) == WRITER,
@@ -189,7 +190,7 @@ impl Cut {
         fence(Ordering::Release);
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
-            || Tid(tid).epoch() > cut
+            || tid.epoch() > cut
             || self.fuzzy.load(Ordering::SeqCst)
             || mutation::is(Mutation::NoCopyOnWrite)
         {
@@ -230,7 +231,7 @@ impl Cut {
     }
 
     /// Takes what was saved for the cut, and drops what was saved for other cuts.
-    pub fn take(&self, cut: u64) -> Vec<RowBlock> {
+    pub fn take(&self, cut: EpochNumber) -> Vec<RowBlock> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().expect("no holder panics");
@@ -245,14 +246,20 @@ impl Cut {
 
     /// Makes a cut (steps 1 and 2). `note` notes the streams' positions and may be called again.
     /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
-    pub fn begin(&self, epoch: &Epoch, limit: u64, fuzzy: bool, mut note: impl FnMut()) -> u64 {
+    pub fn begin(
+        &self,
+        epoch: &Epoch,
+        limit: u64,
+        fuzzy: bool,
+        mut note: impl FnMut(),
+    ) -> EpochNumber {
         let active = self.epoch.load(Ordering::SeqCst);
-        debug_assert_eq!(active, NONE, "a cut begins after the last one has ended");
+        debug_assert_eq!(active, NONE.0, "a cut begins after the last one has ended");
         self.fuzzy.store(fuzzy, Ordering::SeqCst);
         self.limit.store(limit, Ordering::Relaxed);
         let cut = loop {
             let cut = epoch.current();
-            self.epoch.store(cut, Ordering::SeqCst);
+            self.epoch.store(cut.0, Ordering::SeqCst);
             note();
             if epoch.current() == cut {
                 break cut;
@@ -270,7 +277,7 @@ impl Cut {
 
     /// Ends the cut: nothing is saved any more.
     pub fn end(&self) {
-        self.epoch.store(NONE, Ordering::SeqCst);
+        self.epoch.store(NONE.0, Ordering::SeqCst);
         for shard in &self.shards {
             drop(self.empty(&mut shard.lock().expect("no holder panics")));
         }
@@ -323,7 +330,7 @@ mod loom_tests {
         model.check(|| {
             let shared = Arc::new(Shared {
                 cut: Cut::default(),
-                epoch: Epoch::new(5),
+                epoch: Epoch::new(EpochNumber(5)),
                 log: AtomicU64::new(0),
                 installed: [AtomicU64::new(0), AtomicU64::new(0)],
             });
@@ -333,7 +340,7 @@ mod loom_tests {
                     let entered = shared.cut.enter(&slot, &shared.epoch);
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
-                    let knows = shared.cut.before(Tid::new(epoch, 0).0);
+                    let knows = shared.cut.before(Tid::new(epoch, 0));
                     // Relaxed: the slot has to make it visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     drop(entered);

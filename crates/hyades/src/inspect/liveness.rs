@@ -6,8 +6,9 @@ use super::{Inspected, Inspector};
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::predecessors::{self, Id};
+use crate::recovery::decode::RecordShape;
 use crate::transaction_id::TransactionId;
-use hyades_wal::{Incarnation, Lsn, ReaderEnd, Recovering, StreamReader};
+use hyades_wal::{Incarnation, Lane, Lsn, ReaderEnd, Recovering, StreamReader};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What decides which records of a log are live, see [`Inspected::is_live`].
@@ -40,7 +41,7 @@ impl Inspector {
             lanes.extend(of().map(|end| end.mark));
             lanes.push(of().map(|end| end.mark).min().unwrap_or(0));
             let mut frontier = Frontier { lanes, dead: None };
-            if self.stream(incarnation, 0).shape.predecessors {
+            if RecordShape::of(incarnation, incarnation.dims.len(), None).predecessors {
                 frontier.dead = Some(self.dead(recovering, incarnation, &frontier)?);
             }
             liveness.of.insert(number, frontier);
@@ -58,13 +59,14 @@ impl Inspector {
         frontier: &Frontier,
     ) -> Result<BTreeSet<Id>, Error> {
         let mut dead = BTreeSet::new();
-        let lost = |id: Id| frontier.at(predecessors::lane(id)) < predecessors::end(id);
+        let lost =
+            |id: Id| frontier.at(Lane::position(predecessors::lane(id))) < predecessors::end(id);
         loop {
             let before = dead.len();
             let own = |reader: &StreamReader| reader.incarnation == incarnation.number;
             for mut reader in recovering.readers().into_iter().filter(own) {
                 let lane = reader.dimension;
-                let mut inspect = self.stream(incarnation, reader.stream);
+                let mut inspect = self.stream(incarnation, reader.stream.0);
                 while let Some(chunk) = reader.next_chunk()? {
                     inspect.enter(&chunk);
                     for frame in chunk.frames() {
@@ -86,12 +88,12 @@ impl Inspector {
 }
 
 impl Frontier {
-    fn at(&self, lane: usize) -> Lsn {
-        self.lanes.get(lane).copied().unwrap_or(0)
+    fn at(&self, lane: Lane) -> u64 {
+        self.lanes.get(lane.index()).copied().unwrap_or(0)
     }
 
     fn admits(&self, needs: &[Lsn]) -> bool {
-        let needs = needs.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
+        let needs = Lane::each(needs).filter(|(_, needed)| *needed > 0);
         admits(|lane| self.at(lane), needs)
     }
 }
@@ -117,7 +119,7 @@ pub(crate) fn is_live(
 ) -> Result<bool, Error> {
     let inspector = Inspector::new(from.manifest())?;
     let liveness = inspector.liveness(from, ends)?;
-    for mut reader in from.readers().into_iter().filter(|reader| reader.stream == id.stream) {
+    for mut reader in from.readers().into_iter().filter(|reader| reader.stream.0 == id.stream) {
         let incarnations = &from.manifest().incarnations;
         let own = incarnations.iter().find(|i| i.number == reader.incarnation);
         let Some(mut inspect) = own.map(|own| inspector.stream(own, id.stream)) else { continue };

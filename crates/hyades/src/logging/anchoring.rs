@@ -152,14 +152,14 @@ impl Anchoring {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use hyades_wal::{FrameKind, IncarnationSettings, LogOptions};
+    use hyades_wal::{FrameKind, IncarnationSettings, Lane, LogOptions};
 
     /// Appends a record to the stream and waits until it is durable.
     fn write(log: &Log, writer: &mut Writer, stream: usize) {
         let reservation = writer.reserve(stream, 100);
         let end = reservation.end();
         reservation.fill(FrameKind::Record, &[7; 100]);
-        log.wait(stream, end).unwrap();
+        log.wait(Lane::position(stream), end).unwrap();
     }
 
     #[test]

@@ -6,11 +6,12 @@
 
 use super::determinism::Determinism;
 use super::partitioned::PartitionRecords;
-use super::record::{RecordHead, Tid, command_in_a_word, push_change, push_plain_head};
+use super::record::{RecordHead, command_in_a_word, push_change, push_plain_head};
 use super::write::{Write, final_writes, outcome};
 use crate::storage::Stamp;
 use crate::storage::row::push_varint;
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{FrameKind, Lsn, Payload, Reservation, Writer};
 use std::ops::Range;
@@ -27,7 +28,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Draft<'d, 'w, S: Stamp> {
     pub writer: &'w mut Writer,
     pub stream: usize,
-    pub tid: u64,
+    pub tid: Tid,
     /// Logged as this command; as data if `None`.
     pub command: Option<Call<'w>>,
     /// Whether the transaction had any operation except blind writes.
@@ -62,7 +63,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     /// When the transaction's epoch began, in microseconds since 1970, if the record states it.
     pub fn epoch_us(&self) -> Option<u64> {
         let states = self.states_epoch;
-        states.then(|| self.epoch.began_us(Tid(self.tid).epoch())).flatten()
+        states.then(|| self.epoch.began_us(self.tid.epoch())).flatten()
     }
 
     /// Whether the record is that of a command with a plain head and short arguments, as nearly
@@ -78,7 +79,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     #[inline(always)]
     pub fn short_record(&self, stamp: u8) -> Option<Payload<'w>> {
         let Call { log_id, arguments } = self.command?;
-        let (lead, len) = command_in_a_word(Tid(self.tid), stamp, log_id)?;
+        let (lead, len) = command_in_a_word(self.tid, stamp, log_id)?;
         Some(Payload::with_prefix(lead, len, arguments))
     }
 
@@ -97,7 +98,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         let epoch_us = self.epoch_us();
         self.payload.clear();
         if epoch_us.is_none() && !(self.command.is_some() && self.used_nondeterminism()) {
-            push_plain_head(self.payload, self.command.is_some(), Tid(self.tid));
+            push_plain_head(self.payload, self.command.is_some(), self.tid);
         } else {
             self.head(epoch_us, None).encode(self.payload);
         }

@@ -24,6 +24,7 @@ use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
 use crate::storage::row::take;
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl LoggingProtocol for Gsn {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        needs.push((lane as u16, number));
+        needs.push((lane, number));
     }
 }
 
@@ -133,7 +134,7 @@ impl StartsOnLog for Gsn {
 }
 
 /// Reads a stamp: the number, 8 bytes.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;
     Some(NumberStamp { number, has_read: None, counts: true })

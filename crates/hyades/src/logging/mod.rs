@@ -36,10 +36,11 @@ pub(crate) mod versions;
 pub(crate) mod write;
 
 use crate::storage::record::Record;
+use crate::storage::tid::Tid;
 use draft::{Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
-use hyades_wal::{Log, Lsn, Writer};
+use hyades_wal::{Lane, Log, Lsn, Writer};
 pub(crate) use needs::Needs;
 use predecessors::Predecessor;
 use record::RecordKind;
@@ -56,12 +57,12 @@ use std::time::Duration;
 /// stream's valid prefix, which is never less. A protocol that numbers its records needs
 /// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
 /// at recovery those in the valid prefixes, which again are never less. [`hyades_wal::Frontier`]
-/// has a slot (`lane` in the code) for each of these. The rule is monotone in the frontier, hence
+/// has a slot for each of these, named by its [`Lane`]. The rule is monotone in the frontier, hence
 /// *acknowledged implies recovered*.
 #[inline]
 pub(crate) fn admits(
-    frontier: impl Fn(usize) -> Lsn,
-    needs: impl IntoIterator<Item = (usize, Lsn)>,
+    frontier: impl Fn(Lane) -> u64,
+    needs: impl IntoIterator<Item = (Lane, u64)>,
 ) -> bool {
     first_unmet(frontier, needs).is_none()
 }
@@ -69,16 +70,16 @@ pub(crate) fn admits(
 /// The first of these positions that the frontier has not reached: what a waiter waits for next.
 #[inline]
 pub(crate) fn first_unmet(
-    frontier: impl Fn(usize) -> Lsn,
-    needs: impl IntoIterator<Item = (usize, Lsn)>,
-) -> Option<(usize, Lsn)> {
-    needs.into_iter().find(|&(lane, lsn)| !is_met(frontier(lane), lsn))
+    frontier: impl Fn(Lane) -> u64,
+    needs: impl IntoIterator<Item = (Lane, u64)>,
+) -> Option<(Lane, u64)> {
+    needs.into_iter().find(|&(lane, number)| !is_met(frontier(lane), number))
 }
 
 /// Whether a component of the frontier has reached a position that a transaction needs. No other
 /// code compares the two.
 #[inline(always)]
-pub(crate) fn is_met(frontier: Lsn, needed: Lsn) -> bool {
+pub(crate) fn is_met(frontier: u64, needed: u64) -> bool {
     needed <= frontier
 }
 
@@ -251,7 +252,7 @@ pub(crate) enum StampFormat {
 /// frontier slot. `needs` is zeroed and as long as the frontier; its last slot is the common
 /// watermark (the lowest of all streams). `None` if the stamp is malformed.
 pub(crate) type NumberReader =
-    fn(tid: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
+    fn(tid: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp>;
 
 /// Reads the stamp of a record. The error says what is malformed.
 pub(crate) type VectorReader =

@@ -27,7 +27,7 @@ use super::row_frame::RowFrames;
 use super::settings::LogSettings;
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn};
 
 pub(crate) struct Physiological {
     log: Log,
@@ -51,7 +51,7 @@ impl LoggingProtocol for Physiological {
             return;
         }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
-        needs.push((0, lsn));
+        needs.push((Lane::position(0), lsn));
     }
 }
 

@@ -28,6 +28,7 @@ use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::{push_varint, take, take_varint};
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn};
 use std::sync::Arc;
@@ -144,7 +145,7 @@ impl LoggingProtocol for Plover {
         if mutation::is(Mutation::AckBeforeOwnFrame) || number == 0 {
             return;
         }
-        needs.push((self.log.frontier().common_lane() as u16, number));
+        needs.push((self.log.frontier().common_lane(), number));
     }
 }
 
@@ -163,7 +164,7 @@ impl StartsOnLog for Plover {
 
 /// Reads a stamp: the number, 8 bytes; 1 for the first of the transaction's records, else 0; the
 /// set of streams that have one, as a varint.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let streams = needs.len() / 2;
     let number = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     *needs.last_mut()? = number;
@@ -194,7 +195,7 @@ mod tests {
         };
         let read = |bytes: &[u8]| {
             let mut needs = [0; 7];
-            let read = read_stamp(0, &mut &bytes[..], &mut needs);
+            let read = read_stamp(Tid::NONE, &mut &bytes[..], &mut needs);
             (read, needs[6])
         };
         let counted = |counts| Some(NumberStamp { number: 9, has_read: None, counts });

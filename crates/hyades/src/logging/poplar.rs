@@ -43,8 +43,9 @@ use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
 use crate::storage::row::take;
+use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -127,7 +128,7 @@ impl LoggingProtocol for Poplar {
         }
         let number = match own {
             Some((stream, end)) if !txn.has_read => {
-                return needs.push((stream as u16, end));
+                return needs.push((Lane::position(stream), end));
             }
             Some(_) => txn.own,
             // Line 17: it has no record, and waits for what it read.
@@ -136,7 +137,7 @@ impl LoggingProtocol for Poplar {
         if number == 0 {
             return;
         }
-        needs.push((self.log.frontier().common_lane() as u16, number));
+        needs.push((self.log.frontier().common_lane(), number));
     }
 }
 
@@ -154,7 +155,7 @@ impl StartsOnLog for Poplar {
 
 /// Reads a stamp: the number << 1, plus 1 if the transaction has read: 8 bytes. A record that has
 /// not read only needs to be in the valid prefix.
-pub(crate) fn read_stamp(_: u64, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+pub(crate) fn read_stamp(_: Tid, stamp: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
     let both = u64::from_le_bytes(take(stamp, 8)?.try_into().ok()?);
     let (number, has_read) = (both >> 1, both & 1 == 1);
     *needs.last_mut()? = if has_read { number } else { 0 };

@@ -3,6 +3,8 @@
 
 use crate::storage::layout::Layout;
 use crate::storage::row::{check_delta, push_varint, take, take_varint};
+use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use serde::{Deserialize, Serialize};
 
 /// How a transaction is written to the log.
@@ -14,29 +16,6 @@ pub enum RecordKind {
     Command,
     /// Whichever is better for this transaction: by record size and replay depth.
     Adaptive,
-}
-
-/// A transaction's identity and version: an epoch above a sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Tid(pub u64);
-
-impl Tid {
-    /// Bits of the sequence number.
-    pub const SEQUENCE_BITS: u32 = 27;
-    /// Bits of a whole TID: a version word has three flags below it.
-    pub const BITS: u32 = 61;
-
-    pub fn new(epoch: u64, sequence: u64) -> Tid {
-        Tid(epoch << Self::SEQUENCE_BITS | sequence)
-    }
-
-    pub fn epoch(self) -> u64 {
-        self.0 >> Self::SEQUENCE_BITS
-    }
-
-    pub fn sequence(self) -> u64 {
-        self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
-    }
 }
 
 /// Flags in a record's first byte.
@@ -61,7 +40,7 @@ mod flag {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub command: bool,
-    pub tid: u64,
+    pub tid: Tid,
     pub time_us: Option<i64>,
     pub seed: Option<u64>,
     /// When its epoch began, microseconds since 1970; in a session's first record of the epoch.
@@ -83,7 +62,7 @@ impl RecordHead {
         flags |= if self.outcome.is_some() { flag::OUTCOME } else { 0 };
         flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
         flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
-        push_start(out, flags, Tid(self.tid));
+        push_start(out, flags, self.tid);
         if let Some(time) = self.time_us {
             out.extend_from_slice(&time.to_le_bytes());
         }
@@ -111,7 +90,7 @@ impl RecordHead {
         if flags & !flag::ALL != 0 {
             return None;
         }
-        let tid = take_tid(bytes)?.0;
+        let tid = take_tid(bytes)?;
         let mut head =
             RecordHead { command: flags & flag::COMMAND != 0, tid, ..RecordHead::default() };
         if flags & flag::TIME != 0 {
@@ -143,7 +122,7 @@ impl RecordHead {
 /// Appends a TID as two varints.
 #[inline]
 pub(crate) fn push_tid(out: &mut Vec<u8>, tid: Tid) {
-    push_varint(out, tid.epoch());
+    push_varint(out, tid.epoch().0);
     push_varint(out, tid.sequence());
 }
 
@@ -171,7 +150,7 @@ fn push_start(out: &mut Vec<u8>, flags: u8, tid: Tid) {
 /// lowest first, and their number.
 #[inline(always)]
 fn start_in_a_word(flags: u8, tid: Tid) -> Option<(u64, usize)> {
-    let (epoch, sequence) = (tid.epoch(), tid.sequence());
+    let (epoch, sequence) = (tid.epoch().0, tid.sequence());
     if epoch >= 1 << 14 || sequence >= 1 << 7 {
         return None;
     }
@@ -199,7 +178,7 @@ pub(crate) fn take_tid(bytes: &mut &[u8]) -> Option<Tid> {
     let (epoch, sequence) = (take_varint(bytes)?, take_varint(bytes)?);
     let epoch_fits = epoch < 1 << (Tid::BITS - Tid::SEQUENCE_BITS);
     let sequence_fits = sequence < 1 << Tid::SEQUENCE_BITS;
-    (epoch_fits && sequence_fits).then(|| Tid::new(epoch, sequence))
+    (epoch_fits && sequence_fits).then(|| Tid::new(EpochNumber(epoch), sequence))
 }
 
 /// One row's change in a data record.
@@ -208,7 +187,7 @@ pub(crate) enum Change<'a> {
     /// The whole row.
     Put(&'a [u8]),
     /// Changed columns, and the version of the row that they follow.
-    Delta { base: u64, delta: &'a [u8] },
+    Delta { base: Tid, delta: &'a [u8] },
     /// The row is deleted.
     Delete,
 }
@@ -245,7 +224,7 @@ pub(crate) fn push_change(
             out.extend_from_slice(row);
         }
         Change::Delta { base, delta } => {
-            push_tid(out, Tid(base));
+            push_tid(out, base);
             out.extend_from_slice(delta);
         }
         Change::Delete => {}
@@ -289,7 +268,7 @@ pub(crate) fn take_change<'a, 't>(
             Change::Put(row)
         }
         DELTA => {
-            let base = take_tid(bytes)?.0;
+            let base = take_tid(bytes)?;
             let rest = check_delta(shape.layout, bytes)?;
             let delta = &bytes[..bytes.len() - rest.len()];
             *bytes = rest;
@@ -313,7 +292,7 @@ mod tests {
             time_us: Option<i64>, seed: Option<u64>, epoch_us: Option<u64>, row_ids: Vec<u64>,
             outcome: Option<u32>, continued: Option<u64>,
         ) {
-            let tid = Tid::new(epoch, sequence).0;
+            let tid = Tid::new(EpochNumber(epoch), sequence);
             let head =
                 RecordHead { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
             let mut out = Vec::new();
@@ -335,10 +314,10 @@ mod tests {
         for epoch in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, (1 << 34) - 1] {
             for sequence in [0, 1, 0x7f, 0x80, (1 << 27) - 1] {
                 for command in [false, true] {
-                    let tid = Tid::new(epoch, sequence);
+                    let tid = Tid::new(EpochNumber(epoch), sequence);
                     let (mut plain, mut whole) = (vec![7], vec![7]);
                     push_plain_head(&mut plain, command, tid);
-                    RecordHead { command, tid: tid.0, ..RecordHead::default() }.encode(&mut whole);
+                    RecordHead { command, tid, ..RecordHead::default() }.encode(&mut whole);
                     assert_eq!(plain, whole, "{epoch}.{sequence}");
                 }
             }
@@ -350,7 +329,7 @@ mod tests {
         for epoch in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000] {
             for sequence in [0, 1, 0x7f, 0x80] {
                 for procedure in [0, 1, 0x7f, 0x80] {
-                    let tid = Tid::new(epoch, sequence);
+                    let tid = Tid::new(EpochNumber(epoch), sequence);
                     let mut expected = Vec::new();
                     push_plain_head(&mut expected, true, tid);
                     expected.push(5);
@@ -367,7 +346,7 @@ mod tests {
     #[test]
     fn the_head_of_an_early_transaction_is_short() {
         let mut out = Vec::new();
-        RecordHead { tid: Tid::new(9, 100).0, ..RecordHead::default() }.encode(&mut out);
+        RecordHead { tid: Tid::new(EpochNumber(9), 100), ..RecordHead::default() }.encode(&mut out);
         assert_eq!(out.len(), 3);
     }
 }

@@ -2,9 +2,10 @@
 //! The transaction's record follows, and only states that it has committed. docs/format.md, "Row
 //! frames", is the specification; this file writes and reads them.
 
-use super::record::{Change, Tid, push_tid, take_tid};
+use super::record::{Change, push_tid, take_tid};
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, push_varint, take, take_varint};
+use crate::storage::tid::Tid;
 
 /// Whether changed rows have frames of their own, and what these hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) const FRAME_HEAD: usize = 9;
 /// A row's change, once its frames are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FramedChange<'a> {
-    pub tid: u64,
+    pub tid: Tid,
     /// What [`push_before`] wrote; empty if only after-images are logged.
     pub before: &'a [u8],
     /// The change, encoded as in a data record.
@@ -60,7 +61,7 @@ pub(crate) struct FramedChange<'a> {
 impl<'a> FramedChange<'a> {
     /// Parses a whole change; `None` if it is malformed.
     pub fn read(rows: RowFrames, mut bytes: &'a [u8]) -> Option<FramedChange<'a>> {
-        let tid = take_tid(&mut bytes)?.0;
+        let tid = take_tid(&mut bytes)?;
         let before = match rows {
             RowFrames::Both => {
                 let len = take_varint(&mut bytes)?;
@@ -73,8 +74,8 @@ impl<'a> FramedChange<'a> {
 }
 
 /// Appends what precedes a change that is encoded as in a data record.
-pub(crate) fn push_row(rows: RowFrames, tid: u64, before: &[u8], out: &mut Vec<u8>) {
-    push_tid(out, Tid(tid));
+pub(crate) fn push_row(rows: RowFrames, tid: Tid, before: &[u8], out: &mut Vec<u8>) {
+    push_tid(out, tid);
     if rows == RowFrames::Both {
         push_varint(out, before.len() as u64);
         out.extend_from_slice(before);
@@ -89,7 +90,7 @@ const COLUMNS: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before<'a> {
     /// The version of the row before the change.
-    pub base: u64,
+    pub base: Tid,
     /// The change that restores it.
     pub image: Change<'a>,
 }
@@ -98,14 +99,14 @@ pub(crate) struct Before<'a> {
 /// these are kept.
 pub(crate) fn push_before(
     layout: &Layout,
-    base: u64,
+    base: Tid,
     row: Option<&[u8]>,
     change: Change<'_>,
     out: &mut Vec<u8>,
 ) {
     let kind_at = out.len();
     out.push(ABSENT);
-    push_tid(out, Tid(base));
+    push_tid(out, base);
     let Some(row) = row else { return };
     let Change::Delta { delta, .. } = change else {
         out[kind_at] = ROW;
@@ -129,7 +130,7 @@ pub(crate) fn push_before(
 /// Reads what [`push_before`] wrote; `None` if it is malformed.
 pub(crate) fn read_before<'a>(layout: &Layout, mut bytes: &'a [u8]) -> Option<Before<'a>> {
     let kind = take(&mut bytes, 1)?[0];
-    let base = take_tid(&mut bytes)?.0;
+    let base = take_tid(&mut bytes)?;
     let image = match kind {
         ABSENT if bytes.is_empty() => Change::Delete,
         ROW if layout.is_valid(bytes) => Change::Put(bytes),
@@ -147,6 +148,7 @@ mod tests {
     use crate::storage::row::{apply_delta, encode_delta};
     use crate::storage::schema::{Schema, Set};
     use crate::storage::value::Type;
+    use hyades_platform::epoch::EpochNumber;
     use proptest::prelude::*;
 
     fn layout() -> Layout {
@@ -164,7 +166,7 @@ mod tests {
         fn what_a_row_was_brings_it_back(
             a: Option<String>, b: Option<i32>, c: Vec<u8>,
             na: Option<Option<String>>, nb: Option<Option<i32>>, nc: Option<Vec<u8>>,
-            base in 0u64..1 << 61,
+            base in (0u64..1 << Tid::BITS).prop_map(Tid::from_bits),
         ) {
             let layout = layout();
             let mut row = Vec::new();
@@ -211,9 +213,9 @@ mod tests {
     fn a_change_is_taken_apart_as_it_was_put_together() {
         for (rows, before) in [(RowFrames::After, &[][..]), (RowFrames::Both, &[1, 2, 3][..])] {
             let mut out = Vec::new();
-            push_row(rows, Tid::new(7, 9).0, before, &mut out);
+            push_row(rows, Tid::new(EpochNumber(7), 9), before, &mut out);
             out.extend_from_slice(&[4, 5]);
-            let whole = FramedChange { tid: Tid::new(7, 9).0, before, change: &[4, 5] };
+            let whole = FramedChange { tid: Tid::new(EpochNumber(7), 9), before, change: &[4, 5] };
             assert_eq!(FramedChange::read(rows, &out), Some(whole));
             assert_eq!(RowFrames::of(rows.setting().map(|(_, word)| word)), rows);
         }

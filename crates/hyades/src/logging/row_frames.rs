@@ -6,6 +6,7 @@ use super::write::{Write, final_writes};
 use crate::storage::Stamp;
 use crate::storage::record::word;
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use hyades_wal::{FrameKind, Lsn, Writer};
 use std::sync::atomic::Ordering;
 
@@ -39,7 +40,7 @@ impl Images {
         &mut self,
         tables: &[TableData<S>],
         rows: RowFrames,
-        tid: u64,
+        tid: Tid,
         write: &Write<'_, S>,
         out: &mut Vec<u8>,
     ) {

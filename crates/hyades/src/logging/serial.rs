@@ -7,7 +7,7 @@
 
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Log, Lsn};
+use hyades_wal::{Lane, Log, Lsn};
 
 pub(crate) struct Serial {
     log: Log,
@@ -23,7 +23,7 @@ impl LoggingProtocol for Serial {
             return;
         }
         let lsn = own.map_or_else(|| self.log.next_lsn(0), |(_, lsn)| lsn);
-        needs.push((0, lsn));
+        needs.push((Lane::position(0), lsn));
     }
 }
 

@@ -23,9 +23,9 @@
 
 use super::draft::{Draft, Reserved};
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
-use crate::logging::record::Tid;
+use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Marks};
 use std::sync::Arc;
@@ -54,28 +54,28 @@ struct Epochs {
 impl LoggingProtocol for SiloR {
     type RowStamp = ();
     /// The epoch of the transaction's record.
-    type TxnStamp = u64;
+    type TxnStamp = EpochNumber;
 
-    fn txn_stamp(&self) -> u64 {
-        0
+    fn txn_stamp(&self) -> EpochNumber {
+        EpochNumber::default()
     }
 
     /// The record has no stamp: its version states the epoch.
-    fn append<'w>(&self, txn: &mut u64, draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
-        *txn = Tid(draft.tid).epoch();
-        if self.epochs.written.load(Ordering::Relaxed) < *txn {
-            self.epochs.written.fetch_max(*txn, Ordering::Relaxed);
+    fn append<'w>(&self, txn: &mut EpochNumber, draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+        *txn = draft.tid.epoch();
+        if self.epochs.written.load(Ordering::Relaxed) < txn.0 {
+            self.epochs.written.fetch_max(txn.0, Ordering::Relaxed);
         }
         draft.compose(|_| ()).reserve()
     }
 
     /// A reader waits for the last epoch in which anything was written: it may have read from it.
-    fn needs(&self, txn: &mut u64, own: Option<(usize, Lsn)>, needs: &mut Needs) {
+    fn needs(&self, txn: &mut EpochNumber, own: Option<(usize, Lsn)>, needs: &mut Needs) {
         if mutation::is(Mutation::AckBeforeOwnFrame) {
             return;
         }
         let epoch = match own {
-            Some(_) => *txn,
+            Some(_) => txn.0,
             None => self.epochs.written.load(Ordering::Relaxed),
         };
         let frontier = self.log.frontier();
@@ -83,7 +83,7 @@ impl LoggingProtocol for SiloR {
             Some((stream, _)) if mutation::is(Mutation::OwnMarkOnly) => frontier.mark_lane(stream),
             _ => frontier.common_lane(),
         };
-        needs.push((lane as u16, epoch));
+        needs.push((lane, epoch));
     }
 }
 
@@ -91,13 +91,13 @@ impl Marks for Epochs {
     /// The last closed epoch. If a transaction waits for the current one, and that has lasted long
     /// enough, it ends.
     fn mark(&self, _: usize, wanted: u64, now: bool) -> u64 {
-        if self.epoch.current() <= wanted {
+        if self.epoch.current().0 <= wanted {
             self.epoch.advance_if_older_than(if now { Duration::ZERO } else { self.interval });
         }
         if mutation::is(Mutation::CloseOpenEpochs) {
-            return self.epoch.current();
+            return self.epoch.current().0;
         }
-        self.active.lowest(&self.epoch).saturating_sub(1)
+        self.active.lowest(&self.epoch).previous().0
     }
 
     fn highest(&self) -> u64 {
@@ -129,8 +129,8 @@ impl StartsOnLog for SiloR {
 }
 
 /// Reads the epoch from the version: the record has no stamp.
-pub(crate) fn read_stamp(tid: u64, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
-    let number = Tid(tid).epoch();
+pub(crate) fn read_stamp(tid: Tid, _: &mut &[u8], needs: &mut [Lsn]) -> Option<NumberStamp> {
+    let number = tid.epoch().0;
     *needs.last_mut()? = number;
     Some(NumberStamp { number, has_read: None, counts: true })
 }

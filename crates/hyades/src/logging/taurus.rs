@@ -22,7 +22,7 @@ use super::{
 };
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
+use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Taurus {
@@ -374,21 +374,21 @@ impl LoggingProtocol for Taurus {
         if let (Some((stream, end)), true) = (own, txn.single) {
             // What is evicted is durable.
             if !mutation::is(Mutation::AckBeforeOwnFrame) {
-                needs.push((stream as u16, end));
+                needs.push((Lane::position(stream), end));
             }
         } else if !txn.is_zero {
             let frontier = self.log.frontier();
             for (lane, &lsn) in txn.validity.iter().enumerate() {
                 // Zero is durable, and not looked up.
                 if lsn != 0 && own != Some((lane, lsn)) && !is_met(frontier.durable(lane), lsn) {
-                    needs.push((lane as u16, lsn));
+                    needs.push((Lane::position(lane), lsn));
                 }
             }
             // Last, and so checked first: a session's records become durable in order.
             if let Some((stream, end)) = own
                 && !mutation::is(Mutation::AckBeforeOwnFrame)
             {
-                needs.push((stream as u16, end));
+                needs.push((Lane::position(stream), end));
             }
         }
         debug_assert!(own.is_none_or(|(stream, end)| txn.validity[stream] == end));

@@ -43,7 +43,7 @@ use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
-use hyades_wal::{Log, Lsn, Writer, compress, lsn_vector::join};
+use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
 
 pub(crate) struct Taurus2016 {
     log: Log,
@@ -365,7 +365,7 @@ impl LoggingProtocol for Taurus2016 {
                     continue;
                 }
                 if lsn > 0 && !is_met(frontier.durable(lane), lsn) {
-                    needs.push((lane as u16, lsn));
+                    needs.push((Lane::position(lane), lsn));
                 }
             }
         }

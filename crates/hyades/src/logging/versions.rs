@@ -21,6 +21,7 @@
 use super::predecessors::{self, Id, Predecessor};
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
+use crate::storage::tid::Tid;
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -69,7 +70,7 @@ struct Chain {
 
 struct Old {
     writer: Id,
-    tid: u64,
+    tid: Tid,
     /// `None` if the row was absent.
     row: Option<Box<[u8]>>,
 }
@@ -209,7 +210,7 @@ impl Versions {
     pub fn insert_older_version<S>(
         &self,
         record: &Record<S>,
-        tid: u64,
+        tid: Tid,
         writer: Id,
         row: Option<&[u8]>,
     ) {
@@ -223,7 +224,7 @@ impl Versions {
     }
 
     /// The older version `tid` of the row, if it is kept and the row existed.
-    pub fn older<S>(&self, record: &Record<S>, tid: u64) -> Option<Vec<u8>> {
+    pub fn older<S>(&self, record: &Record<S>, tid: Tid) -> Option<Vec<u8>> {
         let (shard, address) = self.shard(record);
         let old = shard.get(&address)?.older.iter().find(|old| old.tid == tid)?;
         old.row.as_deref().map(<[u8]>::to_vec)

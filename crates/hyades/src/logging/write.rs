@@ -6,6 +6,7 @@ use crate::storage::layout::Layout;
 use crate::storage::record::Record;
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::table::TableData;
+use crate::storage::tid::Tid;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 
@@ -24,7 +25,7 @@ pub(crate) struct Write<'s, S> {
     pub table: u32,
     pub pending: Pending<'s>,
     /// TID of the version that the write follows; known once the row is locked.
-    pub base: u64,
+    pub base: Tid,
     /// Index in `writes` of the earlier write of the same row that this one replaces.
     pub replaces: Option<u32>,
     pub superseded: bool,

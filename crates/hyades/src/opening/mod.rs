@@ -29,7 +29,7 @@ use crate::transaction::procedure;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
-use hyades_platform::epoch::{Epoch, MAX_EPOCH};
+use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
@@ -60,7 +60,7 @@ impl Builder {
 /// Where the state is restored from, if not from the place where the new log is written.
 pub(crate) struct RestoreSource<'s> {
     pub from: Recovering,
-    pub until: u64,
+    pub until: EpochNumber,
     pub salvage: bool,
     pub to: &'s Unfinished,
 }
@@ -143,10 +143,13 @@ fn check(builder: &Builder) -> Result<(), Error> {
     pairs::check_streams(builder.protocol, builder.log.streams)
 }
 
+/// The first epoch of a database.
+const FIRST_EPOCH: EpochNumber = EpochNumber(1);
+
 /// The first epoch of a run, if the log has reached this one.
-fn epoch_above(reached: u64) -> Result<u64, Error> {
+fn epoch_above(reached: EpochNumber) -> Result<EpochNumber, Error> {
     if mutation::is(Mutation::RestartEpochs) {
-        return Ok(1);
+        return Ok(FIRST_EPOCH);
     }
     if reached >= MAX_EPOCH {
         return Err(Error::Mismatch(format!(
@@ -154,7 +157,7 @@ fn epoch_above(reached: u64) -> Result<u64, Error> {
              its rows to a new database"
         )));
     }
-    Ok(reached + 1)
+    Ok(reached.next())
 }
 
 /// A database being opened.
@@ -173,7 +176,7 @@ impl Opening<'_> {
     {
         let catalogue = Catalogue::join(&[], &self.builder.tables, &self.builder.procedures)?;
         let tables = self.tables::<P::RowStamp>(&catalogue);
-        let epoch = Arc::new(Epoch::new(1));
+        let epoch = Arc::new(Epoch::new(FIRST_EPOCH));
         let row_ids = Arc::new(AtomicU64::new(1));
         let engine = Engine::new(tables, protocol, epoch, row_ids);
         let shared = Arc::new(Sessions::new(engine, self.builder.retries));
@@ -210,7 +213,8 @@ impl Opening<'_> {
         P: StartsOnLog,
     {
         let source = self.source.take();
-        let (until, salvage) = source.as_ref().map_or((u64::MAX, false), |s| (s.until, s.salvage));
+        let (until, salvage) =
+            source.as_ref().map_or((EpochNumber::ABOVE_ALL, false), |s| (s.until, s.salvage));
         let (mut recovering, to) = match source {
             Some(source) => (source.from, Some(source.to)),
             None => (hyades_wal::open(self.log_options())?, None),
@@ -230,7 +234,7 @@ impl Opening<'_> {
         };
         let recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
-        let floor = recovering.manifest().epoch_floor;
+        let floor = EpochNumber(recovering.manifest().epoch_floor);
         let mut ends = recovered.ends;
         if let Some(to) = to {
             // The state continues in a new log; the old one is only closed.
@@ -244,7 +248,7 @@ impl Opening<'_> {
         }
         let first_epoch = epoch_above(recovered.max_epoch.max(floor))?;
         debug_assert!(
-            (1..=MAX_EPOCH).contains(&first_epoch)
+            (FIRST_EPOCH..=MAX_EPOCH).contains(&first_epoch)
                 && (first_epoch > floor || mutation::is(Mutation::RestartEpochs)),
             "the versions of a run are above all earlier ones"
         );
@@ -293,7 +297,7 @@ impl Opening<'_> {
         recovering: Recovering,
         catalogue: &Catalogue,
         verdict: &hyades_wal::Verdict,
-        first_epoch: u64,
+        first_epoch: EpochNumber,
         data_only: bool,
     ) -> Result<Log, Error> {
         let vectors = match (P::PREDECESSORS, P::VECTORS) {
@@ -315,7 +319,7 @@ impl Opening<'_> {
             protocol: P::NAME.to_string(),
             settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         };
-        Ok(recovering.start(settings, verdict, first_epoch)?)
+        Ok(recovering.start(settings, verdict, first_epoch.0)?)
     }
 
     fn finish(

@@ -9,7 +9,7 @@ use crate::concurrency::replaying::{Replaying, RowLock};
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
-use crate::logging::record::{Change, RecordHead, TableShape, Tid, take_change};
+use crate::logging::record::{Change, RecordHead, TableShape, take_change};
 use crate::logging::row_frame::Before;
 use crate::logging::write::install_delta;
 use crate::storage::Stamp;
@@ -18,7 +18,9 @@ use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
 use crate::storage::table::{Lookup, Placed, TableData};
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
 
@@ -62,7 +64,7 @@ impl Applier {
     pub fn apply_next<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
-        tid: u64,
+        tid: Tid,
         rest: &mut &[u8],
         guard: &Guard,
     ) -> bool {
@@ -112,7 +114,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
-        tid: u64,
+        tid: Tid,
         before: Before<'_>,
         guard: &Guard,
     ) {
@@ -135,7 +137,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         at: usize,
         key: &[u8],
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
         guard: &Guard,
     ) {
@@ -195,7 +197,7 @@ impl Applier {
         replay: &ReplayContext<S>,
         table: &TableData<S>,
         record: &Record<S>,
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
     ) {
         if self.writer == 0 {
@@ -240,7 +242,7 @@ impl Applier {
         table: &TableData<S>,
         record: &Record<S>,
         version: u64,
-        tid: u64,
+        tid: Tid,
         change: Change<'_>,
         guard: &Guard,
     ) -> u64 {
@@ -276,7 +278,7 @@ impl Applier {
             let stale = (self.writer != 0).then_some(&mut self.stale);
             reindex(table, record, old, new, stale, guard);
         }
-        tid << word::TID_SHIFT | if gone { word::ABSENT } else { 0 }
+        word::of(tid) | if gone { word::ABSENT } else { 0 }
     }
 
     /// Hands over the absent rows, which are removed at the end.
@@ -342,7 +344,7 @@ pub(crate) fn defer_garbage<S: Stamp>(
 /// Raises the maximum epoch and row id to those of a record.
 pub(crate) fn count<S: Stamp>(replay: &ReplayContext<S>, head: &RecordHead) {
     let counts = &replay.counts;
-    let epoch = Tid(head.tid).epoch();
+    let EpochNumber(epoch) = head.tid.epoch();
     if counts.max_epoch.load(Ordering::Relaxed) < epoch {
         counts.max_epoch.fetch_max(epoch, Ordering::Relaxed);
     }

@@ -21,7 +21,7 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::Lsn;
+use hyades_wal::{Lsn, StreamId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// State of one thread for running commands.
@@ -52,7 +52,7 @@ impl CommandRunner {
         replay: &ReplayContext<S>,
         head: &RecordHead,
         body: &[u8],
-        (stream, lsn): (u32, Lsn),
+        (stream, lsn): (StreamId, Lsn),
         view: &View,
         guard: &Guard,
     ) -> Result<(), Error> {

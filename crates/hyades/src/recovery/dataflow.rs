@@ -25,10 +25,10 @@ use super::threads;
 use super::version_collector::VersionCollector;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
-use hyades_wal::{FrameKind, Lsn, ReaderEnd};
+use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,7 +51,7 @@ struct PendingRecord {
 }
 
 struct DataflowStream {
-    stream: u32,
+    stream: StreamId,
     cursor: Mutex<StreamCursor>,
     /// Whether it was read to its end. Written by the cursor's holder (Release), read by all.
     finished: AtomicBool,
@@ -245,7 +245,7 @@ impl<S: Stamp> Flow<'_, S> {
                     view(&mut waiting.view);
                     waiting
                 };
-                lane.epoch.store(Tid(decoded.head.tid).epoch(), Ordering::Relaxed);
+                lane.epoch.store(decoded.head.tid.epoch().0, Ordering::Relaxed);
                 match self.graph.arrive((at, frame.end), list, vector, record) {
                     Admission::Waits => {}
                     Admission::Dead => {

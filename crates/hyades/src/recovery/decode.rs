@@ -4,12 +4,16 @@
 use super::parts::{self, Parts};
 use crate::error::Error;
 use crate::logging::predecessors::Predecessor;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::stamp_readers::stamp_format;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
+use crate::storage::tid::Tid;
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lsn, read_anchor};
+use hyades_wal::{
+    Checkpoint, Chunk, Frame, FrameKind, Incarnation, Lane, Lsn, StreamId, read_anchor,
+};
 use std::borrow::Cow;
 
 /// The format of an incarnation's records, and which of them are replayed.
@@ -27,9 +31,9 @@ pub(crate) struct RecordShape {
     /// Whether each changed row has a frame of its own.
     pub rows: RowFrames,
     /// The checkpoint holds the records of epochs up to this one.
-    cut: Option<u64>,
+    cut: Option<EpochNumber>,
     /// Records of epochs above this one are skipped.
-    until: u64,
+    until: EpochNumber,
     /// Whether the ends of its streams have been recorded.
     pub ended: bool,
 }
@@ -44,13 +48,14 @@ impl RecordShape {
         let setting = incarnation.settings.get("vectors").map(String::as_str);
         let predecessors = setting == Some("predecessors");
         let lanes = if predecessors || setting == Some("yes") { streams } else { 0 };
-        let cut = checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| c.cut);
+        let cut =
+            checkpoint.filter(|c| c.incarnation == incarnation.number).map(|c| EpochNumber(c.cut));
         let ended = incarnation.dims.iter().all(|dim| dim.end.is_some());
         let stamp = stamp_format(&incarnation.protocol);
         let numbered = matches!(stamp, StampFormat::Number(_));
-        let need_lanes = if numbered { 2 * streams + 1 } else { lanes };
+        let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;
-        let until = u64::MAX;
+        let until = EpochNumber::ABOVE_ALL;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
         RecordShape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
     }
@@ -62,17 +67,16 @@ impl RecordShape {
     }
 
     /// The same, but records of epochs above `epoch` are skipped.
-    pub fn until(self, epoch: u64) -> RecordShape {
+    pub fn until(self, epoch: EpochNumber) -> RecordShape {
         RecordShape { until: epoch, ..self }
     }
 
     /// Whether the transaction is skipped: the checkpoint holds it, or its epoch is above `until`.
-    pub fn skips(&self, tid: u64) -> bool {
-        if Tid(tid).epoch() > self.until {
+    pub fn skips(&self, tid: Tid) -> bool {
+        if tid.epoch() > self.until {
             return true;
         }
-        self.cut.is_some_and(|cut| Tid(tid).epoch() <= cut)
-            && !mutation::is(Mutation::ReplayBelowCut)
+        self.cut.is_some_and(|cut| tid.epoch() <= cut) && !mutation::is(Mutation::ReplayBelowCut)
     }
 
     fn stamp_kind(&self, head: &RecordHead) -> StampKind {
@@ -102,7 +106,7 @@ impl Decoded<'_> {
 /// Decodes one stream's frames in order.
 pub(crate) struct Decoder {
     shape: RecordShape,
-    stream: u32,
+    stream: StreamId,
     anchor: Vec<Lsn>,
     /// What the last decoded record needs to be live, and what it must follow.
     pub validity: Vec<Lsn>,
@@ -114,7 +118,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(shape: RecordShape, stream: u32) -> Self {
+    pub fn new(shape: RecordShape, stream: StreamId) -> Self {
         Decoder {
             shape,
             stream,

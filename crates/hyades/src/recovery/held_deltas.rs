@@ -6,6 +6,7 @@ use crate::storage::address_hasher::AddressHasher;
 use crate::storage::key::KeyBytes;
 use crate::storage::record::{Record, word};
 use crate::storage::table::{Lookup, TableData};
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -17,14 +18,14 @@ const SHARDS: usize = 64;
 /// A delta that waits.
 pub(crate) struct HeldDelta {
     /// The version that it produces.
-    pub tid: u64,
+    pub tid: Tid,
     pub delta: Box<[u8]>,
     /// The table's position and the row's key.
     row: (usize, KeyBytes),
 }
 
 /// By the row object's address and the base version. A row object does not move during replay.
-type DeltasByVersion = HashMap<(usize, u64), HeldDelta, BuildHasherDefault<AddressHasher>>;
+type DeltasByVersion = HashMap<(usize, Tid), HeldDelta, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -58,8 +59,8 @@ impl HeldDeltas {
         &self,
         record: &Record<S>,
         row: (usize, KeyBytes),
-        base: u64,
-        tid: u64,
+        base: Tid,
+        tid: Tid,
         delta: &[u8],
     ) {
         debug_assert!(is_locked(record), "a delta is held back under the row's lock");
@@ -71,7 +72,7 @@ impl HeldDeltas {
 
     /// Takes the delta that follows version `base` of the row. The caller holds the row's lock.
     #[inline]
-    pub fn take<S>(&self, record: &Record<S>, base: u64) -> Option<HeldDelta> {
+    pub fn take<S>(&self, record: &Record<S>, base: Tid) -> Option<HeldDelta> {
         debug_assert!(is_locked(record), "a held delta is taken under the row's lock");
         let (shard, address) = self.shard(record);
         if shard.count.load(Ordering::Acquire) == 0 {
@@ -90,7 +91,7 @@ impl HeldDeltas {
         &self,
         tables: &[TableData<S>],
         guard: &Guard,
-    ) -> Option<(usize, u64, u64)> {
+    ) -> Option<(usize, Tid, Tid)> {
         self.shards.iter().find_map(|shard| {
             let mut shard_held = shard.held.lock().expect("no holder panics");
             let count = shard.count.swap(0, Ordering::AcqRel);
@@ -99,7 +100,7 @@ impl HeldDeltas {
                 let (table, key) = &held.row;
                 let version = match tables[*table].find(key, guard) {
                     Lookup::Found(record) => word::tid(record.word.load(Ordering::Acquire)),
-                    Lookup::Missing(_) => 0,
+                    Lookup::Missing(_) => Tid::NONE,
                 };
                 (version < held.tid).then_some((*table, base, held.tid))
             })

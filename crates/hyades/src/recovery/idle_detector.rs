@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use hyades_platform::sync::Padded;
-use hyades_wal::Lsn;
+use hyades_wal::{Lsn, StreamId};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,7 +58,7 @@ impl IdleDetector {
 }
 
 /// The error of a replay in which no record can be run.
-pub(crate) fn deadlock_error(stream: u32, lsn: Lsn) -> Error {
+pub(crate) fn deadlock_error(stream: StreamId, lsn: Lsn) -> Error {
     Error::Recovery(format!(
         "replay cannot go on: a record at or behind Lsn {lsn} of log stream {stream} waits for \
          itself, or for records that wait for it, though the checksums are right: the log was \

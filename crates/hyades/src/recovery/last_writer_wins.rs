@@ -16,18 +16,18 @@ use super::threads;
 use super::undecided::Undecided;
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use crate::storage::Stamp;
 use hyades_platform::event::{Event, Listener};
 use hyades_platform::mutation::{self, Mutation};
-use hyades_wal::{Chunk, FrameKind, Lsn, ReaderEnd};
+use hyades_wal::{Chunk, FrameKind, Lane, LaneKind, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
 struct ValidatedStream {
-    stream: u32,
+    stream: StreamId,
     reader: Mutex<StreamSource>,
     /// How far the stream is known to be valid. Written by the holder of `reader` (Release), read
     /// by all threads to judge records: the bytes below are valid.
@@ -77,7 +77,7 @@ impl ValidatedStream {
 fn first_epoch(chunk: &Chunk) -> u64 {
     let mut records = chunk.frames().filter(|frame| frame.kind == FrameKind::Record);
     let head = records.next().and_then(|frame| RecordHead::decode(&mut &frame.payload[..]));
-    head.map_or(0, |head| Tid(head.tid).epoch())
+    head.map_or(0, |head| head.tid.epoch().0)
 }
 
 /// A record that could not be judged yet.
@@ -147,19 +147,18 @@ pub(crate) fn replay<S: Stamp>(
 }
 
 /// The value of a slot of the frontier, as far as streams were validated.
-fn frontier(lanes: &[ValidatedStream], at: usize) -> u64 {
-    debug_assert!(at <= 2 * lanes.len(), "a frontier has positions, watermarks, and their minimum");
+fn frontier(lanes: &[ValidatedStream], at: Lane) -> u64 {
     let mark = |lane: &ValidatedStream| lane.mark.load(Ordering::Acquire);
-    match at.checked_sub(lanes.len()) {
-        None => lanes[at].valid.load(Ordering::Acquire),
-        Some(stream) if stream < lanes.len() => mark(&lanes[stream]),
-        Some(_) => lanes.iter().map(mark).min().unwrap_or(0),
+    match at.kind(lanes.len()) {
+        LaneKind::Position(stream) => lanes[stream].valid.load(Ordering::Acquire),
+        LaneKind::Mark(stream) => mark(&lanes[stream]),
+        LaneKind::Common => lanes.iter().map(mark).min().unwrap_or(0),
     }
 }
 
 /// The first need of a record that the frontier does not admit; `None` if the record is live.
-fn missing(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(usize, Lsn)> {
-    let mut needs = validity.iter().copied().enumerate().filter(|(_, needed)| *needed > 0);
+fn missing(lanes: &[ValidatedStream], validity: &[Lsn]) -> Option<(Lane, u64)> {
+    let mut needs = Lane::each(validity).filter(|(_, needed)| *needed > 0);
     needs.find(|&need| !admits(|at| frontier(lanes, at), [need]))
 }
 
@@ -176,8 +175,7 @@ fn work<S: Stamp>(
     let lanes = all.lanes;
     let mut applier = Applier::default();
     let mut prefetcher = Prefetcher::default();
-    // Slots of the frontier: all positions, all watermarks, the common watermark.
-    let mut later: Undecided<Unjudged> = Undecided::new(2 * lanes.len() + 1);
+    let mut later: Undecided<Unjudged> = Undecided::new(Lane::count(lanes.len()));
     while !replay.has_failed() {
         let Some((lane, chunk, parts)) = next_chunk(replay, all, shape.rows)? else { break };
         let mut decoder = Decoder::new(shape, lane.stream);

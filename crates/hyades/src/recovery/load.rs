@@ -53,7 +53,7 @@ fn load_some<S: Stamp>(
             let guard = crossbeam_epoch::pin();
             for _ in 0..rows {
                 let fits = take_tid(&mut rest)
-                    .is_some_and(|tid| applier.apply_next(replay, tid.0, &mut rest, &guard));
+                    .is_some_and(|tid| applier.apply_next(replay, tid, &mut rest, &guard));
                 if !fits {
                     let what =
                         "a row does not fit the declared tables, though its checksum is right";

@@ -39,6 +39,7 @@ use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use decode::RecordShape;
 use hyades_platform::clock;
+use hyades_platform::epoch::EpochNumber;
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use plan::{Plan, Replay};
 use read_ahead::LaneReader;
@@ -53,7 +54,7 @@ pub(crate) struct Recovered {
     pub report: RecoveryReport,
     pub ends: Vec<ReaderEnd>,
     /// The highest epoch in the log.
-    pub max_epoch: u64,
+    pub max_epoch: EpochNumber,
 }
 
 /// Replays everything that `recovering` holds into `tables`.
@@ -100,7 +101,7 @@ pub(crate) fn recover<S: Stamp>(
     debug_assert!(readers.is_empty(), "each stream belongs to an incarnation of the manifest");
     report.replay_seconds = seconds_since(replay_began);
     finish::finish(&recovery.replay)?;
-    let max_epoch = recovery.replay.counts.max_epoch.load(Ordering::Relaxed);
+    let max_epoch = EpochNumber(recovery.replay.counts.max_epoch.load(Ordering::Relaxed));
     Ok(Recovered { report, ends, max_epoch })
 }
 

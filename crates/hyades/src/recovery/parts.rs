@@ -9,6 +9,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::row_frame::{FRAME_HEAD, FramedChange, RowFrames, flag, read_before};
 use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
@@ -24,7 +25,7 @@ pub(crate) struct Group {
     /// The body so far, in the format of a data record.
     pub body: Vec<u8>,
     /// The row version, if rows have frames of their own.
-    tid: u64,
+    tid: Tid,
     /// The before-images, each preceded by its length, in the order of the changes in the body.
     before: Vec<u8>,
     /// The beginning of a change that takes several frames.

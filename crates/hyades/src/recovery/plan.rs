@@ -1,6 +1,7 @@
 //! Parameters of recovery.
 
 use super::report::Progress;
+use hyades_platform::epoch::EpochNumber;
 
 /// How replay orders the records of a log that needs ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -28,7 +29,7 @@ pub(crate) struct Plan<'p> {
     pub progress: Option<&'p (dyn Fn(&Progress) + Send + Sync)>,
     pub started_ns: u64,
     /// Transactions of later epochs are left out.
-    pub until: u64,
+    pub until: EpochNumber,
     /// Recovers as much as a damaged log allows.
     pub salvage: bool,
 }

@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
-use hyades_wal::{Lsn, ReaderEnd};
+use hyades_wal::{Lane, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ struct PoolSource {
 
 #[repr(align(128))]
 struct RecordPool {
-    stream: u32,
+    stream: StreamId,
     source: Mutex<PoolSource>,
     queues: [Mutex<Queue>; QUEUES],
     /// Number of waiting records. Incremented by the log manager before a record is visible,
@@ -263,20 +263,20 @@ impl<S: Stamp> Pools<'_, S> {
     }
 
     fn eligibility(&self, record: &PooledRecord) -> Eligibility {
-        let resolved = |lane: usize| self.pools[lane].resolved.load(Ordering::Acquire);
-        let end = |lane: usize| self.pools[lane].end.load(Ordering::Acquire);
-        let validity = || record.validity.iter().copied().enumerate();
+        let resolved = |lane: Lane| self.pools[lane.index()].resolved.load(Ordering::Acquire);
+        let end = |lane: Lane| self.pools[lane.index()].end.load(Ordering::Acquire);
+        let validity = || Lane::each(&record.validity);
         if !admits(resolved, validity()) {
             let dead = validity().any(|(lane, lsn)| lsn > end(lane));
             return if dead { Eligibility::Dead } else { Eligibility::NotYet };
         }
         // `order` may name a position beyond the end of a stream; then reaching the end suffices.
-        let comes_first = |(lane, lsn): (usize, &Lsn)| {
+        let comes_first = |(lane, lsn): (Lane, Lsn)| {
             let resolved = resolved(lane);
-            *lsn <= resolved || resolved == end(lane)
+            lsn <= resolved || resolved == end(lane)
         };
         let order = record.order.as_deref().unwrap_or_default();
-        let ready = order.iter().enumerate().all(comes_first);
+        let ready = Lane::each(order).all(comes_first);
         if ready { Eligibility::Ready } else { Eligibility::NotYet }
     }
 

@@ -27,7 +27,7 @@ use crate::storage::value::Value;
 use crate::storage::wanted::PrefetchedRow;
 use crate::transaction::access::{Access, Index, Savepoint, Table, Transaction};
 use crossbeam_epoch::Guard;
-use hyades_wal::{Chunk, Lsn};
+use hyades_wal::{Chunk, Lsn, StreamId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -62,9 +62,9 @@ pub(crate) struct Prefetcher {
     wanted: Vec<PrefetchedRow>,
     /// Buffer for the results of procedures, which are ignored.
     result: Vec<u8>,
-    /// The range of one stream whose rows are being prefetched, or were: the stream's number,
+    /// The range of one stream whose rows are being prefetched, or were: the stream's id,
     /// `from`, `to`, and where the last two groups begin.
-    stream: u32,
+    stream: Option<StreamId>,
     from: Lsn,
     groups: [Lsn; 2],
     to: Lsn,
@@ -142,7 +142,7 @@ impl Prefetcher {
     pub fn ensure_prefetched<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
-        (stream, decoder): (u32, &Decoder),
+        (stream, decoder): (StreamId, &Decoder),
         chunk: &Chunk,
         at: Lsn,
         guard: &Guard,
@@ -154,12 +154,12 @@ impl Prefetcher {
         if !self.trial.next() {
             return false;
         }
-        let known = self.stream == stream && self.from <= at && at < self.to;
+        let known = self.stream == Some(stream) && self.from <= at && at < self.to;
         if known && at < self.groups[0] {
             return true;
         }
         if !known {
-            (self.stream, self.from, self.to) = (stream, at, at);
+            (self.stream, self.from, self.to) = (Some(stream), at, at);
             self.wanted.clear();
             self.prefetch_groups(replay, decoder, chunk, guard);
             self.groups[1] = self.to;

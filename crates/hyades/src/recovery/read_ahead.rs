@@ -5,7 +5,7 @@
 //! processor time; so all devices work at once, however few processors there are.
 
 use crate::error::Error;
-use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamReader};
+use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId, StreamReader};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -15,7 +15,7 @@ const AHEAD: usize = 4;
 /// One stream as replay reads it.
 pub(crate) struct LaneReader {
     /// The stream's id.
-    pub stream: u32,
+    pub stream: StreamId,
     start: Lsn,
     source: ChunkSource,
 }

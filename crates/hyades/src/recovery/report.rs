@@ -94,7 +94,7 @@ impl From<hyades_wal::Damage> for Loss {
     fn from(damage: hyades_wal::Damage) -> Self {
         Loss::Stream {
             incarnation: damage.incarnation,
-            stream: damage.stream,
+            stream: damage.stream.0,
             valid_to: damage.valid_to,
             durable_to: damage.durable_to,
             message: damage.error.to_string(),

@@ -10,7 +10,7 @@ use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
-use hyades_wal::{Chunk, Lsn};
+use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs records one after the other, and counts them in batches.
@@ -44,7 +44,7 @@ impl RecordRunner {
         replay: &ReplayContext<S>,
         head: &RecordHead,
         body: &[u8],
-        place: (u32, Lsn),
+        place: (StreamId, Lsn),
     ) -> Result<(), Error> {
         count(replay, head);
         let guard = crossbeam_epoch::pin();
@@ -68,7 +68,7 @@ impl RecordRunner {
     pub fn prefetch<S: Stamp>(
         &mut self,
         replay: &ReplayContext<S>,
-        from: (u32, &Decoder),
+        from: (StreamId, &Decoder),
         chunk: &Chunk,
         at: Lsn,
         guard: &Guard,

@@ -4,13 +4,13 @@
 //! once the slot reaches that position: however many there are, a slot that does not advance costs
 //! one check of its lowest position.
 
-use hyades_wal::Lsn;
+use hyades_wal::Lane;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// A parked record, with the position that it lacks.
 struct UndecidedRecord<T> {
-    position: Lsn,
+    position: u64,
     record: T,
 }
 
@@ -44,25 +44,27 @@ impl<T> Undecided<T> {
     }
 
     /// Adds a record that lacks a position of a slot.
-    pub fn park(&mut self, (lane, position): (usize, Lsn), record: T) {
-        debug_assert!(lane < self.lanes.len(), "a record lacks a position of a known slot");
-        self.lanes[lane].push(UndecidedRecord { position, record });
+    pub fn park(&mut self, (lane, position): (Lane, u64), record: T) {
+        let at = lane.index();
+        debug_assert!(at < self.lanes.len(), "a record lacks a position of a known slot");
+        self.lanes[at].push(UndecidedRecord { position, record });
     }
 
     /// Takes out a record that lacks nothing any more. `frontier` returns the value of a slot, and
     /// `missing` what a record lacks.
     pub fn decided(
         &mut self,
-        frontier: impl Fn(usize) -> Lsn,
-        missing: impl Fn(&T) -> Option<(usize, Lsn)>,
+        frontier: impl Fn(Lane) -> u64,
+        missing: impl Fn(&T) -> Option<(Lane, u64)>,
     ) -> Option<T> {
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].is_empty() {
+        for lane in Lane::first(self.lanes.len()) {
+            let at = lane.index();
+            if self.lanes[at].is_empty() {
                 continue;
             }
             let reached = frontier(lane);
-            while self.lanes[lane].peek().is_some_and(|parked| parked.position <= reached) {
-                let parked = self.lanes[lane].pop().expect("looked at above");
+            while self.lanes[at].peek().is_some_and(|parked| parked.position <= reached) {
+                let parked = self.lanes[at].pop().expect("looked at above");
                 match missing(&parked.record) {
                     Some(place) => self.park(place, parked.record),
                     None => return Some(parked.record),
@@ -89,9 +91,10 @@ mod tests {
     fn a_slot_that_does_not_advance_costs_no_checks() {
         const CHUNKS: u64 = 2_000;
         let (frontier, checks) = ([0, 0, 0].map(Cell::new), Cell::new(0));
-        let missing = |needs: &[Lsn; 3]| {
+        let now = |lane: Lane| frontier[lane.index()].get();
+        let missing = |needs: &[u64; 3]| {
             checks.set(checks.get() + 1);
-            (0..3).map(|lane| (lane, needs[lane])).find(|&(lane, lsn)| lsn > frontier[lane].get())
+            Lane::each(needs).find(|&(lane, needed)| needed > now(lane))
         };
         let mut undecided = Undecided::new(3);
         let mut decided = Vec::new();
@@ -101,14 +104,14 @@ mod tests {
                 undecided.park(missing(&record).unwrap(), record);
             }
             frontier[0].set(chunk);
-            while let Some(record) = undecided.decided(|lane| frontier[lane].get(), missing) {
+            while let Some(record) = undecided.decided(now, missing) {
                 decided.push(record);
             }
         }
         assert_eq!(decided.len() as u64, CHUNKS - 1);
         frontier[1].set(CHUNKS);
         frontier[2].set(CHUNKS - 1);
-        while let Some(record) = undecided.decided(|lane| frontier[lane].get(), missing) {
+        while let Some(record) = undecided.decided(now, missing) {
             decided.push(record);
         }
         assert_eq!(decided.len() as u64, 2 * CHUNKS - 2);

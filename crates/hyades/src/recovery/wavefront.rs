@@ -38,7 +38,7 @@ use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
 use super::threads;
 use crate::error::Error;
-use crate::logging::record::{RecordHead, Tid};
+use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
@@ -305,7 +305,7 @@ impl<S: Stamp> Wavefront<'_, S> {
             debug_assert_eq!(frame.start, cursor.at, "a stream is replayed without gaps");
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let continued = decoded.head.continued;
-                progress = (Tid(decoded.head.tid).epoch(), cursor.decoder.prefix_bytes());
+                progress = (decoded.head.tid.epoch().0, cursor.decoder.prefix_bytes());
                 let from = (&cursor.decoder, chunk);
                 if !self.run_or_park(at, from, frame.start, decoded, thread, &guard)? {
                     // The frame will be decoded again.

@@ -10,7 +10,7 @@ use crate::storage::table::TableData;
 use crate::storage::value::Type;
 use crate::transaction::access;
 use hyades_platform::device::MemoryDevice;
-use hyades_platform::epoch::Epoch;
+use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_wal::{IncarnationSettings, LogOptions, Lsn};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,7 +59,8 @@ fn the_others_are_told<C: Commits>() {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
-    let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
+    let engine =
+        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
     let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
     let session = || EngineSession::<C, Panics>::new(shared.clone(), Some(log.clone())).unwrap();
     let (mut one, mut other) = (session(), session());
@@ -85,7 +86,8 @@ fn a_body_that_panics_leaves_nothing_locked() {
     let schema = Schema::new("numbers").column("n", Type::I64).primary_key(&["n"]);
     let tables = Arc::new(vec![TableData::new(&schema, 0, 0)]);
     let protocol = Panics(AtomicBool::new(false));
-    let engine = Engine::new(tables, protocol, Arc::new(Epoch::new(1)), Arc::default());
+    let engine =
+        Engine::new(tables, protocol, Arc::new(Epoch::new(EpochNumber(1))), Arc::default());
     let shared = Arc::new(Sessions::new(engine, RetrySettings::default()));
     let mut session = EngineSession::<NoWait, Panics>::new(shared.clone(), None).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| {

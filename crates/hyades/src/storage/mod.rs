@@ -15,6 +15,7 @@ pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod secondary;
 pub(crate) mod table;
+pub(crate) mod tid;
 pub(crate) mod value;
 pub(crate) mod wanted;
 pub(crate) mod window;

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The version word: TID << 3 | dead << 2 | absent << 1 | locked.
 pub(crate) mod word {
+    use crate::storage::tid::Tid;
+
     /// Set while a writer holds the record (optimistic concurrency control and replay).
     pub const LOCKED: u64 = 1;
     /// The row does not exist: not yet inserted, or deleted.
@@ -23,12 +25,18 @@ pub(crate) mod word {
     /// record looks the key up again.
     pub const DEAD: u64 = 4;
     /// The TID is stored above the flags.
-    pub const TID_SHIFT: u32 = 3;
+    const TID_SHIFT: u32 = 3;
 
     /// The TID in a version word.
     #[inline]
-    pub const fn tid(word: u64) -> u64 {
-        word >> TID_SHIFT
+    pub const fn tid(word: u64) -> Tid {
+        Tid::from_bits(word >> TID_SHIFT)
+    }
+
+    /// The word of a row that exists in this version, and is neither locked nor dead.
+    #[inline]
+    pub const fn of(tid: Tid) -> u64 {
+        tid.bits() << TID_SHIFT
     }
 }
 

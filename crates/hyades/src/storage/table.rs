@@ -10,6 +10,7 @@ use super::ordered_index::{
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
+use super::tid::Tid;
 use super::value::{Type, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
@@ -308,7 +309,11 @@ impl<S: Stamp> TableData<S> {
         finger: &mut Finger<'g>,
     ) -> Placed<'g, S> {
         debug_assert!(self.may_have(key), "a row is placed under a key of its table");
-        debug_assert_eq!(word::tid(version), 0, "a row has no version before its first write");
+        debug_assert_eq!(
+            word::tid(version),
+            Tid::NONE,
+            "a row has no version before its first write"
+        );
         let fresh = Record::<S>::new(key, row_bytes, version, lock);
         match &self.primary {
             Primary::Hash { index, misses } => {

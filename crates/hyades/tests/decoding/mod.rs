@@ -149,7 +149,12 @@ pub fn stream(input: &[u8]) {
     let mut bytes = bytes.to_vec();
     bytes.truncate(16 << 10);
     if how & 1 == 0 {
-        hyades_wal::fuzzing::fix_segment_checksums(&mut bytes, &manifest.uuid(), 0, 1);
+        hyades_wal::fuzzing::fix_segment_checksums(
+            &mut bytes,
+            &manifest.uuid(),
+            hyades_wal::StreamId(0),
+            1,
+        );
     }
     fs::write(segment, &bytes).unwrap();
     let Ok(recovering) = open(options(dir.path())) else { return };
@@ -180,7 +185,7 @@ fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
         let reservation = writer.reserve(0, usize::from(n) * 40);
         let end = reservation.end();
         reservation.fill(FrameKind::Record, &vec![n; usize::from(n) * 40]);
-        log.frontier().wait(0, end).unwrap();
+        log.frontier().wait(hyades_wal::Lane::position(0), end).unwrap();
         if n == 2 {
             writer.append_anchor(0, &[end, 0]);
             log.heartbeat(0, 3);

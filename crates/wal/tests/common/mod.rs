@@ -4,7 +4,7 @@
 use hyades_platform::device::Device;
 use hyades_wal::{
     Checkpoint, Covered, Error, FrameKind, IncarnationSettings, Log, LogOptions, Lsn, Recovering,
-    Verdict, Writer, open,
+    StreamId, Verdict, Writer, open,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Read {
     pub incarnation: u32,
     pub lane: usize,
-    pub stream: u32,
+    pub stream: StreamId,
     pub start: Lsn,
     pub end: Lsn,
     pub kind: FrameKind,

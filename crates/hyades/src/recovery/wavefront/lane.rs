@@ -3,6 +3,7 @@
 use crate::recovery::cursor::StreamCursor;
 use crate::recovery::decode::RecordShape;
 use crate::recovery::read_ahead::LaneReader;
+use hyades_wal::StreamId;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -10,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 /// A stream that is replayed; its watermark is in [`Watermarks`](super::watermarks::Watermarks).
 #[repr(align(128))]
 pub(super) struct ReplayStream {
-    pub stream: u32,
+    pub stream: StreamId,
     pub cursor: Mutex<StreamCursor>,
     /// Used only by a mutation: a dead record ended the stream. Accessed by the cursor's holder
     /// only: Relaxed.

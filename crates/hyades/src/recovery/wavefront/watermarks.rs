@@ -7,7 +7,7 @@ use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, checker_fence,
 };
-use hyades_wal::Lsn;
+use hyades_wal::{Lane, Lsn};
 
 /// Whether a parked record can be run.
 enum RecordState {
@@ -88,7 +88,7 @@ impl Seen {
         for (at, lsn) in validity.iter().enumerate() {
             self.has(watermarks, at, *lsn);
         }
-        admits(|at| self.resolved[at], validity.iter().copied().enumerate())
+        admits(|lane| self.resolved[lane.index()], Lane::each(validity))
     }
 
     /// Whether a record may be run: it is live, and all that it must follow is resolved.

@@ -1,0 +1,57 @@
+//! Transaction ids, which are also the versions of rows.
+
+use hyades_platform::epoch::EpochNumber;
+use std::fmt;
+
+/// A transaction's identity, and the version of the rows that it wrote: an epoch above a sequence
+/// number. It has [`Tid::BITS`] bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub(crate) struct Tid(u64);
+
+impl Tid {
+    /// Bits of the sequence number.
+    pub const SEQUENCE_BITS: u32 = 27;
+    /// Bits of a whole TID: a version word has three flags below it.
+    pub const BITS: u32 = 61;
+    /// Below every transaction's: the version of a row that was never written.
+    pub const NONE: Tid = Tid(0);
+
+    #[inline]
+    pub const fn new(epoch: EpochNumber, sequence: u64) -> Tid {
+        Tid(epoch.0 << Self::SEQUENCE_BITS | sequence)
+    }
+
+    /// The TID with these bits.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Tid {
+        Tid(bits)
+    }
+
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub const fn epoch(self) -> EpochNumber {
+        EpochNumber(self.0 >> Self::SEQUENCE_BITS)
+    }
+
+    #[inline]
+    pub const fn sequence(self) -> u64 {
+        self.0 & ((1 << Self::SEQUENCE_BITS) - 1)
+    }
+
+    /// The lowest TID above this one. After the last sequence number it is in the next epoch.
+    #[inline]
+    pub const fn next(self) -> Tid {
+        Tid(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch(), self.sequence())
+    }
+}
