@@ -201,18 +201,9 @@ impl Flusher {
         Ok(())
     }
 
-    /// States a watermark, and places a requested heartbeat and a due anchor.
+    /// States a watermark, and places a due anchor.
     fn own_frames(&mut self, durable: Lsn) {
         self.state_mark(durable);
-        let mark = match self.stream().heartbeat.load(Ordering::Relaxed) {
-            0 => 0,
-            // SeqCst, like the raising: a later request is seen before the flusher sleeps.
-            _ => self.stream().heartbeat.swap(0, Ordering::SeqCst),
-        };
-        if mark > 0 && !self.place_heartbeat(durable, mark - 1) {
-            // No room now: request it again for after the next flush.
-            self.stream().heartbeat.fetch_max(mark, Ordering::SeqCst);
-        }
         // Only along with other work: an idle log writes nothing.
         let log_lsn = self.stream().order.log_lsn();
         if log_lsn > durable && log_lsn >= self.next_anchor {
@@ -303,7 +294,6 @@ impl Flusher {
         // Announce, then check: writers, and a thread that stops the log, use the opposite order.
         let listener = stream.wake.listen();
         if stream.order.log_lsn() == durable
-            && stream.heartbeat.load(Ordering::SeqCst) == 0
             && stream.wanted_mark.load(Ordering::SeqCst) == self.asked.0
             && self.shared.urgent.load(Ordering::SeqCst) == self.asked.1
             && self.shared.frontier.poisoned().is_none()

@@ -24,8 +24,6 @@ pub enum FrameKind {
     Record = 1,
     /// A piece of a transaction that spans frames.
     Part = 2,
-    /// The engine's statement that something earlier is to be disregarded.
-    Discard = 3,
     /// An abandoned reservation. It keeps its length and counts as resolved.
     Void = 4,
     /// A durable vector, against which later vectors are compressed.
@@ -39,7 +37,6 @@ impl FrameKind {
         Some(match byte {
             1 => Self::Record,
             2 => Self::Part,
-            3 => Self::Discard,
             4 => Self::Void,
             5 => Self::Anchor,
             6 => Self::Heartbeat,

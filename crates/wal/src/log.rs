@@ -193,7 +193,6 @@ impl Log {
             wake: Event::new(),
             published: starts.iter().map(|&s| AtomicU64::new(s)).collect(),
             anchors: Mutex::new(VecDeque::from([(starts[lane], starts.clone())])),
-            heartbeat: AtomicU64::new(0),
             wanted_mark: AtomicU64::new(0),
             counters: Counters::default(),
             pace: Padded::default(),
@@ -361,18 +360,6 @@ impl Log {
     /// The counters of a stream.
     pub fn stats(&self, stream: usize) -> StreamStats {
         self.handle.shared.streams[stream].counters.get()
-    }
-
-    /// Requests a heartbeat frame that states the watermark `mark`: for tests, since a log with
-    /// [`Marks`] states watermarks by itself. The caller guarantees that no later frame of the
-    /// stream has a number up to `mark`. Once the heartbeat is durable, [`Frontier::mark`] is at
-    /// least `mark`.
-    pub fn heartbeat(&self, stream: usize, mark: u64) {
-        let stream = &self.handle.shared.streams[stream];
-        // SeqCst: raised before the check for a sleeping flusher, which reads it after announcing
-        // its sleep.
-        stream.heartbeat.fetch_max(mark.saturating_add(1), Ordering::SeqCst);
-        stream.notify();
     }
 
     /// Waits until everything reserved so far is durable and, if frames have numbers, every stream

@@ -48,6 +48,6 @@ pub(crate) fn take_statements(
                 statements[dimension].note(durable, path, place);
             }
         }
-        FrameKind::Record | FrameKind::Part | FrameKind::Discard | FrameKind::Void => {}
+        FrameKind::Record | FrameKind::Part | FrameKind::Void => {}
     }
 }

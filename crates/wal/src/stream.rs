@@ -82,8 +82,6 @@ pub(crate) struct Stream {
     /// effect into segment headers. Locked while an anchor is placed, so that anchors only grow
     /// along the stream.
     pub(crate) anchors: Mutex<VecDeque<(Lsn, Vec<Lsn>)>>,
-    /// A requested heartbeat's watermark + 1, or 0. Raised by any thread, reset by the flusher.
-    pub(crate) heartbeat: AtomicU64,
     /// The highest watermark for which a thread waits. Raised by any thread, read by the flusher.
     /// SeqCst: it is raised before the check for a sleeping flusher, which reads it after
     /// announcing its sleep.
@@ -135,8 +133,8 @@ impl Stream {
         placed.push_back((end, vector));
     }
 
-    /// Wakes the flusher if it sleeps. Call it after raising `log_lsn`, `heartbeat` or
-    /// `wanted_mark` (SeqCst).
+    /// Wakes the flusher if it sleeps. Call it after raising `log_lsn` or `wanted_mark`
+    /// (SeqCst).
     #[inline]
     pub(crate) fn notify(&self) {
         self.wake.notify_ordered();

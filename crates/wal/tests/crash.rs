@@ -123,9 +123,6 @@ fn one_opening(
                 lane.acknowledged = end;
             }
         }
-        if random.chance(0.02) {
-            log.heartbeat(number, random.below(100));
-        }
     }
     if random.chance(0.3) { log.close() } else { Ok(()) }
 }

@@ -159,21 +159,6 @@ fn a_log_has_one_opener() {
 }
 
 #[test]
-fn heartbeats_make_a_mark_durable_on_an_idle_stream() {
-    let dir = tempfile::tempdir().unwrap();
-    let (log, _) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();
-    log.heartbeat(1, 41);
-    while log.frontier().mark(1) < 41 {
-        std::thread::yield_now();
-    }
-    assert_eq!(log.frontier().mark(0), 0);
-    drop(log);
-    let (_, frames) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();
-    assert_eq!((frames[0].lane, frames[0].kind), (1, FrameKind::Heartbeat));
-    assert_eq!(hyades_wal::read_heartbeat(&frames[0].payload).unwrap().0, 41);
-}
-
-#[test]
 fn an_idle_log_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (log, _) = reopen(small(dir.path(), 2, MemoryDevice::shared())).unwrap();

@@ -106,7 +106,6 @@ fn other(frame: &Frame<'_>, lanes: usize, out: &mut impl Write) -> Result<(), Tr
         }
         FrameKind::Void => writeln!(out, "void")?,
         FrameKind::Part => writeln!(out, "part       of a record that follows")?,
-        FrameKind::Discard => writeln!(out, "discard")?,
         FrameKind::Record => writeln!(out, "record")?,
     }
     Ok(())

@@ -37,7 +37,6 @@ struct Kinds {
     anchor: Amount,
     heartbeat: Amount,
     void: Amount,
-    discard: Amount,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -135,7 +134,6 @@ impl Walk<'_> {
                 FrameKind::Anchor => &mut kinds.anchor,
                 FrameKind::Heartbeat => &mut kinds.heartbeat,
                 FrameKind::Void => &mut kinds.void,
-                FrameKind::Discard => &mut kinds.discard,
             };
             amount.frames += 1;
             amount.bytes += frame.end - frame.start;
@@ -212,7 +210,7 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
                 if s.dead > 0 { format!(", {} dead", exact(s.dead)) } else { String::new() }
             )?;
         }
-        let Kinds { data, command, part, anchor, heartbeat, void, discard } = incarnation.kinds;
+        let Kinds { data, command, part, anchor, heartbeat, void } = incarnation.kinds;
         let kinds = [
             ("data", data),
             ("command", command),
@@ -220,7 +218,6 @@ fn print(stat: &Stat, out: &mut impl Write) -> Result<(), Trouble> {
             ("anchor", anchor),
             ("heartbeat", heartbeat),
             ("void", void),
-            ("discard", discard),
         ];
         for (name, amount) in kinds.into_iter().filter(|(_, amount)| amount.frames > 0) {
             let (frames, size) = (exact(amount.frames), bytes(amount.bytes as f64));

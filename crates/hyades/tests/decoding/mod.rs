@@ -229,7 +229,6 @@ fn frames(mut input: &[u8]) -> Vec<(FrameKind, usize, &[u8])> {
         FrameKind::Record,
         FrameKind::Part,
         FrameKind::Anchor,
-        FrameKind::Discard,
         FrameKind::Heartbeat,
     ];
     let mut out = Vec::new();
