@@ -188,7 +188,9 @@ fn small_log() -> (tempfile::TempDir, Manifest, PathBuf) {
         log.frontier().wait(hyades_wal::Lane::position(0), end).unwrap();
         if n == 2 {
             writer.append_anchor(0, &[end, 0]);
-            log.heartbeat(0, 3);
+            // Of mark 3, before anything was durable.
+            let heartbeat = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            writer.reserve(0, heartbeat.len()).fill(FrameKind::Heartbeat, &heartbeat);
         }
     }
     log.flush().unwrap();
