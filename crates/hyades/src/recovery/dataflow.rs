@@ -16,12 +16,11 @@
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
 use super::graph::{Admission, Graph};
-use super::idle_detector::{IdleDetector, deadlock_error};
+use super::ordered::{self, OrderedReplay};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
-use super::threads;
 use super::version_collector::VersionCollector;
 use crate::error::Error;
 use crate::logging::predecessors::{self, Id};
@@ -31,16 +30,12 @@ use crate::storage::Stamp;
 use hyades_wal::{FrameKind, Lsn, ReaderEnd, StreamId};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Records that a thread reads from a stream before it checks others.
 const QUANTUM: usize = 32;
 
 /// A stream is read no further while more than this many of its records wait.
 const LOOKAHEAD: usize = 512;
-
-/// Unsuccessful rounds before a thread sleeps.
-const SPINS: u32 = 64;
 
 /// A record that waits.
 struct PendingRecord {
@@ -66,7 +61,6 @@ struct Flow<'r, S: Stamp> {
     whole: bool,
     lanes: Vec<DataflowStream>,
     graph: Graph<PendingRecord>,
-    idle_detector: IdleDetector,
     version_collector: VersionCollector,
 }
 
@@ -81,15 +75,9 @@ pub(crate) fn replay<S: Stamp>(
 ) -> Result<Vec<ReaderEnd>, Error> {
     let graph = Graph::new(readers.iter().map(LaneReader::start), !shape.data_only);
     let lanes = readers.into_iter().map(|reader| DataflowStream::new(reader, shape)).collect();
-    let (idle_detector, version_collector) =
-        (IdleDetector::new(threads), VersionCollector::new(shape.lanes));
-    let flow = Flow { replay, shape, whole, lanes, graph, idle_detector, version_collector };
-    threads::run_on(
-        replay,
-        threads,
-        |number| flow.work(number),
-        |number| flow.idle_detector.leave(number),
-    );
+    let version_collector = VersionCollector::new(shape.lanes);
+    let flow = Flow { replay, shape, whole, lanes, graph, version_collector };
+    ordered::run(&flow, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -109,47 +97,41 @@ impl DataflowStream {
     }
 }
 
-impl<S: Stamp> Flow<'_, S> {
-    fn work(&self, number: usize) -> Result<(), Error> {
-        let mut runner = RecordRunner::new();
-        let mut idle = 0;
-        while !self.replay.has_failed() {
-            // After a long idle time, prepares the check for a deadlock.
-            let snapshot =
-                (idle > SPINS).then(|| self.idle_detector.all_others_rest(number)).flatten();
-            if !self.shape.data_only {
-                self.version_collector.collect(self.replay, &self.graph);
-            }
-            if self.replay_ready(&mut runner)? || self.read_some(number, &mut runner)? {
-                idle = 0;
-                continue;
-            }
-            runner.report(self.replay);
-            let Some(lane) = self.unfinished() else { break };
-            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
-                return Err(deadlock_error(self.lanes[lane].stream, self.graph.settled(lane)));
-            }
-            idle += 1;
-            if idle <= SPINS {
-                std::thread::yield_now();
-            } else {
-                self.idle_detector.rest(number, || std::thread::sleep(Duration::from_micros(50)));
-            }
+impl<S: Stamp> OrderedReplay<S> for Flow<'_, S> {
+    /// The thread's number, and its runner.
+    type Thread = (usize, RecordRunner);
+
+    const SPINS: u32 = 64;
+
+    fn context(&self) -> &ReplayContext<S> {
+        self.replay
+    }
+
+    fn thread(&self, number: usize) -> Self::Thread {
+        (number, RecordRunner::new())
+    }
+
+    fn runner((_, runner): &mut Self::Thread) -> &mut RecordRunner {
+        runner
+    }
+
+    fn step(&self, (number, runner): &mut Self::Thread, _: bool) -> Result<bool, Error> {
+        if !self.shape.data_only {
+            self.version_collector.collect(self.replay, &self.graph);
         }
-        runner.report(self.replay);
-        runner.applier.finish(self.replay);
-        Ok(())
+        Ok(self.replay_ready(runner)? || self.read_some(*number, runner)?)
     }
 
-    /// A stream with work left.
-    fn unfinished(&self) -> Option<usize> {
-        let lanes = self.lanes.iter().enumerate();
-        let mut left = lanes.filter(|(at, lane)| {
+    fn unresolved(&self) -> Option<(StreamId, Lsn)> {
+        let mut lanes = self.lanes.iter().enumerate();
+        let (at, lane) = lanes.find(|(at, lane)| {
             !lane.finished.load(Ordering::Acquire) || self.graph.waiting(*at) > 0
-        });
-        left.next().map(|(at, _)| at)
+        })?;
+        Some((lane.stream, self.graph.settled(at)))
     }
+}
 
+impl<S: Stamp> Flow<'_, S> {
     /// Lines 5 to 17: handles a record that has waited. Returns false if there is none.
     fn replay_ready(&self, runner: &mut RecordRunner) -> Result<bool, Error> {
         let Some(node) = self.graph.next_ready() else { return Ok(false) };

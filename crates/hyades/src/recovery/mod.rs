@@ -19,6 +19,7 @@ pub(crate) mod held_deltas;
 mod idle_detector;
 pub(crate) mod last_writer_wins;
 mod load;
+mod ordered;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod pools;

@@ -23,12 +23,11 @@
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::RecordShape;
-use super::idle_detector::{IdleDetector, deadlock_error};
+use super::ordered::{self, OrderedReplay};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
-use super::threads;
 use crate::error::Error;
 use crate::logging::admits;
 use crate::logging::record::RecordHead;
@@ -37,7 +36,6 @@ use hyades_wal::{Lane, Lsn, ReaderEnd, StreamId};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Queues of a pool; records are put into them in turn (section 3.3, "we partition each pool").
 const QUEUES: usize = 4;
@@ -115,7 +113,6 @@ enum Eligibility {
 struct Pools<'r, S: Stamp> {
     replay: &'r ReplayContext<S>,
     pools: Vec<RecordPool>,
-    idle_detector: IdleDetector,
 }
 
 /// Replays one incarnation whose records have vectors. Returns where its streams end.
@@ -126,13 +123,8 @@ pub(crate) fn replay<S: Stamp>(
     threads: usize,
 ) -> Result<Vec<ReaderEnd>, Error> {
     let pools = readers.into_iter().map(|reader| RecordPool::new(reader, shape)).collect();
-    let pools = Pools { replay, pools, idle_detector: IdleDetector::new(threads) };
-    threads::run_on(
-        replay,
-        threads,
-        |number| pools.work(number),
-        |number| pools.idle_detector.leave(number),
-    );
+    let pools = Pools { replay, pools };
+    ordered::run(&pools, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -181,38 +173,45 @@ impl RecordPool {
     }
 }
 
-impl<S: Stamp> Pools<'_, S> {
-    fn work(&self, number: usize) -> Result<(), Error> {
-        let mut runner = RecordRunner::new();
-        let mut idle = 0u32;
-        let mut upwards = number.is_multiple_of(2);
-        while !self.replay.has_failed() {
-            let snapshot =
-                (idle > 32).then(|| self.idle_detector.all_others_rest(number)).flatten();
-            let found = self.sweep(number, upwards, &mut runner)?;
-            // The next sweep goes the other way: it begins where this one has just replayed.
-            upwards = !upwards;
-            if found || self.decode_some(number, &mut runner)? {
-                idle = 0;
-                continue;
-            }
-            runner.report(self.replay);
-            let Some(pool) = self.pools.iter().find(|pool| !pool.is_complete()) else { break };
-            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
-                return Err(deadlock_error(pool.stream, pool.resolved.load(Ordering::Acquire)));
-            }
-            idle += 1;
-            if idle < 32 {
-                std::thread::yield_now();
-            } else {
-                self.idle_detector.rest(number, || std::thread::sleep(Duration::from_micros(50)));
-            }
-        }
-        runner.report(self.replay);
-        runner.applier.finish(self.replay);
-        Ok(())
+struct ThreadState {
+    number: usize,
+    runner: RecordRunner,
+    /// The direction of the next sweep.
+    upwards: bool,
+}
+
+impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
+    type Thread = ThreadState;
+
+    const SPINS: u32 = 32;
+
+    fn context(&self) -> &ReplayContext<S> {
+        self.replay
     }
 
+    fn thread(&self, number: usize) -> ThreadState {
+        ThreadState { number, runner: RecordRunner::new(), upwards: number.is_multiple_of(2) }
+    }
+
+    fn runner(thread: &mut ThreadState) -> &mut RecordRunner {
+        &mut thread.runner
+    }
+
+    fn step(&self, thread: &mut ThreadState, _: bool) -> Result<bool, Error> {
+        let ThreadState { number, runner, upwards } = thread;
+        let found = self.sweep(*number, *upwards, runner)?;
+        // The next sweep goes the other way: it begins where this one has just replayed.
+        *upwards = !*upwards;
+        Ok(found || self.decode_some(*number, runner)?)
+    }
+
+    fn unresolved(&self) -> Option<(StreamId, Lsn)> {
+        let pool = self.pools.iter().find(|pool| !pool.is_complete())?;
+        Some((pool.stream, pool.resolved.load(Ordering::Acquire)))
+    }
+}
+
+impl<S: Stamp> Pools<'_, S> {
     /// Scans all queues of all pools once, in one direction, and replays what is ready. Returns
     /// false if nothing was.
     fn sweep(

@@ -31,19 +31,18 @@ mod window;
 
 use super::cursor::{LookAhead, StreamCursor};
 use super::decode::{Decoded, Decoder, RecordShape};
-use super::idle_detector::{IdleDetector, deadlock_error};
+use super::ordered::{self, OrderedReplay};
 use super::read_ahead::LaneReader;
 use super::replay::ReplayContext;
 use super::runner::RecordRunner;
 use super::stream_order::furthest_behind_first;
-use super::threads;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
-use hyades_wal::{Chunk, Lsn, ReaderEnd};
+use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId};
 use lane::ReplayStream;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,9 +57,6 @@ const QUANTUM: usize = 64;
 /// since they cache what they saw, see [`Seen`]: a cache line written and read with every record
 /// would cost more than short records do. A waiter registers its position, and is notified at once.
 const PUBLISH_EVERY: usize = 8;
-
-/// Unsuccessful rounds before a thread sleeps; in the last few it yields its processor.
-const SPINS: u32 = 1000;
 
 /// A stream is read no further while this many of its records wait. With more than half as many,
 /// its runner runs parked records rather than read on.
@@ -78,7 +74,6 @@ struct Wavefront<'r, S: Stamp> {
     watermarks: Watermarks<BufferedRecord>,
     lookahead: usize,
     sleepers: Arc<Sleepers>,
-    idle_detector: IdleDetector,
     /// Number of threads that found no work and have not run a stream since: a hint, Relaxed.
     idle_threads: Padded<AtomicUsize>,
 }
@@ -108,6 +103,7 @@ impl BufferedRecord {
 
 /// The state of one thread.
 struct ThreadState {
+    number: usize,
     runner: RecordRunner,
     /// The watermarks as the thread last saw them.
     seen: Seen,
@@ -120,8 +116,9 @@ struct ThreadState {
 }
 
 impl ThreadState {
-    fn new(lanes: usize) -> ThreadState {
+    fn new(number: usize, lanes: usize) -> ThreadState {
         ThreadState {
+            number,
             runner: RecordRunner::new(),
             seen: Seen::new(lanes),
             parked: BufferedRecord::default(),
@@ -170,14 +167,9 @@ pub(crate) fn replay<S: Stamp>(
     let watermarks = Watermarks::new(starts, Box::new(move || waiters.wake()));
     let lanes: Vec<ReplayStream> =
         readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
-    let (idle_detector, idle_threads) = (IdleDetector::new(threads), Padded(AtomicUsize::new(0)));
-    let front =
-        Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_detector, idle_threads };
-    let ended = |number: usize| {
-        front.idle_detector.leave(number);
-        front.sleepers.wake();
-    };
-    threads::run_on(replay, threads, |number| front.work(number), ended);
+    let idle_threads = Padded(AtomicUsize::new(0));
+    let front = Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_threads };
+    ordered::run(&front, threads);
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -188,70 +180,28 @@ pub(crate) fn replay<S: Stamp>(
         .collect())
 }
 
-impl<S: Stamp> Wavefront<'_, S> {
-    /// The work of the thread with this number.
-    fn work(&self, number: usize) -> Result<(), Error> {
-        let mut thread = ThreadState::new(self.lanes.len());
-        let mut idle_rounds = 0;
-        while !self.replay.has_failed() {
-            // After a long idle time, prepares the check for a deadlock.
-            let idle_long = idle_rounds > SPINS;
-            let all_rest = || self.idle_detector.all_others_rest(number);
-            let snapshot = idle_long.then(all_rest).flatten();
-            if self.run_some_lane(number, idle_long, &mut thread)? {
-                idle_rounds = 0;
-                continue;
-            }
-            if idle_rounds == 0 {
-                thread.runner.report(self.replay);
-                self.count_as_idle(&mut thread, true);
-            }
-            let unresolved = (0..self.lanes.len()).find(|&at| !self.watermarks.is_complete(at));
-            let Some(at) = unresolved else { break };
-            if snapshot.is_some_and(|then| self.idle_detector.unchanged_since(&then)) {
-                return Err(deadlock_error(self.lanes[at].stream, self.watermarks.resolved(at)));
-            }
-            idle_rounds += 1;
-            thread.runner.waited();
-            self.rest(number, idle_rounds);
-        }
-        self.count_as_idle(&mut thread, false);
-        thread.runner.report(self.replay);
-        thread.runner.applier.finish(self.replay);
-        self.sleepers.wake();
-        Ok(())
+impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
+    type Thread = ThreadState;
+
+    const SPINS: u32 = 1000;
+
+    fn context(&self) -> &ReplayContext<S> {
+        self.replay
     }
 
-    fn rest(&self, number: usize, idle_rounds: u32) {
-        if idle_rounds < SPINS - 8 {
-            std::hint::spin_loop();
-        } else if idle_rounds <= SPINS {
-            std::thread::yield_now();
-        } else {
-            self.idle_detector.rest(number, || self.sleepers.sleep());
-        }
+    fn thread(&self, number: usize) -> ThreadState {
+        ThreadState::new(number, self.lanes.len())
     }
 
-    /// Counts the thread in [`Wavefront::idle_threads`], or no longer.
-    fn count_as_idle(&self, thread: &mut ThreadState, is_idle: bool) {
-        if thread.is_idle != is_idle {
-            thread.is_idle = is_idle;
-            let one = if is_idle { 1 } else { usize::MAX };
-            self.idle_threads.fetch_add(one, Ordering::Relaxed);
-        }
+    fn runner(thread: &mut ThreadState) -> &mut RecordRunner {
+        &mut thread.runner
     }
 
     /// Runs a stretch of the stream that is furthest behind of those without a runner, or a parked
-    /// record. Returns false if nothing could run. Unless `in_any_case` is set, it checks nothing
-    /// if nothing has happened since the last unsuccessful round.
-    fn run_some_lane(
-        &self,
-        number: usize,
-        in_any_case: bool,
-        thread: &mut ThreadState,
-    ) -> Result<bool, Error> {
+    /// record.
+    fn step(&self, thread: &mut ThreadState, thorough: bool) -> Result<bool, Error> {
         let events = self.watermarks.event_count();
-        if events == thread.events_at_last_idle && !in_any_case {
+        if events == thread.events_at_last_idle && !thorough {
             return Ok(false);
         }
         let progress = |at: usize| {
@@ -260,7 +210,7 @@ impl<S: Stamp> Wavefront<'_, S> {
             // Streams that another thread runs come last: they may have parked records.
             has_work.then(|| (lane.is_busy(), lane.progress()))
         };
-        for (_, at) in furthest_behind_first(self.lanes.len(), number, progress) {
+        for (_, at) in furthest_behind_first(self.lanes.len(), thread.number, progress) {
             if self.run_parked(at, 1, thread)? {
                 return Ok(true);
             }
@@ -268,7 +218,7 @@ impl<S: Stamp> Wavefront<'_, S> {
                 && self.run_lane(at, &mut cursor, thread)?
             {
                 drop(cursor);
-                self.count_as_idle(thread, false);
+                self.note_idle(thread, false);
                 self.watermarks.runner_left(at);
                 return Ok(true);
             }
@@ -277,6 +227,39 @@ impl<S: Stamp> Wavefront<'_, S> {
         Ok(false)
     }
 
+    fn unresolved(&self) -> Option<(StreamId, Lsn)> {
+        let at = (0..self.lanes.len()).find(|&at| !self.watermarks.is_complete(at))?;
+        Some((self.lanes[at].stream, self.watermarks.resolved(at)))
+    }
+
+    /// Counts the thread in [`Wavefront::idle_threads`], or no longer.
+    fn note_idle(&self, thread: &mut ThreadState, idle: bool) {
+        if thread.is_idle != idle {
+            thread.is_idle = idle;
+            let one = if idle { 1 } else { usize::MAX };
+            self.idle_threads.fetch_add(one, Ordering::Relaxed);
+        }
+    }
+
+    fn pause(idle_rounds: u32) {
+        // In the last few rounds before it sleeps, it yields its processor.
+        if idle_rounds < Self::SPINS - 8 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn sleep(&self) {
+        self.sleepers.sleep();
+    }
+
+    fn ended(&self) {
+        self.sleepers.wake();
+    }
+}
+
+impl<S: Stamp> Wavefront<'_, S> {
     /// Runs up to a quantum of a stream's records. Returns false if it could not advance.
     fn run_lane(
         &self,

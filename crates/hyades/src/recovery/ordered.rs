@@ -1,0 +1,101 @@
+//! The loop of the threads of an ordered replay, whatever decides which record may run next.
+
+use super::idle_detector::{IdleDetector, deadlock_error};
+use super::replay::ReplayContext;
+use super::runner::RecordRunner;
+use super::threads;
+use crate::error::Error;
+use crate::storage::Stamp;
+use hyades_wal::{Lsn, StreamId};
+use std::time::Duration;
+
+/// The replay of one incarnation, in an order that its records' vectors or lists demand.
+pub(crate) trait OrderedReplay<S: Stamp>: Sync {
+    /// The state of one thread.
+    type Thread;
+
+    /// Unsuccessful rounds before a thread sleeps.
+    const SPINS: u32;
+
+    fn context(&self) -> &ReplayContext<S>;
+
+    /// The state of the thread with this number.
+    fn thread(&self, number: usize) -> Self::Thread;
+
+    fn runner(thread: &mut Self::Thread) -> &mut RecordRunner;
+
+    /// Reads or runs some records. Returns false if nothing could be done. Unless `thorough` is
+    /// set, it may rely on hints that nothing has happened since the thread's last round.
+    fn step(&self, thread: &mut Self::Thread, thorough: bool) -> Result<bool, Error>;
+
+    /// A stream with unresolved records, and up to where it is resolved. `None` if replay is
+    /// complete.
+    fn unresolved(&self) -> Option<(StreamId, Lsn)>;
+
+    /// The thread has found nothing to do, or ends (`idle` is false).
+    fn note_idle(&self, _thread: &mut Self::Thread, _idle: bool) {}
+
+    /// Called between unsuccessful rounds, before the thread sleeps between them.
+    fn pause(_idle_rounds: u32) {
+        std::thread::yield_now();
+    }
+
+    /// Sleeps until there may be something to do.
+    fn sleep(&self) {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+
+    /// Called by each thread when it ends.
+    fn ended(&self) {}
+}
+
+/// Runs the replay on this many threads until it is complete or has failed. A log in which records
+/// wait for each other is an error.
+pub(crate) fn run<S: Stamp, R: OrderedReplay<S>>(replay: &R, threads: usize) {
+    let idle_detector = IdleDetector::new(threads);
+    let ended = |number: usize| {
+        idle_detector.leave(number);
+        replay.ended();
+    };
+    let work = |number: usize| work(replay, &idle_detector, number);
+    threads::run_on(replay.context(), threads, work, ended);
+}
+
+fn work<S: Stamp, R: OrderedReplay<S>>(
+    replay: &R,
+    idle_detector: &IdleDetector,
+    number: usize,
+) -> Result<(), Error> {
+    let context = replay.context();
+    let mut thread = replay.thread(number);
+    let mut idle_rounds = 0;
+    while !context.has_failed() {
+        // After a long idle time, prepares the check for a deadlock.
+        let idle_long = idle_rounds > R::SPINS;
+        let snapshot = idle_long.then(|| idle_detector.all_others_rest(number)).flatten();
+        if replay.step(&mut thread, idle_long)? {
+            idle_rounds = 0;
+            continue;
+        }
+        if idle_rounds == 0 {
+            R::runner(&mut thread).report(context);
+            replay.note_idle(&mut thread, true);
+        }
+        let Some((stream, resolved)) = replay.unresolved() else { break };
+        if snapshot.is_some_and(|then| idle_detector.unchanged_since(&then)) {
+            return Err(deadlock_error(stream, resolved));
+        }
+        idle_rounds += 1;
+        R::runner(&mut thread).waited();
+        if idle_rounds <= R::SPINS {
+            R::pause(idle_rounds);
+        } else {
+            idle_detector.rest(number, || replay.sleep());
+        }
+    }
+    replay.note_idle(&mut thread, false);
+    let runner = R::runner(&mut thread);
+    runner.report(context);
+    std::mem::take(&mut runner.applier).finish(context);
+    Ok(())
+}
