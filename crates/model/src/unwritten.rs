@@ -57,7 +57,7 @@ const OURS: Order = Order {
     marks_first: true,
 };
 
-/// The phase of the table, see `logging/unwritten.rs` in the engine.
+/// The phase of the table, see `logging/taurus/unwritten.rs` in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Unwritten,

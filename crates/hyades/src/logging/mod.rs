@@ -7,20 +7,17 @@
 //! A transaction is **pre-committed** once its writes are installed and its locks released,
 //! **hardened** once its own frame is durable, and **acknowledged** once [`admits`] holds for it.
 
-pub(crate) mod anchoring;
 pub(crate) mod counters;
 pub(crate) mod determinism;
 pub(crate) mod draft;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
-pub(crate) mod lsn_vector_table;
 pub(crate) mod needs;
 pub(crate) mod none;
 pub(crate) mod partitioned;
 pub(crate) mod physiological;
 pub(crate) mod plover;
 pub(crate) mod poplar;
-pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
 pub(crate) mod row_frames;
@@ -31,7 +28,6 @@ pub(crate) mod stamp_readers;
 pub(crate) mod taurus;
 pub(crate) mod taurus_2016;
 pub(crate) mod unstamped;
-pub(crate) mod unwritten;
 pub(crate) mod versions;
 pub(crate) mod write;
 
@@ -42,12 +38,12 @@ use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Lane, Log, Lsn, Writer};
 pub(crate) use needs::Needs;
-use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
 use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
+use taurus_2016::predecessors::Predecessor;
 
 /// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
 /// running database, and belongs to the recovered state after a crash, iff each of them is at or

@@ -11,19 +11,23 @@
 //! ordered by the second. In a log of data records alone there is no order vector, and no read
 //! stamps.
 
-use super::anchoring::Anchoring;
+pub(super) mod anchoring;
+pub(crate) mod lsn_vector_table;
+mod unwritten;
+
 use super::draft::{Draft, Reserved};
 use super::lanes::clear;
-use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use super::record::RecordKind;
-use super::unwritten::{UnwrittenTables, WriterFollows};
 use super::{
     LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
 };
+use anchoring::Anchoring;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
+use lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use unwritten::{UnwrittenTables, WriterFollows};
 
 pub(crate) struct Taurus {
     log: Log,
@@ -210,7 +214,7 @@ impl Taurus {
         if !(txn.joined && txn.is_zero) {
             return None;
         }
-        if txn.cold && !self.anchoring.covers_cold(stream) {
+        if txn.cold && !self.table.is_cold_below(self.log.anchors(stream)) {
             return None;
         }
         (txn.command, txn.single) = (true, true);

@@ -35,15 +35,19 @@
 //! - All of them, if they would not fit a frame: then the record's vector covers them and their
 //!   needs in every stream.
 
-use super::anchoring::Anchoring;
+pub(crate) mod predecessors;
+
 use super::draft::{Draft, Reserved};
-use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowObservation};
-use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
+use super::taurus::anchoring::Anchoring;
+use super::taurus::lsn_vector_table::{
+    FoldTarget, LsnVectorTable, Reference, Ring, RowObservation,
+};
 use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
+use predecessors::{Id, Predecessor};
 
 pub(crate) struct Taurus2016 {
     log: Log,

@@ -3,7 +3,7 @@
 //! FlushPLV).
 
 use super::lsn_vector_table::LsnVectorTable;
-use super::settings::LogSettings;
+use crate::logging::settings::LogSettings;
 use hyades_wal::{Log, Writer};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -27,9 +27,6 @@ pub(crate) struct Anchoring {
     /// By stream: the number of the last anchor written to it. Raised by the session that writes
     /// one.
     anchored: Box<[AtomicU64]>,
-    /// The number of an anchor that covers the eviction vector. Raised under `durable`, before the
-    /// eviction vector is; sessions read it after they have found an evicted row.
-    cold: AtomicU64,
 }
 
 /// The longest anchor interval while the LSN vector table is short of slots; everything durable is
@@ -41,23 +38,20 @@ struct Durable {
     vector: Vec<u64>,
     /// The sum of its components.
     sum: u64,
-    /// The number of the anchor with this vector, or of one that covers it.
-    number: u64,
 }
 
 impl Durable {
-    fn now(log: &Log, number: u64) -> Durable {
+    fn now(log: &Log) -> Durable {
         let mut vector = vec![0; log.streams()];
         log.frontier().load_into(&mut vector);
         let sum = vector.iter().sum();
-        Durable { vector, sum, number }
+        Durable { vector, sum }
     }
 }
 
 impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
-        // Not an anchor itself, but covered by the first one.
-        let first = Durable::now(log, 1);
+        let first = Durable::now(log);
         Anchoring {
             due: AtomicU64::new(first.sum.saturating_add(settings.anchor_interval_bytes)),
             log: log.clone(),
@@ -66,18 +60,7 @@ impl Anchoring {
             durable: Mutex::new(VecDeque::from([first])),
             generation: AtomicU64::new(0),
             anchored: (0..log.streams()).map(|_| AtomicU64::new(0)).collect(),
-            cold: AtomicU64::new(0),
         }
-    }
-
-    /// Whether the stream's anchor covers everything that the caller has found to be evicted. If
-    /// so, a record reserved there from now on may leave it out of its vector.
-    #[inline(always)]
-    pub fn covers_cold(&self, stream: usize) -> bool {
-        // Relaxed: raised before the eviction that the caller has observed. Acquire: the anchor is
-        // reserved before the caller's record.
-        let cold = self.cold.load(Ordering::Relaxed);
-        self.anchored[stream].load(Ordering::Acquire) >= cold
     }
 
     /// Writes the newest anchor to the stream, if it lacks it, before the next record that may be
@@ -112,8 +95,7 @@ impl Anchoring {
             return;
         }
         let Ok(mut durable) = self.durable.try_lock() else { return };
-        let number = self.generation.load(Ordering::Relaxed) + 1;
-        let now = Durable::now(&self.log, number);
+        let now = Durable::now(&self.log);
         let newest = durable.back().expect("the last one is kept").sum;
         // The settings are preferences: anything durable may be evicted.
         let (interval_bytes, delta_bytes) = match short_of_slots {
@@ -127,8 +109,6 @@ impl Anchoring {
         let is_cold = |of: &Durable| of.sum.saturating_add(delta_bytes) <= now.sum;
         let cold = durable.iter().filter(|of| is_cold(of)).count();
         let cool = |cold: &Durable| {
-            // Relaxed: whatever publishes an eviction is stored with Release after this.
-            self.cold.store(cold.number, Ordering::Relaxed);
             table.raise_cold(&cold.vector, |reserved| {
                 for (stream, lsn) in reserved.iter_mut().enumerate() {
                     *lsn = self.log.next_lsn(stream);
@@ -145,7 +125,8 @@ impl Anchoring {
         }
         self.due.store(now.sum.saturating_add(self.interval_bytes), Ordering::Relaxed);
         durable.push_back(now);
-        self.generation.store(number, Ordering::Release);
+        // Release: pairs with the Acquire load of a session that then loads the vector.
+        self.generation.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -184,13 +165,8 @@ mod tests {
                     if enters {
                         anchoring.enter_stream(&mut writer, stream);
                     }
-                    let mut cold = [0; 2];
-                    table.load_cold(&mut cold);
-                    let published =
-                        log.anchors(stream).iter().map(|lsn| lsn.load(Ordering::Acquire));
-                    let covered = published.zip(cold).all(|(lsn, cold)| lsn >= cold);
-                    assert!(covered || !anchoring.covers_cold(stream), "{delta_bytes}, {round}");
-                    assert!(!enters || anchoring.covers_cold(stream));
+                    let covered = table.is_cold_below(log.anchors(stream));
+                    assert!(covered || !enters, "{delta_bytes}, {round}");
                     behind += u32::from(!covered);
                 }
                 write(&log, &mut writer, round % 2);

@@ -53,7 +53,7 @@ mod ticks;
 pub(crate) use reference::Reference;
 pub(crate) use slots::Ring;
 
-use super::lanes::{zip_lanes, zip_lanes_mut};
+use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
 use hyades_wal::{Log, lsn_vector::covers};
@@ -432,6 +432,15 @@ impl LsnVectorTable {
         for (lane, cold) in out.iter_mut().zip(&self.cold) {
             *lane = cold.load(Ordering::Acquire);
         }
+    }
+
+    /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from now
+    /// on may leave it out of its vector.
+    #[inline(always)]
+    pub fn is_cold_below(&self, anchor: &[AtomicU64]) -> bool {
+        let mut lanes = self.cold.iter().zip(anchor);
+        // Acquire: the anchor is reserved before the caller's record.
+        lanes.all(|(cold, lsn)| cold.load(Ordering::Acquire) <= lsn.load(Ordering::Acquire))
     }
 
     /// Joins the eviction vector into `out`.
