@@ -5,7 +5,7 @@
 use super::{Inspected, Inspector};
 use crate::error::Error;
 use crate::logging::admits;
-use crate::logging::taurus_2016::predecessors::{self, Id};
+use crate::logging::predecessors::{self, Id};
 use crate::recovery::decode::RecordShape;
 use crate::transaction_id::TransactionId;
 use hyades_wal::{Incarnation, Lane, Lsn, ReaderEnd, Recovering, StreamReader};

@@ -18,6 +18,7 @@ pub(crate) mod partitioned;
 pub(crate) mod physiological;
 pub(crate) mod plover;
 pub(crate) mod poplar;
+pub(crate) mod predecessors;
 pub(crate) mod record;
 pub(crate) mod row_frame;
 pub(crate) mod row_frames;
@@ -38,12 +39,12 @@ use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
 use hyades_wal::{Lane, Log, Lsn, Writer};
 pub(crate) use needs::Needs;
+use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
 use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
-use taurus_2016::predecessors::Predecessor;
 
 /// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
 /// running database, and belongs to the recovered state after a crash, iff each of them is at or

@@ -35,9 +35,8 @@
 //! - All of them, if they would not fit a frame: then the record's vector covers them and their
 //!   needs in every stream.
 
-pub(crate) mod predecessors;
-
 use super::draft::{Draft, Reserved};
+use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
 use super::taurus::anchoring::Anchoring;
 use super::taurus::lsn_vector_table::{
@@ -47,7 +46,6 @@ use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, Vector
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
-use predecessors::{Id, Predecessor};
 
 pub(crate) struct Taurus2016 {
     log: Log,

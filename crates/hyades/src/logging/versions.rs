@@ -18,7 +18,7 @@
 //! bit, and its old content is saved here first: a reader that finds nothing saved, then copies the
 //! row, then finds its version word unchanged, has copied the version that it was to see.
 
-use super::taurus_2016::predecessors::{self, Id, Predecessor};
+use super::predecessors::{self, Id, Predecessor};
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;

@@ -3,10 +3,10 @@
 
 use super::parts::{self, Parts};
 use crate::error::Error;
+use crate::logging::predecessors::Predecessor;
 use crate::logging::record::RecordHead;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::stamp_readers::stamp_format;
-use crate::logging::taurus_2016::predecessors::Predecessor;
 use crate::logging::{NumberStamp, StampFormat, StampKind, VectorStamp};
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;

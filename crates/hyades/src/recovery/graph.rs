@@ -21,7 +21,7 @@
 
 mod ready;
 
-use crate::logging::taurus_2016::predecessors::{self, Id, Predecessor};
+use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_platform::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
 };

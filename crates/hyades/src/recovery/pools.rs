@@ -173,7 +173,7 @@ impl RecordPool {
     }
 }
 
-struct ThreadState {
+struct SweepState {
     number: usize,
     runner: RecordRunner,
     /// The direction of the next sweep.
@@ -181,7 +181,7 @@ struct ThreadState {
 }
 
 impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
-    type Thread = ThreadState;
+    type Thread = SweepState;
 
     const SPINS: u32 = 32;
 
@@ -189,16 +189,16 @@ impl<S: Stamp> OrderedReplay<S> for Pools<'_, S> {
         self.replay
     }
 
-    fn thread(&self, number: usize) -> ThreadState {
-        ThreadState { number, runner: RecordRunner::new(), upwards: number.is_multiple_of(2) }
+    fn thread(&self, number: usize) -> SweepState {
+        SweepState { number, runner: RecordRunner::new(), upwards: number.is_multiple_of(2) }
     }
 
-    fn runner(thread: &mut ThreadState) -> &mut RecordRunner {
+    fn runner(thread: &mut SweepState) -> &mut RecordRunner {
         &mut thread.runner
     }
 
-    fn step(&self, thread: &mut ThreadState, _: bool) -> Result<bool, Error> {
-        let ThreadState { number, runner, upwards } = thread;
+    fn step(&self, thread: &mut SweepState, _: bool) -> Result<bool, Error> {
+        let SweepState { number, runner, upwards } = thread;
         let found = self.sweep(*number, *upwards, runner)?;
         // The next sweep goes the other way: it begins where this one has just replayed.
         *upwards = !*upwards;

@@ -5,7 +5,7 @@ use super::held_deltas::HeldDeltas;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::garbage::Garbage;
-use crate::logging::taurus_2016::predecessors::Id;
+use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;

@@ -10,7 +10,7 @@
 use super::graph::Graph;
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::Replaying;
-use crate::logging::taurus_2016::predecessors;
+use crate::logging::predecessors;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use hyades_wal::Lsn;

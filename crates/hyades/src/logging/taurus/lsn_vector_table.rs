@@ -434,8 +434,8 @@ impl LsnVectorTable {
         }
     }
 
-    /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from now
-    /// on may leave it out of its vector.
+    /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from
+    /// now on may leave it out of its vector.
     #[inline(always)]
     pub fn is_cold_below(&self, anchor: &[AtomicU64]) -> bool {
         let mut lanes = self.cold.iter().zip(anchor);

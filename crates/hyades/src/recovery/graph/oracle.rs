@@ -1,7 +1,7 @@
 //! The basic parallel recovery of section 4.4.1, in its three phases, over the whole log at once:
 //! the result that the graph must reach.
 
-use crate::logging::taurus_2016::predecessors::{self, Id, Predecessor};
+use crate::logging::predecessors::{self, Id, Predecessor};
 use hyades_wal::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 

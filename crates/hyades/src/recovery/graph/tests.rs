@@ -2,7 +2,7 @@
 
 use super::oracle::{self, Logged};
 use super::*;
-use crate::logging::taurus_2016::predecessors::{end, id, lane};
+use crate::logging::predecessors::{end, id, lane};
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
