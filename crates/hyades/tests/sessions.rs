@@ -52,3 +52,17 @@ fn a_program_that_holds_all_places_is_told_so() {
     assert!(read().unwrap().unwrap());
     assert!(held.len() < 256, "{}", held.len());
 }
+
+/// Checked by the compiler: what threads may share, and what may move to another thread.
+#[test]
+fn databases_are_shared_and_sessions_move() {
+    fn is_shared<T: Send + Sync + 'static>() {}
+    fn moves<T: Send + 'static>() {}
+    is_shared::<hyades::Database>();
+    is_shared::<hyades::Builder>();
+    is_shared::<Error>();
+    is_shared::<Abort>();
+    moves::<hyades::Session>();
+    moves::<hyades::Ticket>();
+    moves::<hyades::CommitQueue<u64>>();
+}
