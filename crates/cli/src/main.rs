@@ -13,11 +13,13 @@ mod device;
 mod existing;
 mod failure;
 mod log;
+mod machine;
 mod memory;
 mod paper;
 mod place;
 mod progress;
 mod recover;
+mod runner;
 mod simulate;
 mod torture;
 mod units;
@@ -47,7 +49,8 @@ struct Arguments {
 enum Command {
     /// Kill a running database, recover it, and check that no acknowledged transaction is missing
     Demo(demo::DemoOptions),
-    /// Run a workload and measure it, or repeat the experiments of the papers
+    /// Run a workload and measure it, all of them under every protocol, or repeat the papers'
+    /// experiments
     #[command(subcommand, after_help = bench::help::CHOICES)]
     Bench(Box<bench::options::Bench>),
     /// Take a checkpoint of a database that is not open, so that it opens faster and its log is

@@ -205,3 +205,49 @@ fn temporary_directories_go_away() {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn tables_are_written_between_their_marks_with_the_commands_of_their_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.md");
+    let marks = "<!-- hyades bench table -->\nold\n<!-- end of hyades bench table -->\n";
+    std::fs::write(&page, format!("# Mine\n{marks}and more\n")).unwrap();
+    let words = "bench table --tiny --rounds 2 --seconds 0.1 --only bank --only taurus --only none";
+    let logs = dir.path().join("logs");
+    let (page, logs) = (page.to_str().unwrap(), logs.to_str().unwrap());
+    let output = hyades(words, &["--log-dir", logs, "--out", page]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("round 2 of 2"), "{}", stderr(&output));
+    assert!(stdout(&output).is_empty(), "{}", stdout(&output));
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(text.starts_with("# Mine\n") && text.ends_with("and more\n"), "{text}");
+    assert!(!text.contains("old\n") && text.contains("### Bank"), "{text}");
+    let command = format!(
+        "`hyades bench bank --accounts 1000 --warmup 0.05 --reserve-memory 0 --protocol taurus \
+         --record data --recover --seconds 0.1 --log-dir {logs}/log`"
+    );
+    assert!(text.contains(&command), "{text}");
+    let rows =
+        text.lines().filter(|line| line.starts_with("| taurus") || line.starts_with("| none"));
+    assert_eq!(rows.count(), 4, "{text}");
+}
+
+#[test]
+fn tables_are_one_object_with_json() {
+    let words = "bench table --tiny --rounds 1 --seconds 0.1 --only latency --only poplar --json";
+    let output = hyades(words, &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+    let row = &report["tables"][0]["rows"][0];
+    assert_eq!((&row["protocol"], &row["record"]), (&"poplar".into(), &"data".into()));
+    assert!(row["figures"]["p50_us"]["median"].as_f64() > Some(0.0), "{row}");
+    assert!(row["figures"]["replayed_per_s"].is_null(), "{row}");
+    assert!(report["head"]["log_device"].as_str().unwrap().contains(" on "), "{report}");
+}
+
+#[test]
+fn an_unknown_table_is_wrong_usage() {
+    let output = hyades("bench table --only voter", &[]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("latency"), "{}", stderr(&output));
+}

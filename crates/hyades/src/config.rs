@@ -255,7 +255,7 @@ impl Builder {
     /// Declares the table that the struct `R` describes. If the directory already has it, the
     /// description must be the same.
     pub fn table_of<R: TableRow>(&mut self) -> TypedTable<R> {
-        TypedTable::new(self.table(R::schema()))
+        TypedTable::of(self.table(R::schema()))
     }
 
     /// Registers a procedure.

@@ -1,15 +1,17 @@
 //! Typed tables: a struct describes a table, and its values are the rows.
 
+mod scan;
+
+pub use scan::{Rows, TypedScan};
+
 use crate::error::Abort;
-use crate::storage::field::{KeyFields, KeyPrefix, KeyValues};
-use crate::storage::range::Range;
+use crate::storage::field::KeyFields;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Schema, Set};
 use crate::storage::value::Value;
 use crate::transaction::access::{Index, Table, Transaction};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
 
 /// A struct whose values are the rows of a table. Implement it with `#[derive(Table)]`.
 ///
@@ -140,12 +142,32 @@ impl<R> fmt::Debug for TypedTable<R> {
 }
 
 impl<R: TableRow> TypedTable<R> {
-    pub(crate) fn new(table: Table) -> Self {
+    /// The typed form of a table that was declared with this row type's schema, or with one that
+    /// has the same columns and indexes. Reading the rows of another table panics.
+    ///
+    /// ```
+    /// # use hyades::{Database, Table, TableRow, TypedTable};
+    /// # let dir = tempfile::tempdir()?;
+    /// #[derive(Table)]
+    /// struct Reading {
+    ///     #[key]
+    ///     sensor: u32,
+    ///     celsius: f64,
+    /// }
+    /// let only_points = true;
+    /// let mut builder = Database::builder();
+    /// let schema = Reading::schema();
+    /// let table = builder.table(if only_points { schema.hash() } else { schema });
+    /// let readings: TypedTable<Reading> = TypedTable::of(table);
+    /// # let _ = readings;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn of(table: Table) -> Self {
         TypedTable { table, row: PhantomData }
     }
 
     /// The same table without its row type, for the operations of [`Transaction`].
-    pub fn untyped(self) -> Table {
+    pub const fn untyped(self) -> Table {
         self.table
     }
 
@@ -169,7 +191,64 @@ impl<R: TableRow> TypedTable<R> {
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
     ) -> Result<Option<R::Read<'t>>, Abort> {
-        Ok(tx.get(self.table, &R::Key::values(key)[..])?.as_ref().map(R::read))
+        Ok(self.find_columns(tx, key, Columns::ALL)?.as_ref().map(R::read))
+    }
+
+    /// Reads some columns of the row with this primary key. Nothing else of it is copied or
+    /// decoded; [`Row::get`] reads them.
+    ///
+    /// # Errors
+    /// [`Abort::NotFound`] if there is no such row; the transaction may continue after it.
+    ///
+    /// ```
+    /// # use hyades::{Database, Table};
+    /// # let dir = tempfile::tempdir()?;
+    /// #[derive(Table)]
+    /// struct Customer {
+    ///     #[key]
+    ///     id: i64,
+    ///     balance: i64,
+    ///     history: String,
+    /// }
+    /// # let mut builder = Database::builder();
+    /// # let customers = builder.table_of::<Customer>();
+    /// # let db = builder.open(dir.path())?;
+    /// db.transact(|tx| {
+    ///     let history = "much text".repeat(100);
+    ///     customers.insert(tx, &Customer { id: 1, balance: 10, history })?;
+    ///     let row = customers.get_columns(tx, 1, Customer::BALANCE.only())?;
+    ///     let balance = row.get(Customer::BALANCE) + 5;
+    ///     customers.update(tx, 1, &[Customer::BALANCE.set(balance)])?;
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get_columns<'t>(
+        self,
+        tx: &Transaction<'t>,
+        key: PrimaryKey<'_, R>,
+        columns: Columns,
+    ) -> Result<Row<'t>, Abort> {
+        self.find_columns(tx, key, columns)?.ok_or(Abort::NotFound { table: self.table.0 })
+    }
+
+    /// Reads some columns of the row with this primary key, if there is one.
+    #[inline]
+    pub fn find_columns<'t>(
+        self,
+        tx: &Transaction<'t>,
+        key: PrimaryKey<'_, R>,
+        columns: Columns,
+    ) -> Result<Option<Row<'t>>, Abort> {
+        R::Key::with(key, |key| tx.0.get(self.table, key, columns))
+    }
+
+    /// Announces that some columns of a row will be read or written soon, see
+    /// [`Transaction::prefetch`].
+    #[inline]
+    pub fn prefetch(self, tx: &Transaction<'_>, key: PrimaryKey<'_, R>, columns: Columns) {
+        R::Key::with(key, |key| tx.0.prefetch(self.table, key, columns));
     }
 
     /// Inserts a row. Returns its hidden row id in a table without a primary key, else 0.
@@ -204,7 +283,7 @@ impl<R: TableRow> TypedTable<R> {
         key: PrimaryKey<'_, R>,
         sets: &[Set<'_>],
     ) -> Result<bool, Abort> {
-        tx.update(self.table, &R::Key::values(key)[..], sets)
+        R::Key::with(key, |key| tx.0.update(self.table, key, sets))
     }
 
     /// Reads a row, has `change` change it, and writes the fields that are different then. Returns
@@ -218,32 +297,36 @@ impl<R: TableRow> TypedTable<R> {
     where
         R: for<'t> TableRow<Read<'t> = R>,
     {
-        let key = R::Key::values(key);
-        let Some(old) = tx.get(self.table, &key[..])? else { return Ok(false) };
-        let mut new = R::read(&old);
-        change(&mut new);
-        new.with_values(|values| {
-            let changed: Vec<Set<'_>> = (0..)
-                .zip(values)
-                .map(|(column, value)| Set { column, value: *value })
-                .filter(|set| old.value(set.column) != set.value)
-                .collect();
-            if changed.is_empty() { Ok(true) } else { tx.update(self.table, &key[..], &changed) }
+        R::Key::with(key, |key| {
+            let Some(old) = tx.get(self.table, key)? else { return Ok(false) };
+            let mut new = R::read(&old);
+            change(&mut new);
+            new.with_values(|values| {
+                let changed: Vec<Set<'_>> = (0..)
+                    .zip(values)
+                    .map(|(column, value)| Set { column, value: *value })
+                    .filter(|set| old.value(set.column) != set.value)
+                    .collect();
+                if changed.is_empty() { Ok(true) } else { tx.update(self.table, key, &changed) }
+            })
         })
     }
 
     /// Deletes a row; returns false if there is no such row.
     #[inline]
     pub fn delete(self, tx: &Transaction<'_>, key: PrimaryKey<'_, R>) -> Result<bool, Abort> {
-        tx.delete(self.table, &R::Key::values(key)[..])
+        R::Key::with(key, |key| tx.0.delete(self.table, key))
     }
 
-    /// Starts a scan over the primary key. Not for hash tables, see [`Transaction::scan`].
+    /// Starts a scan over the primary key, or over the row ids of a struct without one. Not for
+    /// hash tables, see [`Transaction::scan`].
+    #[inline]
     pub fn scan<'t, 'k>(self, tx: &Transaction<'t>) -> TypedScan<'t, 'k, R, R::Key> {
         TypedScan::new(*tx, self.table, None)
     }
 
     /// Starts a scan over a secondary index of the table.
+    #[inline]
     pub fn index<'t, 'k, K: KeyFields>(
         self,
         tx: &Transaction<'t>,
@@ -298,105 +381,3 @@ impl<R, K> TypedIndex<R, K> {
         self.index
     }
 }
-
-/// A scan to be configured; [`TypedScan::rows`] runs it.
-pub struct TypedScan<'t, 'k, R, K> {
-    tx: Transaction<'t>,
-    table: Table,
-    index: Option<Index>,
-    lower: Bound<KeyValues<'k>>,
-    upper: Bound<KeyValues<'k>>,
-    descending: bool,
-    limit: usize,
-    of: PhantomData<fn() -> (R, K)>,
-}
-
-impl<'t, 'k, R: TableRow, K: KeyFields> TypedScan<'t, 'k, R, K> {
-    fn new(tx: Transaction<'t>, table: Table, index: Option<Index>) -> Self {
-        TypedScan {
-            tx,
-            table,
-            index,
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-            descending: false,
-            limit: usize::MAX,
-            of: PhantomData,
-        }
-    }
-
-    /// Only rows with exactly this key.
-    pub fn equal(mut self, key: K::Key<'k>) -> Self {
-        let key = K::values(key);
-        (self.lower, self.upper) = (Bound::Included(key.clone()), Bound::Included(key));
-        self
-    }
-
-    /// Only rows whose key starts with these fields.
-    pub fn prefix(mut self, fields: impl KeyPrefix<'k>) -> Self {
-        let fields = fields.values();
-        (self.lower, self.upper) = (Bound::Included(fields.clone()), Bound::Included(fields));
-        self
-    }
-
-    /// Only rows with a key in this range: `10..20`, `"a"..="b"`, `(1, 5)..`.
-    pub fn range(mut self, range: impl RangeBounds<K::Key<'k>>) -> Self
-    where
-        K::Key<'k>: Clone,
-    {
-        let bound = |bound: Bound<&K::Key<'k>>| bound.map(|key| K::values(key.clone()));
-        (self.lower, self.upper) = (bound(range.start_bound()), bound(range.end_bound()));
-        self
-    }
-
-    /// In descending order of keys.
-    pub fn descending(mut self) -> Self {
-        self.descending = true;
-        self
-    }
-
-    /// At most `n` rows.
-    pub fn limit(mut self, n: usize) -> Self {
-        self.limit = n;
-        self
-    }
-
-    /// Runs the scan and returns its rows in order. The range is protected against phantoms until
-    /// the transaction commits.
-    pub fn rows(self) -> Result<Rows<'t, R>, Abort> {
-        let range = Range {
-            lower: self.lower.as_ref().map(|key| &key[..]),
-            upper: self.upper.as_ref().map(|key| &key[..]),
-            descending: self.descending,
-            limit: self.limit,
-        };
-        let rows = self.tx.0.scan(self.table, self.index, &range, Columns::ALL)?;
-        Ok(Rows { rows: rows.iter(), of: PhantomData })
-    }
-}
-
-/// The rows of a scan, as values of `R`.
-pub struct Rows<'t, R> {
-    rows: std::slice::Iter<'t, Row<'t>>,
-    of: PhantomData<fn() -> R>,
-}
-
-impl<'t, R: TableRow> Iterator for Rows<'t, R> {
-    type Item = R::Read<'t>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.rows.next().map(R::read)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rows.size_hint()
-    }
-}
-
-impl<R: TableRow> DoubleEndedIterator for Rows<'_, R> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.rows.next_back().map(R::read)
-    }
-}
-
-impl<R: TableRow> ExactSizeIterator for Rows<'_, R> {}

@@ -1,7 +1,7 @@
 //! Typed tables: what `#[derive(Table)]` makes of a struct, and the operations on its rows.
 #![allow(missing_docs)]
 
-use hyades::{Abort, Column, Database, Schema, Table, TableRow, Type, TypedIndex};
+use hyades::{Abort, Column, Database, Schema, Table, TableRow, Type, TypedIndex, TypedTable};
 
 #[derive(Table, Clone, Debug, PartialEq)]
 #[table(name = "people", key(country, id), index(by_name_and_born(name, born)))]
@@ -179,6 +179,152 @@ fn updates_name_fields_and_modify_writes_what_changed() {
         let id = lines.insert(tx, &line)?;
         assert_eq!(lines.get(tx, id)?, line);
         assert_eq!(lines.index(tx, LogLine::BY_AT).range(2..4).rows()?.next(), Some(line));
+        Ok::<_, Abort>(())
+    })
+    .unwrap()
+    .unwrap();
+}
+
+/// A key of three fields, texts of fixed width that are borrowed, two named indexes.
+#[derive(Table, Clone, Copy, Debug, PartialEq)]
+#[table(
+    name = "order_lines",
+    key(shop, number, line),
+    index(lines_by_item(item, shop)),
+    unique(by_label(label))
+)]
+struct OrderLine<'a> {
+    line: i32,
+    number: i32,
+    shop: i32,
+    item: i64,
+    label: &'a [u8; 4],
+    stamp: Option<&'a [u8; 2]>,
+    text: &'a str,
+}
+
+/// The same rows in a hash table.
+#[derive(Table)]
+#[table(hash, key(shop, number), index(by_item(item, shop)))]
+struct Stock {
+    shop: i32,
+    number: i32,
+    item: i64,
+}
+
+const LABELS: [[u8; 4]; 10] = [
+    *b"ab00", *b"ab01", *b"ab02", *b"ab03", *b"ab04", *b"ab05", *b"ab06", *b"ab07", *b"ab08",
+    [0; 4],
+];
+
+fn order_lines(
+    tx: &hyades::Transaction<'_>,
+    table: TypedTable<OrderLine<'_>>,
+) -> Result<(), Abort> {
+    for (at, label) in (0..).zip(&LABELS[..9]) {
+        let (number, line) = (at / 3 + 1, at % 3 + 1);
+        let (item, stamp) = (i64::from(10 - at), (line == 2).then_some(b"st"));
+        let text = format!("text {at}");
+        let row = OrderLine { line, number, shop: 7, item, label, stamp, text: &text };
+        table.insert(tx, &row)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fixed_widths_are_borrowed_and_keys_and_indexes_have_several_fields() {
+    let by_hand = Schema::new("order_lines")
+        .column("line", Type::I32)
+        .column("number", Type::I32)
+        .column("shop", Type::I32)
+        .column("item", Type::I64)
+        .column("label", Type::Fixed(4))
+        .nullable("stamp", Type::Fixed(2))
+        .column("text", Type::Text)
+        .primary_key(&["shop", "number", "line"])
+        .index("lines_by_item", &["item", "shop"])
+        .unique("by_label", &["label"]);
+    assert_eq!(OrderLine::schema(), by_hand);
+    let by_hand = Schema::new("stock").column("shop", Type::I32).column("number", Type::I32);
+    let by_hand = by_hand.column("item", Type::I64).primary_key(&["shop", "number"]).hash();
+    assert_eq!(Stock::schema(), by_hand.index("by_item", &["item", "shop"]));
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder();
+    let lines = builder.table_of::<OrderLine<'_>>();
+    let stock = builder.table_of::<Stock>();
+    let db = builder.open(dir.path()).unwrap();
+    db.try_transact(|tx| {
+        order_lines(tx, lines)?;
+        let row = lines.get(tx, (7, 2, 2))?;
+        assert_eq!((row.label, row.stamp, row.text), (b"ab04", Some(b"st"), "text 4"));
+        let labelled = lines.index(tx, OrderLine::BY_LABEL).equal(b"ab04").rows()?;
+        assert_eq!(labelled.collect::<Vec<_>>(), [row]);
+        let doubled = lines.insert(tx, &OrderLine { line: 9, ..row });
+        assert!(matches!(doubled, Err(Abort::DuplicateKey { .. })));
+        let by_item = lines.index(tx, OrderLine::LINES_BY_ITEM).range((4, 0)..(6, 0)).rows()?;
+        assert_eq!(by_item.map(|row| row.item).collect::<Vec<_>>(), [4, 5]);
+        assert!(lines.update(tx, (7, 2, 2), &[OrderLine::STAMP.set(b"xy")])?);
+        assert_eq!(lines.get(tx, (7, 2, 2))?.stamp, Some(b"xy"));
+
+        stock.insert(tx, &Stock { shop: 1, number: 2, item: 3 })?;
+        let found = stock.index(tx, Stock::BY_ITEM).prefix((3i64,)).rows()?;
+        assert_eq!(found.map(|row| row.number).collect::<Vec<_>>(), [2]);
+        Ok::<_, Abort>(())
+    })
+    .unwrap()
+    .unwrap();
+}
+
+#[test]
+fn some_columns_are_read_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder();
+    let lines: TypedTable<OrderLine<'_>> = TypedTable::of(builder.table(OrderLine::schema()));
+    let db = builder.open(dir.path()).unwrap();
+    db.try_transact(|tx| {
+        order_lines(tx, lines)?;
+        let columns = OrderLine::ITEM.only().and(OrderLine::TEXT.only());
+        lines.prefetch(tx, (7, 1, 1), columns);
+        let row = lines.get_columns(tx, (7, 1, 1), columns)?;
+        assert_eq!((row.get(OrderLine::ITEM), row.get(OrderLine::TEXT)), (10, "text 0"));
+        assert_eq!(row.get(OrderLine::TEXT.as_bytes()), b"text 0");
+        assert!(lines.find_columns(tx, (7, 1, 4), columns)?.is_none());
+        let absent = lines.get_columns(tx, (7, 1, 4), columns).err();
+        assert_eq!(absent, Some(Abort::NotFound { table: 0 }));
+
+        let items = |scan: hyades::TypedScan<'_, '_, OrderLine<'_>, (i32, i32, i32)>| {
+            let rows = scan.get_columns(OrderLine::ITEM.only())?;
+            Ok::<_, Abort>(rows.iter().map(|row| row.get(OrderLine::ITEM)).collect::<Vec<_>>())
+        };
+        let scan = || lines.scan(tx);
+        scan().prefix((7, 3)).descending().prefetch();
+        assert_eq!(items(scan().prefix((7, 3)))?, [4, 3, 2]);
+        assert_eq!(items(scan().prefix_range((7, 1)..(7, 3)))?, [10, 9, 8, 7, 6, 5]);
+        assert_eq!(items(scan().prefix_range((7, 2)..=(7, 2)))?, [7, 6, 5]);
+        let above = (std::ops::Bound::Excluded((7, 2)), std::ops::Bound::Unbounded);
+        assert_eq!(items(scan().prefix_range(above).limit(2))?, [4, 3]);
+        Ok::<_, Abort>(())
+    })
+    .unwrap()
+    .unwrap();
+}
+
+#[test]
+fn rows_without_a_key_are_scanned_by_their_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder();
+    let lines = builder.table_of::<LogLine>();
+    let db = builder.open(dir.path()).unwrap();
+    db.try_transact(|tx| {
+        let mut ids = Vec::new();
+        for at in 0..5 {
+            ids.push(lines.insert(tx, &LogLine { at, text: at.to_string() })?);
+        }
+        let after = (std::ops::Bound::Excluded(ids[2]), std::ops::Bound::Unbounded);
+        let rows = lines.scan(tx).range(after).get_columns(LogLine::AT.only())?;
+        let found: Vec<_> = rows.iter().map(|row| (row.row_id(), row.get(LogLine::AT))).collect();
+        assert_eq!(found, [(ids[3], 3), (ids[4], 4)]);
         Ok::<_, Abort>(())
     })
     .unwrap()

@@ -35,7 +35,32 @@ pub struct Finding {
 type Look = dyn Fn(&View<'_>) -> Option<Finding> + Send + Sync;
 
 /// A check of a claim. It has no finding if the runs for it are missing.
-pub struct Check(Box<Look>);
+pub struct Check {
+    look: Box<Look>,
+    basis: Basis,
+}
+
+/// What a check's result rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// What was measured.
+    Tested,
+    /// The claim: the devices' bandwidth was computed from the claimed ratio.
+    Calibrated,
+    /// The devices: they limit every scheme here, so that `n` of them give `n` times one.
+    Throttle,
+}
+
+impl Basis {
+    /// What is written beside a result; nothing if it was tested.
+    pub fn words(self) -> &'static str {
+        match self {
+            Basis::Tested => "",
+            Basis::Calibrated => "calibrated, not tested",
+            Basis::Throttle => "arithmetic of the throttle",
+        }
+    }
+}
 
 /// The verdict over all checks of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +71,8 @@ pub enum Verdict {
     InPart,
     /// All checks fail.
     DoesNotHold,
+    /// No check has a result that does not follow from the sizes of the devices.
+    NotTested,
     /// The figures are simulated.
     SimulatedOnly,
     /// There are no figures.
@@ -59,6 +86,7 @@ impl Verdict {
             Verdict::Holds => "holds",
             Verdict::InPart => "holds in part",
             Verdict::DoesNotHold => "does not hold",
+            Verdict::NotTested => "not tested",
             Verdict::SimulatedOnly => "simulated only",
             Verdict::NotMeasured => "not measured",
         }
@@ -68,12 +96,22 @@ impl Verdict {
 impl Check {
     /// Creates a check from a function.
     pub fn new(check: impl Fn(&View<'_>) -> Option<Finding> + Send + Sync + 'static) -> Check {
-        Check(Box::new(check))
+        Check { look: Box::new(check), basis: Basis::Tested }
+    }
+
+    /// The same check, with a result that rests on this.
+    pub fn resting_on(self, basis: Basis) -> Check {
+        Check { basis, ..self }
+    }
+
+    /// What its result rests on.
+    pub fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// Runs the check.
     pub fn look(&self, view: &View<'_>) -> Option<Finding> {
-        (self.0)(view)
+        (self.look)(view)
     }
 
     /// `of` is at least `paper` times `over`.
@@ -349,13 +387,17 @@ pub fn of_distance(distance: f64, holds: f64, in_part: f64) -> Level {
     }
 }
 
-/// The verdict over the findings. It is not `Holds` if the runs of a check are missing.
-pub fn verdict(findings: &[Option<Finding>], simulated: bool) -> Verdict {
-    let levels: Vec<Level> = findings.iter().flatten().map(|finding| finding.level).collect();
+/// The verdict over the findings, of which only those that were tested count. It is not `Holds` if
+/// the runs of a check are missing.
+pub fn verdict(findings: &[(Basis, Option<Finding>)], simulated: bool) -> Verdict {
+    let is_tested = |(basis, _): &&(Basis, Option<Finding>)| *basis == Basis::Tested;
+    let tested: Vec<_> = findings.iter().filter(is_tested).map(|(_, finding)| finding).collect();
+    let levels: Vec<Level> = tested.iter().copied().flatten().map(|found| found.level).collect();
     match levels.as_slice() {
+        [] if findings.iter().any(|(_, finding)| finding.is_some()) => Verdict::NotTested,
         [] => Verdict::NotMeasured,
         _ if simulated => Verdict::SimulatedOnly,
-        all if all.iter().all(|l| *l == Level::Holds) && all.len() == findings.len() => {
+        all if all.iter().all(|l| *l == Level::Holds) && all.len() == tested.len() => {
             Verdict::Holds
         }
         all if all.iter().all(|l| *l == Level::Fails) => Verdict::DoesNotHold,
@@ -369,6 +411,22 @@ mod tests {
 
     fn found(level: Level) -> Option<Finding> {
         Some(Finding { text: String::new(), level })
+    }
+
+    fn of(findings: &[Option<Finding>], simulated: bool) -> Verdict {
+        let tested = findings.iter().map(|finding| (Basis::Tested, finding.clone()));
+        verdict(&tested.collect::<Vec<_>>(), simulated)
+    }
+
+    #[test]
+    fn what_was_not_tested_does_not_count() {
+        let (yes, no) = (found(Level::Holds), found(Level::Fails));
+        let both = |basis| verdict(&[(Basis::Tested, no.clone()), (basis, yes.clone())], false);
+        assert_eq!(both(Basis::Tested), Verdict::InPart);
+        assert_eq!(both(Basis::Calibrated), Verdict::DoesNotHold);
+        assert_eq!(both(Basis::Throttle), Verdict::DoesNotHold);
+        assert_eq!(verdict(&[(Basis::Calibrated, yes)], false), Verdict::NotTested);
+        assert_eq!(verdict(&[(Basis::Calibrated, None)], false), Verdict::NotMeasured);
     }
 
     #[test]
@@ -386,12 +444,12 @@ mod tests {
     #[test]
     fn a_missing_run_keeps_a_claim_from_holding_in_full() {
         let (yes, no) = (found(Level::Holds), found(Level::Fails));
-        assert_eq!(verdict(&[yes.clone(), yes.clone()], false), Verdict::Holds);
-        assert_eq!(verdict(&[yes.clone(), None], false), Verdict::InPart);
-        assert_eq!(verdict(&[yes.clone(), no.clone()], false), Verdict::InPart);
-        assert_eq!(verdict(&[no.clone(), None], false), Verdict::DoesNotHold);
-        assert_eq!(verdict(&[None, None], false), Verdict::NotMeasured);
-        assert_eq!(verdict(&[], false), Verdict::NotMeasured);
-        assert_eq!(verdict(&[yes], true), Verdict::SimulatedOnly);
+        assert_eq!(of(&[yes.clone(), yes.clone()], false), Verdict::Holds);
+        assert_eq!(of(&[yes.clone(), None], false), Verdict::InPart);
+        assert_eq!(of(&[yes.clone(), no.clone()], false), Verdict::InPart);
+        assert_eq!(of(&[no.clone(), None], false), Verdict::DoesNotHold);
+        assert_eq!(of(&[None, None], false), Verdict::NotMeasured);
+        assert_eq!(of(&[], false), Verdict::NotMeasured);
+        assert_eq!(of(&[yes], true), Verdict::SimulatedOnly);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::data::{Data, Outcome, View};
 use crate::experiment::{Experiment, Paper, Run};
-use crate::judge::{Finding, Level, Verdict, verdict};
+use crate::judge::{Basis, Finding, Level, Verdict, verdict};
 use crate::plot;
 use crate::scale::{Rates, Size};
 use crate::svg::{draw, escape};
@@ -43,7 +43,7 @@ pub struct Page<'a> {
 
 struct Judged<'a> {
     view: View<'a>,
-    findings: Vec<Option<Finding>>,
+    findings: Vec<(Basis, Option<Finding>)>,
     verdict: Verdict,
 }
 
@@ -82,7 +82,8 @@ impl<'a> Page<'a> {
     fn judged(&self) -> Vec<Judged<'a>> {
         let judge = |experiment: &'a Experiment| {
             let view = View { experiment, data: self.data };
-            let findings: Vec<_> = experiment.checks.iter().map(|c| c.look(&view)).collect();
+            let look = |check: &crate::judge::Check| (check.basis(), check.look(&view));
+            let findings: Vec<_> = experiment.checks.iter().map(look).collect();
             let verdict = verdict(&findings, experiment.is_simulated());
             Judged { view, findings, verdict }
         };
@@ -99,6 +100,7 @@ impl<'a> Page<'a> {
         put("<title>Hyades: the papers' figures beside ours</title>\n<style>");
         put(STYLE);
         put("</style></head><body>\n<h1>The papers' figures beside ours</h1>\n");
+        put(&untested(&judged));
         put(&self.head());
         put(&self.summary(&judged));
         for paper in Paper::ALL {
@@ -167,7 +169,7 @@ impl<'a> Page<'a> {
         );
         for judged in judged {
             let experiment = judged.view.experiment;
-            let found = match judged.findings.iter().flatten().next() {
+            let found = match judged.findings.iter().find_map(|(_, finding)| finding.as_ref()) {
                 Some(first) => format!("{}{}", tally(&judged.findings), escape(&first.text)),
                 None => escape(&reason(judged)),
             };
@@ -308,8 +310,14 @@ impl<'a> Page<'a> {
                 let findings: Vec<Value> = judged
                     .findings
                     .iter()
-                    .flatten()
-                    .map(|f| json!({"text": f.text, "level": level(f.level)}))
+                    .filter_map(|(basis, finding)| Some((basis, finding.as_ref()?)))
+                    .map(|(basis, found)| {
+                        let level = match basis {
+                            Basis::Tested => level(found.level),
+                            other => other.words(),
+                        };
+                        json!({"text": found.text, "level": level})
+                    })
                     .collect();
                 json!({
                     "id": experiment.id, "paper": experiment.paper.name(),
@@ -345,18 +353,56 @@ fn badge(verdict: Verdict) -> String {
         Verdict::InPart => "part",
         Verdict::DoesNotHold => "fails",
         Verdict::SimulatedOnly => "sim",
-        Verdict::NotMeasured => "none",
+        Verdict::NotMeasured | Verdict::NotTested => "none",
     };
     format!("<span class=\"badge {class}\">{}</span>", verdict.words())
 }
 
-/// How many checks hold, if there are several.
-fn tally(findings: &[Option<Finding>]) -> String {
-    let holding = findings.iter().flatten().filter(|f| f.level == Level::Holds).count();
+/// How many checks hold, of those that test a claim, if there are several.
+fn tally(findings: &[(Basis, Option<Finding>)]) -> String {
+    let tested = || findings.iter().filter(|(basis, _)| *basis == Basis::Tested);
+    let holds = |finding: &Finding| finding.level == Level::Holds;
+    let holding = tested().filter(|(_, finding)| finding.as_ref().is_some_and(holds)).count();
+    let rest = match findings.len() - tested().count() {
+        0 => String::new(),
+        n => format!(", {n} not tested"),
+    };
     match findings.len() {
         0 | 1 => String::new(),
-        all => format!("{holding} of {all} checks hold. "),
+        _ => format!("{holding} of {} checks hold{rest}. ", tested().count()),
     }
+}
+
+/// Says, before all else, which results rest on the sizes of the devices and are no verdicts.
+fn untested(judged: &[Judged<'_>]) -> String {
+    let list = |basis: Basis| {
+        let count = |judged: &Judged<'_>| {
+            let of = judged.findings.iter().filter(|(of, _)| *of == basis).count();
+            let id = judged.view.experiment.id;
+            (of > 0)
+                .then(|| format!("<a href=\"#{id}\">{id}</a> ({of} of {})", judged.findings.len()))
+        };
+        judged.iter().filter_map(count).collect::<Vec<_>>().join(", ")
+    };
+    let (calibrated, throttle) = (list(Basis::Calibrated), list(Basis::Throttle));
+    let mut out = String::new();
+    if !calibrated.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p><b>Calibrated, not tested:</b> in {calibrated} checks compare with a ratio from \
+             which the bandwidth of the devices was computed. They show how busy the devices are \
+             and how long records are, and do not count in the verdicts.</p>"
+        );
+    }
+    if !throttle.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p><b>Arithmetic of the throttle:</b> in {throttle} checks compare schemes that \
+             devices limit here: <i>n</i> devices give <i>n</i> times one. They show that nothing \
+             else limits these schemes at such rates, and do not count either.</p>"
+        );
+    }
+    out
 }
 
 /// Why there are no findings, or not all.
@@ -371,15 +417,17 @@ fn reason(judged: &Judged<'_>) -> String {
 
 fn found(judged: &Judged<'_>) -> String {
     let mut out = String::from("<ul class=\"found\">");
-    for finding in judged.findings.iter().flatten() {
-        let mark = match finding.level {
-            Level::Holds => "\u{2713}",
-            Level::InPart => "\u{25d0}",
-            Level::Fails => "\u{2717}",
+    for (basis, finding) in &judged.findings {
+        let Some(finding) = finding else { continue };
+        let (mark, rests) = match (basis, finding.level) {
+            (Basis::Tested, Level::Holds) => ("\u{2713}", String::new()),
+            (Basis::Tested, Level::InPart) => ("\u{25d0}", String::new()),
+            (Basis::Tested, Level::Fails) => ("\u{2717}", String::new()),
+            (other, _) => ("=", format!(": <b>{}</b>", other.words())),
         };
-        let _ = write!(out, "<li>{mark}\u{2002}{}</li>", escape(&finding.text));
+        let _ = write!(out, "<li>{mark}\u{2002}{}{rests}</li>", escape(&finding.text));
     }
-    let missing = judged.findings.iter().filter(|finding| finding.is_none()).count();
+    let missing = judged.findings.iter().filter(|(_, finding)| finding.is_none()).count();
     if judged.verdict == Verdict::NotMeasured {
         let _ = write!(out, "<li>Not measured: {}.</li>", escape(&reason(judged)));
     } else if missing > 0 {

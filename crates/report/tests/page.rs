@@ -163,6 +163,28 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
 }
 
+/// A page that lets readers find such checks by themselves would pass off ratios that were put in as
+/// results.
+#[test]
+fn what_rests_on_the_sizes_of_devices_is_said_first_and_judged_by_nobody() {
+    let experiments = experiments();
+    let data = same_everywhere(&experiments);
+    let page = Page { about: about(), experiments: &experiments, data: &data };
+    let html = page.html();
+    let (first, _) = html.split_once("<table>").expect("the table of verdicts");
+    for words in ["Calibrated, not tested:", "Arithmetic of the throttle:", "2020-hdd-logging"] {
+        assert!(first.contains(words), "{words}");
+    }
+    let json = page.json();
+    let experiments = json["experiments"].as_array().unwrap();
+    let of = |id: &str| experiments.iter().find(|experiment| experiment["id"] == id).unwrap();
+    let (logging, recovery) = (of("2020-hdd-logging"), of("poplar-recovery"));
+    assert_eq!(logging["findings"][0]["level"], "arithmetic of the throttle");
+    assert_eq!(logging["findings"][1]["level"], "calibrated, not tested");
+    // Its claims fail on equal figures; its comparison with Silo-R alone is judged, and holds.
+    assert_eq!(recovery["verdict"], "holds");
+}
+
 #[test]
 fn the_page_needs_no_other_file() {
     let experiments = experiments();

@@ -6,6 +6,7 @@ pub mod help;
 pub mod knobs;
 pub mod options;
 pub mod report;
+pub mod table;
 mod timeline;
 pub mod ycsb;
 
@@ -43,8 +44,10 @@ pub struct Recovered {
 /// # Errors
 /// Wrong usage, or a failure of the run.
 pub fn bench(options: Bench) -> Result<bool, Failure> {
-    if let Bench::Paper(options) = &options {
-        return crate::paper::paper(options);
+    match &options {
+        Bench::Paper(options) => return crate::paper::paper(options),
+        Bench::Table(options) => return table::table(options),
+        Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) => {}
     }
     let mut settings = options.settings()?;
     let place = match settings.protocol {

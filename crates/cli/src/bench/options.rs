@@ -226,6 +226,15 @@ pub enum Bench {
     Bank(With<Bank>),
     /// Repeat the papers' experiments, and write a page with their figures beside ours
     Paper(crate::paper::PaperOptions),
+    /// Measure every protocol under each workload, in several rounds, and write Markdown tables
+    ///
+    /// Each row of a table is a run of this program in a process of its own; its command stands
+    /// beside its figures. A run crashes at the end, recovers and compares the states. Figures:
+    /// transactions acknowledged per second, latency to the acknowledgement (in the tables of
+    /// workloads with many transactions in flight, so that it is mostly waiting for a shared sync),
+    /// transactions replayed per second, and log bytes per transaction; each the median of the
+    /// rounds, with the lowest and the highest. Rounds alternate in direction.
+    Table(super::table::TableOptions),
 }
 
 /// All settings of a run. Child processes receive them as JSON.
@@ -299,7 +308,9 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
-            Bench::Paper(_) => return usage("bench paper is not a single run and has no settings"),
+            Bench::Paper(_) | Bench::Table(_) => {
+                return usage("bench paper and bench table are not single runs: no settings");
+            }
         };
         workload.check()?;
         common.check()?;

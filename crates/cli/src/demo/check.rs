@@ -6,10 +6,11 @@ use super::work::Work;
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::units;
-use hyades::{Columns, Database, Error, RecordKind, RecoveryReport, Value};
+use hyades::{Columns, Database, Error, RecordKind, RecoveryReport};
 use hyades_workloads::tpcc::schema::DISTRICTS;
 use hyades_workloads::{Reader, Workload, bank};
 use serde::{Deserialize, Serialize};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The result of a recovery after a crash.
@@ -107,7 +108,7 @@ fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result
         missing += database.read(|tx| {
             let mut absent = 0;
             for &key in orders {
-                absent += u64::from(tx.get_columns(table, key, Columns::NONE)?.is_none());
+                absent += u64::from(table.find_columns(tx, key, Columns::NONE)?.is_none());
             }
             Ok(absent)
         })?;
@@ -119,18 +120,18 @@ fn missing(settings: &RoundSettings, work: &Work, database: &Database) -> Result
 
 fn history_rows(work: &Work, database: &Database) -> Result<u64, Error> {
     const AT_ONCE: usize = 10_000;
-    let (mut rows, mut after) = (0, None);
+    let history = work.tpcc.tables().history;
+    let (mut rows, mut after) = (0, Bound::Unbounded);
     loop {
         let (some, last) = database.read(|tx| {
-            let key = [Value::U64(after.unwrap_or(0))];
-            let scan = tx.scan(work.tpcc.tables().history).limit(AT_ONCE).columns(Columns::NONE);
-            let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
+            let scan = history.scan(tx).range((after, Bound::Unbounded)).limit(AT_ONCE);
+            let rows = scan.get_columns(Columns::NONE)?;
             Ok((rows.len() as u64, rows.last().map(|row| row.row_id())))
         })?;
         rows += some;
-        if last.is_none() {
+        let Some(last) = last else {
             return Ok(rows);
-        }
-        after = last;
+        };
+        after = Bound::Excluded(last);
     }
 }

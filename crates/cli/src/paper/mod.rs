@@ -1,11 +1,10 @@
 //! `hyades bench paper`: the papers' experiments, each a run of this program in a process of its
 //! own, and one page with the figures.
 
-mod machine;
-mod runner;
-
 use crate::failure::Failure;
+use crate::machine;
 use crate::progress::Bar;
+use crate::runner::Runner;
 use crate::units;
 use clap::Args;
 use hyades_report::data::{Data, Outcome};
@@ -14,8 +13,7 @@ use hyades_report::page::{About, Page};
 use hyades_report::plan::{self, Step};
 use hyades_report::scale::{Rates, Size};
 use hyades_report::table;
-use runner::Runner;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Options of `hyades bench paper`.
@@ -53,7 +51,7 @@ pub fn paper(options: &PaperOptions) -> Result<bool, Failure> {
     let cannot = format!("cannot write to {}", options.out.display());
     std::fs::create_dir_all(&options.out).map_err(Failure::doing(&cannot))?;
     let began = Instant::now();
-    let runner = Runner::new(&options.out)?;
+    let runner = Runner::new(Some(options.out.join("calibration.json")))?;
     let mut data = Data::default();
     let rates = rates(&runner, &size, &mut data);
     let experiments = choose(table::all(&size, &rates.unwrap_or(Rates::TYPICAL)), &options.only)?;
@@ -190,11 +188,6 @@ fn run_all(runner: &Runner, steps: &[Step], size: Size, began: Instant, data: &m
         steps.len(),
         units::time(began.elapsed().as_secs_f64())
     ));
-}
-
-/// The path of the model's costs in the directory of a report.
-pub fn calibration_in(out: &Path) -> PathBuf {
-    out.join("calibration.json")
 }
 
 #[cfg(test)]

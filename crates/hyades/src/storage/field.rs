@@ -1,10 +1,11 @@
 //! Rust types of a struct's fields, and the columns that hold them.
 
 use crate::storage::value::{ColumnType, Type, Value};
+use std::ops::Deref;
 
 /// A type that a field of a [`TableRow`](crate::TableRow) may have: `bool`, `i32`, `u32`, `i64`,
-/// `u64`, `f64`, `String` and `&str` (text), `Vec<u8>` and `&[u8]` (bytes), `[u8; N]` (exactly `N`
-/// bytes), and an `Option` of any of these (a column that may be null).
+/// `u64`, `f64`, `String` and `&str` (text), `Vec<u8>` and `&[u8]` (bytes), `[u8; N]` and
+/// `&[u8; N]` (exactly `N` bytes), and an `Option` of any of these (a column that may be null).
 pub trait Field {
     /// The type that the column is read as, see [`Column`](crate::Column).
     type Column: ColumnType + ?Sized;
@@ -121,10 +122,7 @@ impl<const N: usize> Field for [u8; N] {
     type Nullable = Option<&'static [u8]>;
     type Read<'t> = [u8; N];
     type Key<'k> = &'k [u8; N];
-    const KIND: Type = {
-        assert!(N > 0 && N <= u16::MAX as usize, "a column of fixed width has 1 to 65,535 bytes");
-        Type::Fixed(N as u16)
-    };
+    const KIND: Type = fixed(N);
 
     #[inline]
     fn read(bytes: Option<&[u8]>) -> [u8; N] {
@@ -135,6 +133,30 @@ impl<const N: usize> Field for [u8; N] {
     fn value(&self) -> Value<'_> {
         Value::Bytes(self)
     }
+}
+
+impl<const N: usize> Field for &[u8; N] {
+    type Column = [u8];
+    type Nullable = Option<&'static [u8]>;
+    type Read<'t> = &'t [u8; N];
+    type Key<'k> = &'k [u8; N];
+    const KIND: Type = fixed(N);
+
+    #[inline]
+    fn read(bytes: Option<&[u8]>) -> &[u8; N] {
+        <[u8] as ColumnType>::read(bytes).try_into().expect("the column's width")
+    }
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Bytes(*self)
+    }
+}
+
+/// The type of a column of `n` bytes.
+const fn fixed(n: usize) -> Type {
+    assert!(n > 0 && n <= u16::MAX as usize, "a column of fixed width has 1 to 65,535 bytes");
+    Type::Fixed(n as u16)
 }
 
 impl<F: Field> Field for Option<F> {
@@ -159,15 +181,42 @@ impl<F: Field> Field for Option<F> {
     }
 }
 
+/// At most this many fields in a key or an index of a typed table.
+const MAX_FIELDS: usize = 6;
+
 /// The values of a key that a scan keeps until it runs.
-pub type KeyValues<'k> = smallvec::SmallVec<[Value<'k>; 4]>;
+#[derive(Clone, Copy, Debug)]
+pub struct KeyValues<'k> {
+    values: [Value<'k>; MAX_FIELDS],
+    count: usize,
+}
+
+impl<'k> KeyValues<'k> {
+    #[inline]
+    fn new<const N: usize>(key: [Value<'k>; N]) -> Self {
+        let mut values = [Value::Null; MAX_FIELDS];
+        values[..N].copy_from_slice(&key);
+        KeyValues { values, count: N }
+    }
+}
+
+impl<'k> Deref for KeyValues<'k> {
+    type Target = [Value<'k>];
+
+    #[inline]
+    fn deref(&self) -> &[Value<'k>] {
+        &self.values[..self.count]
+    }
+}
 
 /// The fields that a primary key or an index consists of, as a tuple.
 pub trait KeyFields {
     /// A whole key: the value of a single field, or a tuple.
     type Key<'k>;
 
-    /// The key's values.
+    /// Calls `with` on the key's values.
+    fn with<T>(key: Self::Key<'_>, with: impl FnOnce(&[Value<'_>]) -> T) -> T;
+    /// The key's values, to be kept.
     fn values(key: Self::Key<'_>) -> KeyValues<'_>;
 }
 
@@ -176,8 +225,13 @@ impl KeyFields for () {
     type Key<'k> = u64;
 
     #[inline]
+    fn with<T>(key: u64, with: impl FnOnce(&[Value<'_>]) -> T) -> T {
+        with(&[Value::U64(key)])
+    }
+
+    #[inline]
     fn values(key: Self::Key<'_>) -> KeyValues<'_> {
-        smallvec::smallvec![Value::U64(key)]
+        KeyValues::new([Value::U64(key)])
     }
 }
 
@@ -185,8 +239,13 @@ impl<A: Field> KeyFields for (A,) {
     type Key<'k> = A::Key<'k>;
 
     #[inline]
+    fn with<T>(key: Self::Key<'_>, with: impl FnOnce(&[Value<'_>]) -> T) -> T {
+        with(&[key.into()])
+    }
+
+    #[inline]
     fn values(key: Self::Key<'_>) -> KeyValues<'_> {
-        smallvec::smallvec![key.into()]
+        KeyValues::new([key.into()])
     }
 }
 
@@ -196,8 +255,13 @@ macro_rules! key_fields {
             type Key<'k> = ($($name::Key<'k>,)*);
 
             #[inline]
+            fn with<T>(key: Self::Key<'_>, with: impl FnOnce(&[Value<'_>]) -> T) -> T {
+                with(&[$(key.$at.into()),*])
+            }
+
+            #[inline]
             fn values(key: Self::Key<'_>) -> KeyValues<'_> {
-                smallvec::smallvec![$(key.$at.into()),*]
+                KeyValues::new([$(key.$at.into()),*])
             }
         }
     };
@@ -217,8 +281,9 @@ pub trait KeyPrefix<'k> {
 macro_rules! scalar_prefix {
     ($($rust:ty),*) => {$(
         impl<'k> KeyPrefix<'k> for $rust {
+            #[inline]
             fn values(self) -> KeyValues<'k> {
-                smallvec::smallvec![self.into()]
+                KeyValues::new([self.into()])
             }
         }
     )*};
@@ -228,8 +293,9 @@ scalar_prefix!(bool, i32, u32, i64, u64, f64, &'k str, &'k [u8]);
 macro_rules! tuple_prefix {
     ($($name:ident $at:tt),*) => {
         impl<'k, $($name: Into<Value<'k>>),*> KeyPrefix<'k> for ($($name,)*) {
+            #[inline]
             fn values(self) -> KeyValues<'k> {
-                smallvec::smallvec![$(self.$at.into()),*]
+                KeyValues::new([$(self.$at.into()),*])
             }
         }
     };

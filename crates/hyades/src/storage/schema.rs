@@ -255,6 +255,14 @@ impl<T: ColumnType + ?Sized> Column<T> {
     }
 }
 
+impl Column<str> {
+    /// This column read as its bytes, without a check that they are UTF-8: for text that is
+    /// searched or copied.
+    pub const fn as_bytes(self) -> Column<[u8]> {
+        Column::at(self.index)
+    }
+}
+
 /// A column and its new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Set<'a> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::chart::Stack;
 use crate::experiment::{Panel, Paper, Shape};
-use crate::judge::Check;
+use crate::judge::{Basis, Check};
 use crate::scale::{FLASH, Load};
 
 const SCHEMES: [Scheme; 7] = [
@@ -102,9 +102,11 @@ fn logging(table: &Table<'_>) -> Experiment {
             bars("TPC-C", "(f) TPC-C, traffic", Metric::DeviceRate, Vec::new()),
         ],
         checks: vec![
-            Check::times("YCSB", rate, "Taurus 2016 data", "Serial data", 3.8),
+            Check::times("YCSB", rate, "Taurus 2016 data", "Serial data", 3.8)
+                .resting_on(Basis::Calibrated),
             Check::times("YCSB", rate, "Taurus 2016 command", "Serial command", 2.67),
-            Check::times("TPC-C", rate, "Taurus 2016 data", "Serial data", 1.09 / 0.29),
+            Check::times("TPC-C", rate, "Taurus 2016 data", "Serial data", 1.09 / 0.29)
+                .resting_on(Basis::Throttle),
             Check::times("YCSB", Metric::LatencyP50, "Taurus 2016 data", "Serial data", 0.8),
         ],
         not_measured: None,
@@ -179,6 +181,7 @@ fn loggers(table: &Table<'_>) -> Experiment {
     let mut checks: Vec<Check> = schemes
         .iter()
         .map(|scheme| Check::grows_with("YCSB", Metric::Throughput, scheme.label, last))
+        .map(|check| check.resting_on(Basis::Throttle))
         .collect();
     checks.extend([
         Check::stays_at_one("YCSB", SERIAL_DATA.label, last),

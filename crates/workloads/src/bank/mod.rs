@@ -7,61 +7,53 @@ pub use workload::Bank;
 
 use crate::{MISSING_ROW, Reader, Violation};
 use fastrand::Rng;
-use hyades::{Abort, Column, Error, Schema, Table, Transaction, Type, Value};
+use hyades::{Abort, Columns, Error, Schema, Table, TableRow, Transaction, TypedTable};
 use serde::{Deserialize, Serialize};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The accounts table.
-pub mod account {
-    use super::*;
+/// A row of the table of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Table)]
+#[table(name = "accounts")]
+pub struct Account {
     /// The account's number.
-    pub const ID: Column<u64> = Column::at(0);
+    #[key]
+    pub id: u64,
     /// The balance.
-    pub const BALANCE: Column<i64> = Column::at(1);
-    /// The table's description.
-    pub fn schema() -> Schema {
-        Schema::new("accounts")
-            .column("id", Type::U64)
-            .column("balance", Type::I64)
-            .primary_key(&["id"])
-    }
+    pub balance: i64,
 }
 
-/// The transfers table, keyed by number.
-pub mod transfers {
-    use super::*;
+/// A row of the table of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Table)]
+#[table(name = "transfers")]
+pub struct RecordedTransfer {
     /// The transfer's number.
-    pub const ID: Column<u64> = Column::at(0);
+    #[key]
+    pub id: u64,
     /// The account that is debited.
-    pub const FROM: Column<u64> = Column::at(1);
+    pub from: u64,
     /// The account that is credited.
-    pub const TO: Column<u64> = Column::at(2);
+    pub to: u64,
     /// The amount.
-    pub const AMOUNT: Column<i64> = Column::at(3);
-    /// The table's description.
-    pub fn schema() -> Schema {
-        Schema::new("transfers")
-            .column("id", Type::U64)
-            .column("from", Type::U64)
-            .column("to", Type::U64)
-            .column("amount", Type::I64)
-            .primary_key(&["id"])
-    }
+    pub amount: i64,
 }
 
 /// The handles of the two tables.
 #[derive(Clone, Copy, Debug)]
 pub struct BankTables {
     /// Accounts.
-    pub accounts: Table,
+    pub accounts: TypedTable<Account>,
     /// Transfers.
-    pub transfers: Table,
+    pub transfers: TypedTable<RecordedTransfer>,
 }
 
 impl BankTables {
     /// Declares both through `declare`.
     pub fn declare(mut declare: impl FnMut(Schema) -> Table) -> BankTables {
-        BankTables { accounts: declare(account::schema()), transfers: declare(transfers::schema()) }
+        BankTables {
+            accounts: TypedTable::of(declare(Account::schema())),
+            transfers: TypedTable::of(declare(RecordedTransfer::schema())),
+        }
     }
 }
 
@@ -99,7 +91,7 @@ pub fn populate(
     call: &BankPopulate,
 ) -> Result<(), Abort> {
     for id in call.from..call.from + call.count {
-        tx.insert(tables.accounts, &[id.into(), call.balance.into()])?;
+        tables.accounts.insert(tx, &Account { id, balance: call.balance })?;
     }
     Ok(())
 }
@@ -108,27 +100,26 @@ pub fn populate(
 pub fn transfer(tx: &Transaction<'_>, tables: &BankTables, call: &Transfer) -> Result<i64, Abort> {
     let &Transfer { from, to, amount, id } = call;
     let balance = |account: u64| {
-        let row = tx.get_columns(tables.accounts, account, account::BALANCE.only())?;
-        row.map(|row| row.get(account::BALANCE)).ok_or(Abort::User(MISSING_ROW))
+        let row = tables.accounts.find_columns(tx, account, Account::BALANCE.only())?;
+        row.map(|row| row.get(Account::BALANCE)).ok_or(Abort::User(MISSING_ROW))
     };
     let left = balance(from)? - amount;
     if left < 0 {
         return Err(Abort::User(SHORT_OF_MONEY));
     }
-    tx.update(tables.accounts, from, &[account::BALANCE.set(left)])?;
+    tables.accounts.update(tx, from, &[Account::BALANCE.set(left)])?;
     let got = balance(to)? + amount;
-    tx.update(tables.accounts, to, &[account::BALANCE.set(got)])?;
+    tables.accounts.update(tx, to, &[Account::BALANCE.set(got)])?;
     if let Some(id) = id {
-        let row = [id.into(), from.into(), to.into(), amount.into()];
-        tx.insert(tables.transfers, &row)?;
+        tables.transfers.insert(tx, &RecordedTransfer { id, from, to, amount })?;
     }
     Ok(left)
 }
 
 /// Adds up all balances.
 pub fn audit(tx: &Transaction<'_>, tables: &BankTables) -> Result<i64, Abort> {
-    let rows = tx.scan(tables.accounts).columns(account::BALANCE.only()).rows()?;
-    Ok(rows.iter().map(|row| row.get(account::BALANCE)).sum())
+    let rows = tables.accounts.scan(tx).get_columns(Account::BALANCE.only())?;
+    Ok(rows.iter().map(|row| row.get(Account::BALANCE)).sum())
 }
 
 /// Settings of the workload.
@@ -224,25 +215,24 @@ const AT_ONCE: usize = 20_000;
 /// Reads a table with a single 64-bit key in parts, in key order.
 fn read_all<R: Reader, T>(
     reader: &R,
-    table: Table,
-    id: Column<u64>,
-    facts: impl Fn(&hyades::Row<'_>) -> T,
+    table: TypedTable<T>,
+    id: impl Fn(&T) -> u64,
     mut take: impl FnMut(T),
-) -> Result<(), Error> {
-    let mut after = None;
+) -> Result<(), Error>
+where
+    T: for<'t> TableRow<Key = (u64,), Read<'t> = T>,
+{
+    let mut after = Bound::Unbounded;
     loop {
-        let (part, last) = reader.read(|tx| {
-            let key = [Value::U64(after.unwrap_or(0))];
-            let scan = tx.scan(table).limit(AT_ONCE);
-            let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
-            let last = rows.last().map(|row| row.get(id));
-            Ok((rows.iter().map(&facts).collect::<Vec<T>>(), last))
+        let part = reader.read(|tx| {
+            let rows = table.scan(tx).range((after, Bound::Unbounded)).limit(AT_ONCE).rows()?;
+            Ok(rows.collect::<Vec<T>>())
         })?;
-        part.into_iter().for_each(&mut take);
-        if last.is_none() {
+        let Some(last) = part.last() else {
             return Ok(());
-        }
-        after = last;
+        };
+        after = Bound::Excluded(id(last));
+        part.into_iter().for_each(&mut take);
     }
 }
 
@@ -261,32 +251,38 @@ pub fn check<R: Reader>(
     let mut expected = vec![config.balance; config.accounts as usize];
     let mut violations = Vec::new();
     let mut report = |condition, text| violations.push(Violation { condition, text });
-    let row = |row: &hyades::Row<'_>| {
-        let (from, to) = (row.get(transfers::FROM), row.get(transfers::TO));
-        (row.get(transfers::ID), from, to, row.get(transfers::AMOUNT))
-    };
-    read_all(reader, tables.transfers, transfers::ID, row, |(id, from, to, amount)| {
-        for (account, change) in [(from, -amount), (to, amount)] {
-            match expected.get_mut(account as usize) {
-                Some(balance) => *balance += change,
-                None => report(3, format!("transfer {id} names account {account}: not opened")),
+    read_all(
+        reader,
+        tables.transfers,
+        |row| row.id,
+        |row| {
+            let RecordedTransfer { id, from, to, amount } = row;
+            for (account, change) in [(from, -amount), (to, amount)] {
+                match expected.get_mut(account as usize) {
+                    Some(balance) => *balance += change,
+                    None => report(3, format!("transfer {id} names account {account}: not opened")),
+                }
             }
-        }
-    })?;
+        },
+    )?;
     let (mut count, mut sum) = (0, 0);
-    let row = |row: &hyades::Row<'_>| (row.get(account::ID), row.get(account::BALANCE));
-    read_all(reader, tables.accounts, account::ID, row, |(id, balance)| {
-        count += 1;
-        sum += balance;
-        if balance < 0 {
-            report(2, format!("account {id} has {balance}"));
-        }
-        let expected = expected.get(id as usize).copied();
-        if config.recorded && expected != Some(balance) {
-            let expected = expected.unwrap_or(0);
-            report(3, format!("account {id} has {balance}, its transfers make {expected}"));
-        }
-    })?;
+    read_all(
+        reader,
+        tables.accounts,
+        |row| row.id,
+        |Account { id, balance }| {
+            count += 1;
+            sum += balance;
+            if balance < 0 {
+                report(2, format!("account {id} has {balance}"));
+            }
+            let expected = expected.get(id as usize).copied();
+            if config.recorded && expected != Some(balance) {
+                let expected = expected.unwrap_or(0);
+                report(3, format!("account {id} has {balance}, its transfers make {expected}"));
+            }
+        },
+    )?;
     let whole = config.accounts as i64 * config.balance;
     if (count, sum) != (config.accounts, whole) {
         let accounts = config.accounts;
@@ -305,7 +301,7 @@ pub fn missing<R: Reader>(reader: &R, tables: &BankTables, ids: &[u64]) -> Resul
         missing.extend(reader.read(|tx| {
             let mut absent = Vec::new();
             for &id in ids {
-                if tx.get_columns(tables.transfers, id, transfers::ID.only())?.is_none() {
+                if tables.transfers.find_columns(tx, id, Columns::NONE)?.is_none() {
                     absent.push(id);
                 }
             }
@@ -330,8 +326,12 @@ mod tests {
     };
 
     fn populated() -> (Oracle, BankTables) {
-        let tables = BankTables { accounts: Table::nth(0), transfers: Table::nth(1) };
-        let oracle = Oracle::new(vec![account::schema(), transfers::schema()]);
+        let mut schemas = Vec::new();
+        let tables = BankTables::declare(|schema| {
+            schemas.push(schema);
+            Table::nth(schemas.len() as u32 - 1)
+        });
+        let oracle = Oracle::new(schemas);
         for part in parts(&CONFIG) {
             oracle.transact(|tx| populate(tx, &tables, &part)).unwrap();
         }
@@ -371,7 +371,7 @@ mod tests {
         let ids = run(&oracle, &tables);
         assert_eq!(check(&oracle, &tables, &CONFIG).unwrap(), []);
         assert!(missing(&oracle, &tables, &ids).unwrap().is_empty());
-        assert_eq!(oracle.len(tables.transfers), ids.len());
+        assert_eq!(oracle.len(tables.transfers.untyped()), ids.len());
     }
 
     #[test]
@@ -379,14 +379,14 @@ mod tests {
         let (oracle, tables) = populated();
         let ids = run(&oracle, &tables);
         let lost = ids[7];
-        assert!(oracle.transact(|tx| tx.delete(tables.transfers, lost)).unwrap());
+        assert!(oracle.transact(|tx| tables.transfers.delete(tx, lost)).unwrap());
         assert_eq!(missing(&oracle, &tables, &ids).unwrap(), [lost]);
         let found = check(&oracle, &tables, &CONFIG).unwrap();
         assert_eq!(found.iter().map(|v| v.condition).collect::<Vec<_>>(), [3, 3]);
 
         let (oracle, tables) = populated();
         oracle
-            .transact(|tx| tx.update(tables.accounts, 3u64, &[account::BALANCE.set(-1i64)]))
+            .transact(|tx| tables.accounts.update(tx, 3, &[Account::BALANCE.set(-1i64)]))
             .unwrap();
         let found = check(&oracle, &tables, &CONFIG).unwrap();
         assert_eq!(found.iter().map(|v| v.condition).collect::<Vec<_>>(), [2, 3, 1]);

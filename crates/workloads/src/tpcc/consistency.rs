@@ -1,7 +1,7 @@
 //! The consistency conditions 1 to 12 (clause 3.3.2), each a function of its own over a
 //! [`Snapshot`]. They hold after any number of transactions, however the run ended.
 
-use super::snapshot::{Customer, District, Snapshot};
+use super::snapshot::{CustomerFacts, DistrictFacts, Snapshot};
 use crate::Violation;
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ fn money(cents: i64) -> String {
 /// Applies `check` to every district and collects the findings.
 fn districts(
     snapshot: &Snapshot,
-    check: impl Fn(&District, &mut dyn FnMut(String)),
+    check: impl Fn(&DistrictFacts, &mut dyn FnMut(String)),
 ) -> Vec<String> {
     let mut found = Vec::new();
     for district in &snapshot.districts {
@@ -187,7 +187,7 @@ pub fn district_ytd_is_sum_of_history(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The sum of OL_AMOUNT over each customer's delivered lines.
-fn delivered_amounts(district: &District) -> HashMap<i32, i64> {
+fn delivered_amounts(district: &DistrictFacts) -> HashMap<i32, i64> {
     let mut amounts = HashMap::new();
     for order in &district.orders {
         *amounts.entry(order.customer).or_default() += district.lines_of(order.id).delivered_amount;
@@ -198,7 +198,7 @@ fn delivered_amounts(district: &District) -> HashMap<i32, i64> {
 /// Applies `check` to every customer and the sum of its delivered lines.
 fn customers(
     snapshot: &Snapshot,
-    check: impl Fn(&District, &Customer, i64) -> Option<String>,
+    check: impl Fn(&DistrictFacts, &CustomerFacts, i64) -> Option<String>,
 ) -> Vec<String> {
     districts(snapshot, |district, report| {
         let amounts = delivered_amounts(district);

@@ -1,9 +1,9 @@
 //! The Delivery transaction (clause 2.7): the oldest open order of each district of a warehouse,
 //! all ten in one transaction.
 
-use super::schema::{DISTRICTS, TpccTables, customer, new_order, order_line, orders};
+use super::schema::{Customer, DISTRICTS, OpenOrder, Order, OrderLine, TpccTables};
 use super::{done, found};
-use hyades::{Abort, Columns, Transaction, Value};
+use hyades::{Abort, Columns, Transaction};
 use serde::{Deserialize, Serialize};
 
 /// A delivery as entered at a terminal.
@@ -17,8 +17,8 @@ pub struct Delivery {
     pub delivery_us: i64,
 }
 
-const LINE: Columns = order_line::NUMBER.only().and(order_line::AMOUNT.only());
-const CUSTOMER: Columns = customer::BALANCE.only().and(customer::DELIVERY_CNT.only());
+const LINE: Columns = OrderLine::OL_NUMBER.only().and(OrderLine::OL_AMOUNT.only());
+const CUSTOMER: Columns = Customer::C_BALANCE.only().and(Customer::C_DELIVERY_CNT.only());
 
 /// Runs Delivery and returns how many orders were delivered. A district without an open order is
 /// skipped (clause 2.7.4.2).
@@ -37,35 +37,33 @@ fn deliver_oldest(
     d: i32,
 ) -> Result<bool, Abort> {
     let w = call.w;
-    let key: [Value<'_>; 2] = [w.into(), d.into()];
-    let oldest =
-        tx.scan(tables.new_order).prefix(&key).limit(1).columns(new_order::O_ID.only()).rows()?;
+    let open = tables.new_order.scan(tx).prefix((w, d));
+    let oldest = open.limit(1).get_columns(OpenOrder::NO_O_ID.only())?;
     let Some(row) = oldest.first() else {
         return Ok(false);
     };
-    let id = row.get(new_order::O_ID);
-    done(tx.delete(tables.new_order, (w, d, id))?)?;
+    let id = row.get(OpenOrder::NO_O_ID);
+    done(tables.new_order.delete(tx, (w, d, id))?)?;
 
-    let order = found(tx.get_columns(tables.orders, (w, d, id), orders::C_ID.only())?)?;
-    let c = order.get(orders::C_ID);
-    let carrier = [orders::CARRIER_ID.set(call.carrier)];
-    done(tx.update(tables.orders, (w, d, id), &carrier)?)?;
+    let order = found(tables.orders.find_columns(tx, (w, d, id), Order::O_C_ID.only())?)?;
+    let c = order.get(Order::O_C_ID);
+    let carrier = [Order::O_CARRIER_ID.set(call.carrier)];
+    done(tables.orders.update(tx, (w, d, id), &carrier)?)?;
 
-    let key: [Value<'_>; 3] = [w.into(), d.into(), id.into()];
-    let lines = tx.scan(tables.order_line).prefix(&key).columns(LINE).rows()?;
+    let lines = tables.order_line.scan(tx).prefix((w, d, id)).get_columns(LINE)?;
     let mut amount = 0;
     for line in lines {
-        amount += line.get(order_line::AMOUNT);
-        let key = (w, d, id, line.get(order_line::NUMBER));
-        let date = [order_line::DELIVERY_D.set(call.delivery_us)];
-        done(tx.update(tables.order_line, key, &date)?)?;
+        amount += line.get(OrderLine::OL_AMOUNT);
+        let key = (w, d, id, line.get(OrderLine::OL_NUMBER));
+        let date = [OrderLine::OL_DELIVERY_D.set(call.delivery_us)];
+        done(tables.order_line.update(tx, key, &date)?)?;
     }
 
-    let row = found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER)?)?;
+    let row = found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER)?)?;
     let sets = [
-        customer::BALANCE.set(row.get(customer::BALANCE) + amount),
-        customer::DELIVERY_CNT.set(row.get(customer::DELIVERY_CNT) + 1),
+        Customer::C_BALANCE.set(row.get(Customer::C_BALANCE) + amount),
+        Customer::C_DELIVERY_CNT.set(row.get(Customer::C_DELIVERY_CNT) + 1),
     ];
-    done(tx.update(tables.customer, (w, d, c), &sets)?)?;
+    done(tables.customer.update(tx, (w, d, c), &sets)?)?;
     Ok(true)
 }

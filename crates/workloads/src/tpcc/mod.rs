@@ -28,13 +28,13 @@ pub use order_status::{OrderStatus, OrderStatusResult, order_status};
 pub use payment::{Payment, payment};
 pub use population::{PopulationPart, TpccPopulate, parts, populate};
 pub use random::{Constants, last_name, non_uniform};
-pub use snapshot::{Customer, District, Lines, Order, Snapshot};
+pub use snapshot::{CustomerFacts, DistrictFacts, Lines, OrderFacts, Snapshot};
 pub use stock_level::{StockLevel, stock_level};
 pub use workload::{Tpcc, TpccConfig};
 
 use crate::MISSING_ROW;
-use hyades::{Abort, Columns, Transaction, Value};
-use schema::{CUSTOMER_BY_NAME, TpccTables, customer};
+use hyades::{Abort, Columns, Transaction};
+use schema::{Customer, TpccTables};
 use serde::{Deserialize, Serialize};
 
 /// The number of rows. Only the number of warehouses is free in a true TPC-C; the others are for
@@ -92,21 +92,20 @@ impl CustomerSelector {
             CustomerSelector::LastName(number) => number,
         };
         let name = last_name(number);
-        let key: [Value<'_>; 3] = [w.into(), d.into(), name.as_str().into()];
-        let rows = tx
-            .scan_index(tables.customer, CUSTOMER_BY_NAME)
-            .prefix(&key)
-            .columns(customer::ID.only())
-            .rows()?;
+        let rows = tables
+            .customer
+            .index(tx, Customer::CUSTOMER_BY_NAME)
+            .prefix((w, d, name.as_str()))
+            .get_columns(Customer::C_ID.only())?;
         let middle = found(rows.len().checked_sub(1))? / 2;
-        Ok(rows[middle].get(customer::ID))
+        Ok(rows[middle].get(Customer::C_ID))
     }
 }
 
 /// The columns of a customer that Payment and Order-Status show or need, without the long text.
-const CUSTOMER_SUMMARY: Columns = customer::FIRST
+const CUSTOMER_SUMMARY: Columns = Customer::C_FIRST
     .only()
-    .and(customer::MIDDLE.only())
-    .and(customer::LAST.only())
-    .and(customer::CREDIT.only())
-    .and(customer::BALANCE.only());
+    .and(Customer::C_MIDDLE.only())
+    .and(Customer::C_LAST.only())
+    .and(Customer::C_CREDIT.only())
+    .and(Customer::C_BALANCE.only());

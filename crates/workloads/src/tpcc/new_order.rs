@@ -1,10 +1,10 @@
 //! The New-Order transaction (clause 2.4).
 
 use super::schema::{
-    ORDERS_BY_CUSTOMER, STOCK_DIST, TpccTables, customer, district, item, stock, warehouse,
+    Customer, District, Item, OpenOrder, Order, OrderLine, STOCK_DIST, Stock, TpccTables, Warehouse,
 };
 use super::{done, found};
-use hyades::{Abort, Columns, Transaction, Value};
+use hyades::{Abort, Columns, Transaction};
 use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -51,21 +51,21 @@ pub struct NewOrderResult {
 /// rollback that the specification requires in 1 % of all orders (clause 2.4.1.4).
 pub const UNUSED_ITEM: i64 = 1;
 
-const ITEM: Columns = item::PRICE.only().and(item::NAME.only()).and(item::DATA.only());
+const ITEM: Columns = Item::I_PRICE.only().and(Item::I_NAME.only()).and(Item::I_DATA.only());
 const CUSTOMER: Columns =
-    customer::DISCOUNT.only().and(customer::LAST.only()).and(customer::CREDIT.only());
-const DISTRICT: Columns = district::TAX.only().and(district::NEXT_O_ID.only());
-const STOCK: Columns = stock::QUANTITY
+    Customer::C_DISCOUNT.only().and(Customer::C_LAST.only()).and(Customer::C_CREDIT.only());
+const DISTRICT: Columns = District::D_TAX.only().and(District::D_NEXT_O_ID.only());
+const STOCK: Columns = Stock::S_QUANTITY
     .only()
-    .and(stock::YTD.only())
-    .and(stock::ORDER_CNT.only())
-    .and(stock::REMOTE_CNT.only());
+    .and(Stock::S_YTD.only())
+    .and(Stock::S_ORDER_CNT.only())
+    .and(Stock::S_REMOTE_CNT.only());
 
 /// A line whose stock has been updated.
 #[derive(Clone, Copy)]
 struct Taken<'t> {
     amount: i64,
-    dist_info: &'t [u8],
+    dist_info: &'t [u8; 24],
 }
 
 /// Runs New-Order. The stock rows are updated before the district's next order number, and the
@@ -79,61 +79,60 @@ pub fn new_order(
     let &NewOrder { w, d, c, ref lines, .. } = order;
     let dist = *found(STOCK_DIST.get((d - 1) as usize))?;
     let stock_columns = STOCK.and(dist.only());
-    tx.prefetch(tables.customer, (w, d, c), CUSTOMER);
-    tx.prefetch(tables.district, (w, d), DISTRICT);
-    tx.prefetch(tables.warehouse, w, warehouse::TAX.only());
+    tables.customer.prefetch(tx, (w, d, c), CUSTOMER);
+    tables.district.prefetch(tx, (w, d), DISTRICT);
+    tables.warehouse.prefetch(tx, w, Warehouse::W_TAX.only());
     for line in lines {
-        tx.prefetch(tables.item, line.item, ITEM);
-        tx.prefetch(tables.stock, (line.supply_w, line.item), stock_columns);
+        tables.item.prefetch(tx, line.item, ITEM);
+        tables.stock.prefetch(tx, (line.supply_w, line.item), stock_columns);
     }
     // The order is inserted after the last one of its district and of its customer.
-    let (in_district, of_customer) = ([w.into(), d.into()], [w.into(), d.into(), c.into()]);
-    for table in [tables.orders, tables.new_order, tables.order_line] {
-        tx.scan(table).prefix(&in_district).descending().prefetch();
-    }
-    let by_customer = tx.scan_index(tables.orders, ORDERS_BY_CUSTOMER);
-    by_customer.prefix(&of_customer).descending().prefetch();
+    tables.orders.scan(tx).prefix((w, d)).descending().prefetch();
+    tables.new_order.scan(tx).prefix((w, d)).descending().prefetch();
+    tables.order_line.scan(tx).prefix((w, d)).descending().prefetch();
+    let by_customer = tables.orders.index(tx, Order::ORDERS_BY_CUSTOMER);
+    by_customer.prefix((w, d, c)).descending().prefetch();
     let c_discount =
-        found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER)?)?.get(customer::DISCOUNT);
+        found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER)?)?.get(Customer::C_DISCOUNT);
 
     let mut taken: SmallVec<[Taken<'_>; 15]> = SmallVec::new();
     let mut brand_lines = 0;
     for line in lines {
-        let Some(item_row) = tx.get_columns(tables.item, line.item, ITEM)? else {
+        let Some(item_row) = tables.item.find_columns(tx, line.item, ITEM)? else {
             return Err(Abort::User(UNUSED_ITEM));
         };
         let key = (line.supply_w, line.item);
-        let stock_row = found(tx.get_columns(tables.stock, key, stock_columns)?)?;
-        let quantity = stock_row.get(stock::QUANTITY);
+        let stock_row = found(tables.stock.find_columns(tx, key, stock_columns)?)?;
+        let quantity = stock_row.get(Stock::S_QUANTITY);
         let restock = if quantity >= line.quantity + 10 { 0 } else { 91 };
         let remote = (line.supply_w != w) as i32;
         // Read before the update: after it, a read would merge the old row with the change.
-        if is_original(item_row.get(item::DATA)) {
-            let text = found(tx.get_columns(tables.stock, key, stock::DATA.only())?)?;
-            brand_lines += is_original(text.get(stock::DATA)) as i32;
+        if is_original(item_row.get(Item::I_DATA.as_bytes())) {
+            let text = found(tables.stock.find_columns(tx, key, Stock::S_DATA.only())?)?;
+            brand_lines += is_original(text.get(Stock::S_DATA.as_bytes())) as i32;
         }
         let sets = [
-            stock::QUANTITY.set(quantity - line.quantity + restock),
-            stock::YTD.set(stock_row.get(stock::YTD) + line.quantity as i64),
-            stock::ORDER_CNT.set(stock_row.get(stock::ORDER_CNT) + 1),
-            stock::REMOTE_CNT.set(stock_row.get(stock::REMOTE_CNT) + remote),
+            Stock::S_QUANTITY.set(quantity - line.quantity + restock),
+            Stock::S_YTD.set(stock_row.get(Stock::S_YTD) + line.quantity as i64),
+            Stock::S_ORDER_CNT.set(stock_row.get(Stock::S_ORDER_CNT) + 1),
+            Stock::S_REMOTE_CNT.set(stock_row.get(Stock::S_REMOTE_CNT) + remote),
         ];
-        done(tx.update(tables.stock, key, &sets[..3 + remote as usize])?)?;
+        done(tables.stock.update(tx, key, &sets[..3 + remote as usize])?)?;
         taken.push(Taken {
-            amount: line.quantity as i64 * item_row.get(item::PRICE),
-            dist_info: stock_row.get(dist),
+            amount: line.quantity as i64 * item_row.get(Item::I_PRICE),
+            dist_info: stock_row.get(dist).try_into().expect("the column's width"),
         });
     }
 
-    let row = found(tx.get_columns(tables.district, (w, d), DISTRICT)?)?;
-    let id = row.get(district::NEXT_O_ID);
-    done(tx.update(tables.district, (w, d), &[district::NEXT_O_ID.set(id + 1)])?)?;
+    let row = found(tables.district.find_columns(tx, (w, d), DISTRICT)?)?;
+    let id = row.get(District::D_NEXT_O_ID);
+    done(tables.district.update(tx, (w, d), &[District::D_NEXT_O_ID.set(id + 1)])?)?;
     insert(tx, tables, order, id, &taken)?;
-    let w_row = found(tx.get_columns(tables.warehouse, w, warehouse::TAX.only())?)?;
-    let w_tax = w_row.get(warehouse::TAX);
+    let w_row = found(tables.warehouse.find_columns(tx, w, Warehouse::W_TAX.only())?)?;
+    let w_tax = w_row.get(Warehouse::W_TAX);
 
     let sum: i64 = taken.iter().map(|line| line.amount).sum();
-    let (discount, taxes) = (c_discount as i64, (w_tax + row.get(district::TAX)) as i64);
+    let (discount, taxes) = (c_discount as i64, (w_tax + row.get(District::D_TAX)) as i64);
     let total_cents = sum * (10_000 - discount) * (10_000 + taxes) / 100_000_000;
     Ok(NewOrderResult { order: id, total_cents, brand_lines })
 }
@@ -148,32 +147,33 @@ fn insert(
 ) -> Result<(), Abort> {
     let &NewOrder { w, d, c, entry_us, ref lines } = order;
     let all_local = lines.iter().all(|line| line.supply_w == w) as i32;
-    let row = [
-        id.into(),
-        d.into(),
-        w.into(),
-        c.into(),
-        entry_us.into(),
-        Value::Null,
-        (lines.len() as i32).into(),
-        all_local.into(),
-    ];
-    tx.insert(tables.orders, &row)?;
-    tx.insert(tables.new_order, &[id.into(), d.into(), w.into()])?;
+    let row = Order {
+        o_id: id,
+        o_d_id: d,
+        o_w_id: w,
+        o_c_id: c,
+        o_entry_d: entry_us,
+        o_carrier_id: None,
+        o_ol_cnt: lines.len() as i32,
+        o_all_local: all_local,
+    };
+    tables.orders.insert(tx, &row)?;
+    let open = OpenOrder { no_o_id: id, no_d_id: d, no_w_id: w };
+    tables.new_order.insert(tx, &open)?;
     for (number, (line, taken)) in (1i32..).zip(lines.iter().zip(taken)) {
-        let row = [
-            id.into(),
-            d.into(),
-            w.into(),
-            number.into(),
-            line.item.into(),
-            line.supply_w.into(),
-            Value::Null,
-            line.quantity.into(),
-            taken.amount.into(),
-            taken.dist_info.into(),
-        ];
-        tx.insert(tables.order_line, &row)?;
+        let row = OrderLine {
+            ol_o_id: id,
+            ol_d_id: d,
+            ol_w_id: w,
+            ol_number: number,
+            ol_i_id: line.item,
+            ol_supply_w_id: line.supply_w,
+            ol_delivery_d: None,
+            ol_quantity: line.quantity,
+            ol_amount: taken.amount,
+            ol_dist_info: taken.dist_info,
+        };
+        tables.order_line.insert(tx, &row)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The Order-Status transaction (clause 2.6).
 
-use super::schema::{ORDERS_BY_CUSTOMER, TpccTables, customer, order_line, orders};
+use super::schema::{Customer, Order, OrderLine, TpccTables};
 use super::{CUSTOMER_SUMMARY, CustomerSelector, found};
-use hyades::{Abort, Columns, Transaction, Value};
+use hyades::{Abort, Columns, Transaction};
 use serde::{Deserialize, Serialize};
 
 /// A query as entered at a terminal.
@@ -33,13 +33,14 @@ pub struct OrderStatusResult {
     pub amount: i64,
 }
 
-const ORDER: Columns = orders::ID.only().and(orders::ENTRY_D.only()).and(orders::CARRIER_ID.only());
-const LINE: Columns = order_line::I_ID
+const ORDER: Columns =
+    Order::O_ID.only().and(Order::O_ENTRY_D.only()).and(Order::O_CARRIER_ID.only());
+const LINE: Columns = OrderLine::OL_I_ID
     .only()
-    .and(order_line::SUPPLY_W_ID.only())
-    .and(order_line::QUANTITY.only())
-    .and(order_line::AMOUNT.only())
-    .and(order_line::DELIVERY_D.only());
+    .and(OrderLine::OL_SUPPLY_W_ID.only())
+    .and(OrderLine::OL_QUANTITY.only())
+    .and(OrderLine::OL_AMOUNT.only())
+    .and(OrderLine::OL_DELIVERY_D.only());
 
 /// Runs Order-Status.
 pub fn order_status(
@@ -49,25 +50,18 @@ pub fn order_status(
 ) -> Result<OrderStatusResult, Abort> {
     let &OrderStatus { w, d, who } = call;
     let c = who.find(tx, tables, w, d)?;
-    let row = found(tx.get_columns(tables.customer, (w, d, c), CUSTOMER_SUMMARY)?)?;
-    let key: [Value<'_>; 3] = [w.into(), d.into(), c.into()];
-    let last = tx
-        .scan_index(tables.orders, ORDERS_BY_CUSTOMER)
-        .prefix(&key)
-        .descending()
-        .limit(1)
-        .columns(ORDER)
-        .rows()?;
+    let row = found(tables.customer.find_columns(tx, (w, d, c), CUSTOMER_SUMMARY)?)?;
+    let by_customer = tables.orders.index(tx, Order::ORDERS_BY_CUSTOMER);
+    let last = by_customer.prefix((w, d, c)).descending().limit(1).get_columns(ORDER)?;
     let order = found(last.first())?;
-    let id = order.get(orders::ID);
-    let key: [Value<'_>; 3] = [w.into(), d.into(), id.into()];
-    let lines = tx.scan(tables.order_line).prefix(&key).columns(LINE).rows()?;
+    let id = order.get(Order::O_ID);
+    let lines = tables.order_line.scan(tx).prefix((w, d, id)).get_columns(LINE)?;
     Ok(OrderStatusResult {
         customer: c,
-        balance: row.get(customer::BALANCE),
+        balance: row.get(Customer::C_BALANCE),
         order: id,
-        carrier: order.get(orders::CARRIER_ID),
+        carrier: order.get(Order::O_CARRIER_ID),
         lines: lines.len() as i32,
-        amount: lines.iter().map(|line| line.get(order_line::AMOUNT)).sum(),
+        amount: lines.iter().map(|line| line.get(OrderLine::OL_AMOUNT)).sum(),
     })
 }

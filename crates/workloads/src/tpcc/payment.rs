@@ -1,6 +1,6 @@
 //! The Payment transaction (clause 2.5).
 
-use super::schema::{TpccTables, customer, district, warehouse};
+use super::schema::{Customer, District, History, TpccTables, Warehouse};
 use super::{CUSTOMER_SUMMARY, CustomerSelector, done, found};
 use crate::bytes::Text;
 use hyades::{Abort, Columns, Transaction};
@@ -27,66 +27,66 @@ pub struct Payment {
 
 /// All columns but the customer's long text.
 const CUSTOMER: Columns = CUSTOMER_SUMMARY
-    .and(customer::YTD_PAYMENT.only())
-    .and(customer::PAYMENT_CNT.only())
-    .and(customer::STREET_1.only())
-    .and(customer::STREET_2.only())
-    .and(customer::CITY.only())
-    .and(customer::STATE.only())
-    .and(customer::ZIP.only())
-    .and(customer::PHONE.only())
-    .and(customer::SINCE.only())
-    .and(customer::CREDIT_LIM.only())
-    .and(customer::DISCOUNT.only());
+    .and(Customer::C_YTD_PAYMENT.only())
+    .and(Customer::C_PAYMENT_CNT.only())
+    .and(Customer::C_STREET_1.only())
+    .and(Customer::C_STREET_2.only())
+    .and(Customer::C_CITY.only())
+    .and(Customer::C_STATE.only())
+    .and(Customer::C_ZIP.only())
+    .and(Customer::C_PHONE.only())
+    .and(Customer::C_SINCE.only())
+    .and(Customer::C_CREDIT_LIM.only())
+    .and(Customer::C_DISCOUNT.only());
 
 /// Runs Payment and returns the customer's new balance in cents. The most contended rows come last:
 /// the customer, then the district, then the warehouse (the order is free, clause 2.5.2.2).
 pub fn payment(tx: &Transaction<'_>, tables: &TpccTables, call: &Payment) -> Result<i64, Abort> {
     let &Payment { w, d, c_w, c_d, amount, .. } = call;
-    tx.prefetch(tables.district, (w, d), Columns::ALL);
-    tx.prefetch(tables.warehouse, w, Columns::ALL);
+    tables.district.prefetch(tx, (w, d), Columns::ALL);
+    tables.warehouse.prefetch(tx, w, Columns::ALL);
     if let CustomerSelector::Id(c) = call.who {
-        tx.prefetch(tables.customer, (c_w, c_d, c), CUSTOMER);
+        tables.customer.prefetch(tx, (c_w, c_d, c), CUSTOMER);
     }
     let c = call.who.find(tx, tables, c_w, c_d)?;
     let key = (c_w, c_d, c);
-    let row = found(tx.get_columns(tables.customer, key, CUSTOMER)?)?;
-    let balance = row.get(customer::BALANCE) - amount;
+    let row = found(tables.customer.find_columns(tx, key, CUSTOMER)?)?;
+    let balance = row.get(Customer::C_BALANCE) - amount;
     let sets = [
-        customer::BALANCE.set(balance),
-        customer::YTD_PAYMENT.set(row.get(customer::YTD_PAYMENT) + amount),
-        customer::PAYMENT_CNT.set(row.get(customer::PAYMENT_CNT) + 1),
+        Customer::C_BALANCE.set(balance),
+        Customer::C_YTD_PAYMENT.set(row.get(Customer::C_YTD_PAYMENT) + amount),
+        Customer::C_PAYMENT_CNT.set(row.get(Customer::C_PAYMENT_CNT) + 1),
     ];
-    if row.get(customer::CREDIT) == b"BC" {
-        let old = found(tx.get_columns(tables.customer, key, customer::DATA.only())?)?;
-        let data = bad_credit(call, c, old.get(customer::DATA));
+    if row.get(Customer::C_CREDIT) == b"BC" {
+        let old = found(tables.customer.find_columns(tx, key, Customer::C_DATA.only())?)?;
+        let data = bad_credit(call, c, old.get(Customer::C_DATA));
         let [balance, ytd, count] = sets;
-        let sets = [balance, ytd, count, customer::DATA.set(data.as_str())];
-        done(tx.update(tables.customer, key, &sets)?)?;
+        let sets = [balance, ytd, count, Customer::C_DATA.set(data.as_str())];
+        done(tables.customer.update(tx, key, &sets)?)?;
     } else {
-        done(tx.update(tables.customer, key, &sets)?)?;
+        done(tables.customer.update(tx, key, &sets)?)?;
     }
 
-    let d_row = found(tx.get(tables.district, (w, d))?)?;
-    let d_ytd = d_row.get(district::YTD) + amount;
-    done(tx.update(tables.district, (w, d), &[district::YTD.set(d_ytd)])?)?;
-    let w_row = found(tx.get(tables.warehouse, w)?)?;
-    let w_ytd = w_row.get(warehouse::YTD) + amount;
-    done(tx.update(tables.warehouse, w, &[warehouse::YTD.set(w_ytd)])?)?;
+    let d_row = found(tables.district.find_columns(tx, (w, d), Columns::ALL)?)?;
+    let d_ytd = d_row.get(District::D_YTD) + amount;
+    done(tables.district.update(tx, (w, d), &[District::D_YTD.set(d_ytd)])?)?;
+    let w_row = found(tables.warehouse.find_columns(tx, w, Columns::ALL)?)?;
+    let w_ytd = w_row.get(Warehouse::W_YTD) + amount;
+    done(tables.warehouse.update(tx, w, &[Warehouse::W_YTD.set(w_ytd)])?)?;
 
     let mut data = Text::<24>::default();
-    data.push(w_row.get(warehouse::NAME)).push("    ").push(d_row.get(district::NAME));
-    let history = [
-        c.into(),
-        c_d.into(),
-        c_w.into(),
-        d.into(),
-        w.into(),
-        call.date_us.into(),
-        amount.into(),
-        data.as_str().into(),
-    ];
-    tx.insert(tables.history, &history)?;
+    data.push(w_row.get(Warehouse::W_NAME)).push("    ").push(d_row.get(District::D_NAME));
+    let history = History {
+        h_c_id: c,
+        h_c_d_id: c_d,
+        h_c_w_id: c_w,
+        h_d_id: d,
+        h_w_id: w,
+        h_date: call.date_us,
+        h_amount: amount,
+        h_data: data.as_str(),
+    };
+    tables.history.insert(tx, &history)?;
     Ok(balance)
 }
 

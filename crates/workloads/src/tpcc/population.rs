@@ -7,10 +7,13 @@
 
 use super::Scale;
 use super::random::{Constants, last_name, non_uniform, permutation};
-use super::schema::{DISTRICTS, TpccTables};
+use super::schema::{
+    Customer, DISTRICTS, District, History, Item, OpenOrder, Order, OrderLine, Stock, TpccTables,
+    Warehouse,
+};
 use crate::bytes::{Text, digits, generator, letters, mix};
 use fastrand::Rng;
-use hyades::{Abort, Transaction, Value};
+use hyades::{Abort, Transaction};
 use serde::{Deserialize, Serialize};
 
 /// Arguments of [`populate`].
@@ -125,16 +128,6 @@ impl Address {
             zip,
         }
     }
-
-    fn values(&self) -> [Value<'_>; 5] {
-        [
-            self.street_1.as_str().into(),
-            self.street_2.as_str().into(),
-            self.city.as_str().into(),
-            (&self.state).into(),
-            (&self.zip).into(),
-        ]
-    }
 }
 
 /// Text of 26 to 50 characters, in a tenth of the rows with ORIGINAL at a random place.
@@ -156,14 +149,14 @@ impl Rows<'_, '_> {
         let rng = &mut self.rng(1, id as u64);
         let name: Text<24> = Text::random(rng, 14, 24);
         let data = data(rng);
-        let row = [
-            id.into(),
-            rng.i32(1..=10_000).into(),
-            name.as_str().into(),
-            rng.i64(100..=10_000).into(),
-            data.as_str().into(),
-        ];
-        self.tx.insert(self.tables.item, &row)?;
+        let row = Item {
+            i_id: id,
+            i_im_id: rng.i32(1..=10_000),
+            i_name: name.as_str(),
+            i_price: rng.i64(100..=10_000),
+            i_data: data.as_str(),
+        };
+        self.tables.item.insert(self.tx, &row)?;
         Ok(())
     }
 
@@ -171,33 +164,39 @@ impl Rows<'_, '_> {
         let rng = &mut self.rng(2, w as u64);
         let name: Text<10> = Text::random(rng, 6, 10);
         let address = Address::random(rng);
-        let [street_1, street_2, city, state, zip] = address.values();
         // The customers' first payments: 10.00 each, 300,000.00 at full scale.
         let district_ytd = self.call.scale.customers as i64 * 1000;
         let ytd = district_ytd * DISTRICTS as i64;
-        let tax = rng.i32(0..=2000);
-        let name = name.as_str().into();
-        let row = [w.into(), name, street_1, street_2, city, state, zip, tax.into(), ytd.into()];
-        self.tx.insert(self.tables.warehouse, &row)?;
+        let row = Warehouse {
+            w_id: w,
+            w_name: name.as_str(),
+            w_street_1: address.street_1.as_str(),
+            w_street_2: address.street_2.as_str(),
+            w_city: address.city.as_str(),
+            w_state: &address.state,
+            w_zip: &address.zip,
+            w_tax: rng.i32(0..=2000),
+            w_ytd: ytd,
+        };
+        self.tables.warehouse.insert(self.tx, &row)?;
         for d in 1..=DISTRICTS {
             let rng = &mut self.rng(3, place(w, d));
             let name: Text<10> = Text::random(rng, 6, 10);
             let address = Address::random(rng);
-            let [street_1, street_2, city, state, zip] = address.values();
-            let row = [
-                d.into(),
-                w.into(),
-                name.as_str().into(),
-                street_1,
-                street_2,
-                city,
-                state,
-                zip,
-                rng.i32(0..=2000).into(),
-                district_ytd.into(),
-                (self.call.scale.customers + 1).into(),
-            ];
-            self.tx.insert(self.tables.district, &row)?;
+            let row = District {
+                d_id: d,
+                d_w_id: w,
+                d_name: name.as_str(),
+                d_street_1: address.street_1.as_str(),
+                d_street_2: address.street_2.as_str(),
+                d_city: address.city.as_str(),
+                d_state: &address.state,
+                d_zip: &address.zip,
+                d_tax: rng.i32(0..=2000),
+                d_ytd: district_ytd,
+                d_next_o_id: self.call.scale.customers + 1,
+            };
+            self.tables.district.insert(self.tx, &row)?;
         }
         Ok(())
     }
@@ -207,18 +206,26 @@ impl Rows<'_, '_> {
         let mut dist = [[0u8; 24]; DISTRICTS as usize];
         dist.iter_mut().for_each(|text| letters(rng, text));
         let data = data(rng);
-        let mut row = [Value::Null; 17];
-        row[0] = item.into();
-        row[1] = w.into();
-        row[2] = rng.i32(10..=100).into();
-        for (value, text) in row[3..13].iter_mut().zip(&dist) {
-            *value = text.into();
-        }
-        row[13] = 0i64.into();
-        row[14] = 0i32.into();
-        row[15] = 0i32.into();
-        row[16] = data.as_str().into();
-        self.tx.insert(self.tables.stock, &row)?;
+        let row = Stock {
+            s_i_id: item,
+            s_w_id: w,
+            s_quantity: rng.i32(10..=100),
+            s_dist_01: &dist[0],
+            s_dist_02: &dist[1],
+            s_dist_03: &dist[2],
+            s_dist_04: &dist[3],
+            s_dist_05: &dist[4],
+            s_dist_06: &dist[5],
+            s_dist_07: &dist[6],
+            s_dist_08: &dist[7],
+            s_dist_09: &dist[8],
+            s_dist_10: &dist[9],
+            s_ytd: 0,
+            s_order_cnt: 0,
+            s_remote_cnt: 0,
+            s_data: data.as_str(),
+        };
+        self.tables.stock.insert(self.tx, &row)?;
         Ok(())
     }
 
@@ -234,47 +241,46 @@ impl Rows<'_, '_> {
         let last = last_name(name as u16);
         let first: Text<16> = Text::random(rng, 8, 16);
         let address = Address::random(rng);
-        let [street_1, street_2, city, state, zip] = address.values();
         let mut phone = [0; 16];
         digits(rng, &mut phone);
         let credit = if rng.u32(..10) == 0 { b"BC" } else { b"GC" };
         let data: Text<500> = Text::random(rng, 300, 500);
-        let row = [
-            id.into(),
-            d.into(),
-            w.into(),
-            first.as_str().into(),
-            b"OE".into(),
-            last.as_str().into(),
-            street_1,
-            street_2,
-            city,
-            state,
-            zip,
-            (&phone).into(),
-            self.call.date_us.into(),
-            credit.into(),
-            5_000_000i64.into(),
-            rng.i32(0..=5000).into(),
-            (-1000i64).into(),
-            1000i64.into(),
-            1i32.into(),
-            0i32.into(),
-            data.as_str().into(),
-        ];
-        self.tx.insert(self.tables.customer, &row)?;
+        let row = Customer {
+            c_id: id,
+            c_d_id: d,
+            c_w_id: w,
+            c_first: first.as_str(),
+            c_middle: b"OE",
+            c_last: last.as_str(),
+            c_street_1: address.street_1.as_str(),
+            c_street_2: address.street_2.as_str(),
+            c_city: address.city.as_str(),
+            c_state: &address.state,
+            c_zip: &address.zip,
+            c_phone: &phone,
+            c_since: self.call.date_us,
+            c_credit: credit,
+            c_credit_lim: 5_000_000,
+            c_discount: rng.i32(0..=5000),
+            c_balance: -1000,
+            c_ytd_payment: 1000,
+            c_payment_cnt: 1,
+            c_delivery_cnt: 0,
+            c_data: data.as_str(),
+        };
+        self.tables.customer.insert(self.tx, &row)?;
         let data: Text<24> = Text::random(rng, 12, 24);
-        let history = [
-            id.into(),
-            d.into(),
-            w.into(),
-            d.into(),
-            w.into(),
-            self.call.date_us.into(),
-            1000i64.into(),
-            data.as_str().into(),
-        ];
-        self.tx.insert(self.tables.history, &history)?;
+        let history = History {
+            h_c_id: id,
+            h_c_d_id: d,
+            h_c_w_id: w,
+            h_d_id: d,
+            h_w_id: w,
+            h_date: self.call.date_us,
+            h_amount: 1000,
+            h_data: data.as_str(),
+        };
+        self.tables.history.insert(self.tx, &history)?;
         Ok(())
     }
 
@@ -284,37 +290,38 @@ impl Rows<'_, '_> {
         let lines = rng.i32(5..=15);
         let carrier = delivered.then(|| rng.i32(1..=10));
         let date = self.call.date_us;
-        let row = [
-            id.into(),
-            d.into(),
-            w.into(),
-            customer.into(),
-            date.into(),
-            carrier.into(),
-            lines.into(),
-            1i32.into(),
-        ];
-        self.tx.insert(self.tables.orders, &row)?;
+        let row = Order {
+            o_id: id,
+            o_d_id: d,
+            o_w_id: w,
+            o_c_id: customer,
+            o_entry_d: date,
+            o_carrier_id: carrier,
+            o_ol_cnt: lines,
+            o_all_local: 1,
+        };
+        self.tables.orders.insert(self.tx, &row)?;
         for number in 1..=lines {
             let mut info = [0; 24];
             letters(rng, &mut info);
             let amount = if delivered { 0 } else { rng.i64(1..=999_999) };
-            let line = [
-                id.into(),
-                d.into(),
-                w.into(),
-                number.into(),
-                rng.i32(1..=self.call.scale.items).into(),
-                w.into(),
-                delivered.then_some(date).into(),
-                5i32.into(),
-                amount.into(),
-                (&info).into(),
-            ];
-            self.tx.insert(self.tables.order_line, &line)?;
+            let line = OrderLine {
+                ol_o_id: id,
+                ol_d_id: d,
+                ol_w_id: w,
+                ol_number: number,
+                ol_i_id: rng.i32(1..=self.call.scale.items),
+                ol_supply_w_id: w,
+                ol_delivery_d: delivered.then_some(date),
+                ol_quantity: 5,
+                ol_amount: amount,
+                ol_dist_info: &info,
+            };
+            self.tables.order_line.insert(self.tx, &line)?;
         }
         if !delivered {
-            self.tx.insert(self.tables.new_order, &[id.into(), d.into(), w.into()])?;
+            let open = OpenOrder { no_o_id: id, no_d_id: d, no_w_id: w };
+            self.tables.new_order.insert(self.tx, &open)?;
         }
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! The data that the consistency conditions need, read from a database in several transactions of
 //! moderate size. Nothing may be written meanwhile: the parts are not one snapshot.
 
-use super::schema::*;
+use super::schema::{Customer, DISTRICTS, History, OrderLine, TpccTables, Warehouse};
 use super::{Scale, found};
 use crate::Reader;
-use hyades::{Abort, Columns, Error, Transaction, Value};
+use hyades::{Abort, Columns, Error, Transaction};
 use std::collections::HashMap;
+use std::ops::Bound;
 
 /// An order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Order {
+pub struct OrderFacts {
     /// O_ID.
     pub id: i32,
     /// O_C_ID.
@@ -35,7 +36,7 @@ pub struct Lines {
 
 /// A customer's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Customer {
+pub struct CustomerFacts {
     /// C_ID.
     pub id: i32,
     /// C_BALANCE in cents.
@@ -48,7 +49,7 @@ pub struct Customer {
 
 /// A district and its rows; lists are ordered by number.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct District {
+pub struct DistrictFacts {
     /// D_W_ID.
     pub w: i32,
     /// D_ID.
@@ -58,9 +59,9 @@ pub struct District {
     /// D_NEXT_O_ID.
     pub next_order: i32,
     /// Its customers.
-    pub customers: Vec<Customer>,
+    pub customers: Vec<CustomerFacts>,
     /// Its orders.
-    pub orders: Vec<Order>,
+    pub orders: Vec<OrderFacts>,
     /// NO_O_ID of its new-orders.
     pub new_orders: Vec<i32>,
     /// Its order lines, by order.
@@ -73,7 +74,7 @@ pub struct Snapshot {
     /// W_ID and W_YTD of every warehouse.
     pub warehouses: Vec<(i32, i64)>,
     /// All districts.
-    pub districts: Vec<District>,
+    pub districts: Vec<DistrictFacts>,
     /// The sum of H_AMOUNT by (H_W_ID, H_D_ID).
     pub paid_in_district: HashMap<(i32, i32), i64>,
     /// The sum of H_AMOUNT by (H_C_W_ID, H_C_D_ID, H_C_ID).
@@ -101,12 +102,12 @@ impl Snapshot {
             Snapshot { delivered_at_first: scale.delivered(), ..Snapshot::default() };
         for w in 1..=scale.warehouses {
             let ytd = reader.read(|tx| {
-                let row = tx.get_columns(tables.warehouse, w, warehouse::YTD.only())?;
-                Ok(found(row)?.get(warehouse::YTD))
+                let row = tables.warehouse.find_columns(tx, w, Warehouse::W_YTD.only())?;
+                Ok(found(row)?.get(Warehouse::W_YTD))
             })?;
             snapshot.warehouses.push((w, ytd));
             for d in 1..=DISTRICTS {
-                snapshot.districts.push(District::read(reader, tables, w, d)?);
+                snapshot.districts.push(DistrictFacts::read(reader, tables, w, d)?);
             }
         }
         snapshot.read_history(reader, tables)?;
@@ -141,29 +142,38 @@ fn history_after(
     tables: &TpccTables,
     after: Option<u64>,
 ) -> Result<Vec<HistoryRow>, Abort> {
-    let key = [Value::U64(after.unwrap_or(0))];
-    let scan = tx.scan(tables.history).limit(HISTORY_AT_ONCE);
-    let rows = if after.is_some() { scan.after(&key).rows()? } else { scan.rows()? };
+    let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let scan = tables.history.scan(tx).range((after, Bound::Unbounded)).limit(HISTORY_AT_ONCE);
+    let rows = scan.get_columns(Columns::ALL)?;
     let facts = rows.iter().map(|row| HistoryRow {
         row_id: row.row_id(),
-        district: (row.get(history::W_ID), row.get(history::D_ID)),
-        customer: (row.get(history::C_W_ID), row.get(history::C_D_ID), row.get(history::C_ID)),
-        amount: row.get(history::AMOUNT),
+        district: (row.get(History::H_W_ID), row.get(History::H_D_ID)),
+        customer: (
+            row.get(History::H_C_W_ID),
+            row.get(History::H_C_D_ID),
+            row.get(History::H_C_ID),
+        ),
+        amount: row.get(History::H_AMOUNT),
     });
     Ok(facts.collect())
 }
 
-impl District {
-    fn read(reader: &impl Reader, tables: &TpccTables, w: i32, d: i32) -> Result<District, Error> {
+impl DistrictFacts {
+    fn read(
+        reader: &impl Reader,
+        tables: &TpccTables,
+        w: i32,
+        d: i32,
+    ) -> Result<DistrictFacts, Error> {
         let mut district = reader.read(|tx| {
-            let row = found(tx.get(tables.district, (w, d))?)?;
-            Ok(District {
+            let row = found(tables.district.find(tx, (w, d))?)?;
+            Ok(DistrictFacts {
                 w,
                 d,
-                ytd: row.get(district::YTD),
-                next_order: row.get(district::NEXT_O_ID),
+                ytd: row.d_ytd,
+                next_order: row.d_next_o_id,
                 customers: customers(tx, tables, w, d)?,
-                ..District::default()
+                ..DistrictFacts::default()
             })
         })?;
         // The last part is open-ended: some conditions look for rows beyond the next order number.
@@ -193,22 +203,21 @@ fn customers(
     tables: &TpccTables,
     w: i32,
     d: i32,
-) -> Result<Vec<Customer>, Abort> {
-    const CUSTOMER: Columns = customer::ID
+) -> Result<Vec<CustomerFacts>, Abort> {
+    const CUSTOMER: Columns = Customer::C_ID
         .only()
-        .and(customer::BALANCE.only())
-        .and(customer::YTD_PAYMENT.only())
-        .and(customer::DELIVERY_CNT.only());
-    let key: [Value<'_>; 2] = [w.into(), d.into()];
-    let rows =
-        tx.scan_index(tables.customer, CUSTOMER_BY_NAME).prefix(&key).columns(CUSTOMER).rows()?;
-    let facts = rows.iter().map(|row| Customer {
-        id: row.get(customer::ID),
-        balance: row.get(customer::BALANCE),
-        ytd_payment: row.get(customer::YTD_PAYMENT),
-        deliveries: row.get(customer::DELIVERY_CNT),
+        .and(Customer::C_BALANCE.only())
+        .and(Customer::C_YTD_PAYMENT.only())
+        .and(Customer::C_DELIVERY_CNT.only());
+    let by_name = tables.customer.index(tx, Customer::CUSTOMER_BY_NAME);
+    let rows = by_name.prefix((w, d)).get_columns(CUSTOMER)?;
+    let facts = rows.iter().map(|row| CustomerFacts {
+        id: row.get(Customer::C_ID),
+        balance: row.get(Customer::C_BALANCE),
+        ytd_payment: row.get(Customer::C_YTD_PAYMENT),
+        deliveries: row.get(Customer::C_DELIVERY_CNT),
     });
-    let mut facts: Vec<Customer> = facts.collect();
+    let mut facts: Vec<CustomerFacts> = facts.collect();
     facts.sort_unstable_by_key(|customer| customer.id);
     Ok(facts)
 }
@@ -224,47 +233,44 @@ struct Part {
 }
 
 impl Part {
-    fn bounds(&self) -> ([Value<'static>; 3], [Value<'static>; 3]) {
-        let key = |order: i32| [self.w.into(), self.d.into(), order.into()];
-        (key(self.from), key(self.before.unwrap_or(i32::MAX)))
+    fn range(&self) -> std::ops::Range<(i32, i32, i32)> {
+        let key = |order: i32| (self.w, self.d, order);
+        key(self.from)..key(self.before.unwrap_or(i32::MAX))
     }
 
-    fn orders(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<Order>, Abort> {
-        let (from, before) = self.bounds();
-        let rows = tx.scan(tables.orders).from(&from).before(&before).rows()?;
-        let facts = rows.iter().map(|row| Order {
-            id: row.get(orders::ID),
-            customer: row.get(orders::C_ID),
-            carrier: row.get(orders::CARRIER_ID),
-            lines: row.get(orders::OL_CNT),
+    fn orders(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<OrderFacts>, Abort> {
+        let rows = tables.orders.scan(tx).range(self.range()).rows()?;
+        let facts = rows.map(|row| OrderFacts {
+            id: row.o_id,
+            customer: row.o_c_id,
+            carrier: row.o_carrier_id,
+            lines: row.o_ol_cnt,
         });
         Ok(facts.collect())
     }
 
     fn new_orders(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<i32>, Abort> {
-        let (from, before) = self.bounds();
-        let rows = tx.scan(tables.new_order).from(&from).before(&before).rows()?;
-        Ok(rows.iter().map(|row| row.get(new_order::O_ID)).collect())
+        let rows = tables.new_order.scan(tx).range(self.range()).rows()?;
+        Ok(rows.map(|row| row.no_o_id).collect())
     }
 
     fn lines(&self, tx: &Transaction<'_>, tables: &TpccTables) -> Result<Vec<Lines>, Abort> {
-        const LINE: Columns = order_line::O_ID
+        const LINE: Columns = OrderLine::OL_O_ID
             .only()
-            .and(order_line::DELIVERY_D.only())
-            .and(order_line::AMOUNT.only());
-        let (from, before) = self.bounds();
-        let rows = tx.scan(tables.order_line).from(&from).before(&before).columns(LINE).rows()?;
+            .and(OrderLine::OL_DELIVERY_D.only())
+            .and(OrderLine::OL_AMOUNT.only());
+        let rows = tables.order_line.scan(tx).prefix_range(self.range()).get_columns(LINE)?;
         let mut all: Vec<Lines> = Vec::new();
         for row in rows {
-            let order = row.get(order_line::O_ID);
+            let order = row.get(OrderLine::OL_O_ID);
             if all.last().is_none_or(|lines| lines.order != order) {
                 all.push(Lines { order, ..Lines::default() });
             }
             let lines = all.last_mut().expect("one was pushed");
             lines.count += 1;
-            if row.get(order_line::DELIVERY_D).is_some() {
+            if row.get(OrderLine::OL_DELIVERY_D).is_some() {
                 lines.delivered += 1;
-                lines.delivered_amount += row.get(order_line::AMOUNT);
+                lines.delivered_amount += row.get(OrderLine::OL_AMOUNT);
             }
         }
         Ok(all)

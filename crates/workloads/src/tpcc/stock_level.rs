@@ -1,8 +1,8 @@
 //! The Stock-Level transaction (clause 2.8).
 
 use super::found;
-use super::schema::{TpccTables, district, order_line, stock};
-use hyades::{Abort, Transaction, Value};
+use super::schema::{District, OrderLine, Stock, TpccTables};
+use hyades::{Abort, Transaction};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -24,25 +24,22 @@ pub fn stock_level(
     call: &StockLevel,
 ) -> Result<i32, Abort> {
     let &StockLevel { w, d, threshold } = call;
-    let next = found(tx.get_columns(tables.district, (w, d), district::NEXT_O_ID.only())?)?
-        .get(district::NEXT_O_ID);
-    let from: [Value<'_>; 3] = [w.into(), d.into(), (next - 20).into()];
-    let before: [Value<'_>; 3] = [w.into(), d.into(), next.into()];
-    let lines = tx
-        .scan(tables.order_line)
-        .from(&from)
-        .before(&before)
-        .columns(order_line::I_ID.only())
-        .rows()?;
+    let next = found(tables.district.find_columns(tx, (w, d), District::D_NEXT_O_ID.only())?)?
+        .get(District::D_NEXT_O_ID);
+    let lines = tables
+        .order_line
+        .scan(tx)
+        .prefix_range((w, d, next - 20)..(w, d, next))
+        .get_columns(OrderLine::OL_I_ID.only())?;
     // At most 20 orders of 15 lines: they fit on the stack.
     let mut items: SmallVec<[i32; 300]> =
-        lines.iter().map(|line| line.get(order_line::I_ID)).collect();
+        lines.iter().map(|line| line.get(OrderLine::OL_I_ID)).collect();
     items.sort_unstable();
     items.dedup();
     let mut low = 0;
     for item in items {
-        let row = tx.get_columns(tables.stock, (w, item), stock::QUANTITY.only())?;
-        low += (found(row)?.get(stock::QUANTITY) < threshold) as i32;
+        let row = tables.stock.find_columns(tx, (w, item), Stock::S_QUANTITY.only())?;
+        low += (found(row)?.get(Stock::S_QUANTITY) < threshold) as i32;
     }
     Ok(low)
 }

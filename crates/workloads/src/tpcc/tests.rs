@@ -1,7 +1,7 @@
 //! The transactions on the oracle, and the conditions on good and on broken data.
 
 use super::consistency::check;
-use super::schema::*;
+use super::schema::{Customer, District, Order, OrderLine, TpccTables, Warehouse};
 use super::*;
 use crate::oracle::Oracle;
 use fastrand::Rng;
@@ -112,14 +112,14 @@ fn population_follows_from_its_seed_in_any_order() {
 #[test]
 fn population_has_the_specified_rows_and_is_consistent() {
     let (oracle, tables) = populated();
-    assert_eq!(oracle.len(tables.item), 60);
-    assert_eq!(oracle.len(tables.warehouse), 2);
-    assert_eq!(oracle.len(tables.district), 20);
-    assert_eq!(oracle.len(tables.stock), 120);
-    assert_eq!(oracle.len(tables.customer), 600);
-    assert_eq!(oracle.len(tables.history), 600);
-    assert_eq!(oracle.len(tables.orders), 600);
-    assert_eq!(oracle.len(tables.new_order), 180);
+    assert_eq!(oracle.len(tables.item.untyped()), 60);
+    assert_eq!(oracle.len(tables.warehouse.untyped()), 2);
+    assert_eq!(oracle.len(tables.district.untyped()), 20);
+    assert_eq!(oracle.len(tables.stock.untyped()), 120);
+    assert_eq!(oracle.len(tables.customer.untyped()), 600);
+    assert_eq!(oracle.len(tables.history.untyped()), 600);
+    assert_eq!(oracle.len(tables.orders.untyped()), 600);
+    assert_eq!(oracle.len(tables.new_order.untyped()), 180);
     assert_eq!(violations(&oracle, &tables), []);
     assert!(
         oracle
@@ -189,12 +189,12 @@ fn an_order_takes_its_stock_and_adds_up() {
     let stock_of = |w: i32, i: i32| {
         oracle
             .transact(|tx| {
-                let row = tx.get(tables.stock, (w, i))?.unwrap();
+                let row = tables.stock.find(tx, (w, i))?.unwrap();
                 Ok([
-                    row.get(stock::QUANTITY) as i64,
-                    row.get(stock::YTD),
-                    row.get(stock::ORDER_CNT) as i64,
-                    row.get(stock::REMOTE_CNT) as i64,
+                    row.s_quantity as i64,
+                    row.s_ytd,
+                    row.s_order_cnt as i64,
+                    row.s_remote_cnt as i64,
                 ])
             })
             .unwrap()
@@ -211,20 +211,20 @@ fn an_order_takes_its_stock_and_adds_up() {
 
     oracle
         .transact(|tx| {
-            let price = |i: i32| tx.get(tables.item, i).map(|r| r.unwrap().get(item::PRICE));
+            let price = |i: i32| tables.item.find(tx, i).map(|r| r.unwrap().i_price);
             let sum = price(7)? * 5 + price(8)? * 10;
-            let tax = tx.get(tables.warehouse, 1)?.unwrap().get(warehouse::TAX)
-                + tx.get(tables.district, (1, 3))?.unwrap().get(district::TAX);
-            let discount = tx.get(tables.customer, (1, 3, 5))?.unwrap().get(customer::DISCOUNT);
+            let tax = tables.warehouse.find(tx, 1)?.unwrap().w_tax
+                + tables.district.find(tx, (1, 3))?.unwrap().d_tax;
+            let discount = tables.customer.find(tx, (1, 3, 5))?.unwrap().c_discount;
             let exact = sum as f64 * (1.0 - discount as f64 / 1e4) * (1.0 + tax as f64 / 1e4);
             assert!((exact - result.total_cents as f64).abs() <= 1.0);
-            let row = tx.get(tables.orders, (1, 3, result.order))?.unwrap();
-            assert_eq!(row.get(orders::ALL_LOCAL), 0);
-            assert_eq!((row.get(orders::OL_CNT), row.get(orders::CARRIER_ID)), (3, None));
-            let line = tx.get(tables.order_line, (1, 3, result.order, 2))?.unwrap();
-            let info = tx.get(tables.stock, (2, 8))?.unwrap().get(stock::DIST_03);
-            assert_eq!(line.get(order_line::DIST_INFO), info);
-            assert_eq!(line.get(order_line::AMOUNT), price(8)? * 10);
+            let row = tables.orders.find(tx, (1, 3, result.order))?.unwrap();
+            assert_eq!(row.o_all_local, 0);
+            assert_eq!((row.o_ol_cnt, row.o_carrier_id), (3, None));
+            let line = tables.order_line.find(tx, (1, 3, result.order, 2))?.unwrap();
+            let info = tables.stock.find(tx, (2, 8))?.unwrap().s_dist_03;
+            assert_eq!(line.ol_dist_info, info);
+            assert_eq!(line.ol_amount, price(8)? * 10);
             Ok(())
         })
         .unwrap();
@@ -238,13 +238,13 @@ fn a_payment_by_name_takes_the_middle_customer() {
         .transact(|tx| {
             for (c, first) in [(1, "Delta"), (4, "Alpha"), (9, "Charlie"), (12, "Bravo")] {
                 let name = last_name(999);
-                let sets = [customer::LAST.set(name.as_str()), customer::FIRST.set(first)];
-                assert!(tx.update(tables.customer, (1, 1, c), &sets)?);
+                let sets = [Customer::C_LAST.set(name.as_str()), Customer::C_FIRST.set(first)];
+                assert!(tables.customer.update(tx, (1, 1, c), &sets)?);
             }
             // The second of four, counted by first name.
             let found = CustomerSelector::LastName(999).find(tx, &tables, 1, 1)?;
             assert_eq!(found, 12);
-            assert!(tx.delete(tables.customer, (1, 1, 4))?);
+            assert!(tables.customer.delete(tx, (1, 1, 4))?);
             // The second of three.
             let found = CustomerSelector::LastName(999).find(tx, &tables, 1, 1)?;
             assert_eq!(found, 9);
@@ -267,17 +267,17 @@ fn a_payment_of_bad_credit_is_written_before_what_stood_there() {
     };
     oracle
         .transact(|tx| {
-            let sets = [customer::CREDIT.set(b"BC"), customer::DATA.set("what stood there")];
-            tx.update(tables.customer, (1, 3, 6), &sets)?;
+            let sets = [Customer::C_CREDIT.set(b"BC"), Customer::C_DATA.set("what stood there")];
+            tables.customer.update(tx, (1, 3, 6), &sets)?;
             payment(tx, &tables, &call)?;
-            let row = tx.get(tables.customer, (1, 3, 6))?.unwrap();
-            assert_eq!(row.get(customer::DATA), "6 3 1 4 2 12345 what stood there");
-            assert_eq!(row.get(customer::BALANCE), -1000 - 12_345);
-            assert_eq!(row.get(customer::PAYMENT_CNT), 2);
-            tx.update(tables.customer, (1, 3, 6), &[customer::DATA.set(&*"x".repeat(500))])?;
+            let row = tables.customer.find(tx, (1, 3, 6))?.unwrap();
+            assert_eq!(row.c_data, "6 3 1 4 2 12345 what stood there");
+            assert_eq!(row.c_balance, -1000 - 12_345);
+            assert_eq!(row.c_payment_cnt, 2);
+            tables.customer.update(tx, (1, 3, 6), &[Customer::C_DATA.set(&*"x".repeat(500))])?;
             payment(tx, &tables, &call)?;
-            let row = tx.get(tables.customer, (1, 3, 6))?.unwrap();
-            assert_eq!(row.get(customer::DATA).len(), 500);
+            let row = tables.customer.find(tx, (1, 3, 6))?.unwrap();
+            assert_eq!(row.c_data.len(), 500);
             Ok(())
         })
         .unwrap();
@@ -294,11 +294,11 @@ fn delivery_takes_the_oldest_order_until_none_is_left() {
         let oldest = SCALE.delivered() + 1 + round.min(8);
         oracle
             .transact(|tx| {
-                let row = tx.get(tables.orders, (1, 5, oldest))?.unwrap();
-                assert_eq!(row.get(orders::CARRIER_ID), Some(3));
-                assert!(tx.get(tables.new_order, (1, 5, oldest))?.is_none());
-                let line = tx.get(tables.order_line, (1, 5, oldest, 1))?.unwrap();
-                assert_eq!(line.get(order_line::DELIVERY_D), Some(77));
+                let row = tables.orders.find(tx, (1, 5, oldest))?.unwrap();
+                assert_eq!(row.o_carrier_id, Some(3));
+                assert!(tables.new_order.find(tx, (1, 5, oldest))?.is_none());
+                let line = tables.order_line.find(tx, (1, 5, oldest, 1))?.unwrap();
+                assert_eq!(line.ol_delivery_d, Some(77));
                 Ok(())
             })
             .unwrap();
@@ -327,9 +327,8 @@ fn questions_give_the_last_order_and_the_short_items() {
             let call = StockLevel { w: 2, d: 9, threshold: 200 };
             let mut items = std::collections::BTreeSet::new();
             for id in placed.order - 19..=placed.order {
-                let key = [Value::I32(2), Value::I32(9), Value::I32(id)];
-                let lines = tx.scan(tables.order_line).prefix(&key).rows()?;
-                items.extend(lines.iter().map(|line| line.get(order_line::I_ID)));
+                let lines = tables.order_line.scan(tx).prefix((2, 9, id)).rows()?;
+                items.extend(lines.map(|line| line.ol_i_id));
             }
             assert_eq!(stock_level(tx, &tables, &call)? as usize, items.len());
             assert_eq!(stock_level(tx, &tables, &StockLevel { threshold: 0, ..call })?, 0);
@@ -358,23 +357,23 @@ fn each_condition_fails_on_broken_data() {
     let delivered = (1, 2, 3);
     assert!(delivered.2 <= SCALE.delivered());
     let cases: [(&[u8], Break); 14] = [
-        (&[1, 8], |tx, t| tx.update(t.warehouse, 1, &[warehouse::YTD.set(5i64)])),
-        (&[1, 9], |tx, t| tx.update(t.district, (1, 2), &[district::YTD.set(5i64)])),
-        (&[2], |tx, t| tx.update(t.district, (1, 2), &[district::NEXT_O_ID.set(30)])),
-        (&[2, 4, 11], |tx, t| tx.delete(t.orders, (1, 2, 30))),
-        (&[2, 5, 11], |tx, t| tx.delete(t.new_order, (1, 2, 30))),
-        (&[3, 5, 11], |tx, t| tx.delete(t.new_order, (1, 2, 28))),
-        (&[4, 6], |tx, t| tx.delete(t.order_line, (1, 2, 28, 1))),
-        (&[4, 6], |tx, t| tx.update(t.orders, (1, 2, 28), &[orders::OL_CNT.set(99)])),
-        (&[5, 7], |tx, t| tx.update(t.orders, (1, 2, 28), &[orders::CARRIER_ID.set(4)])),
-        (&[5, 7], |tx, t| tx.update(t.orders, (1, 2, 3), &[orders::CARRIER_ID.set(None::<i32>)])),
+        (&[1, 8], |tx, t| t.warehouse.update(tx, 1, &[Warehouse::W_YTD.set(5i64)])),
+        (&[1, 9], |tx, t| t.district.update(tx, (1, 2), &[District::D_YTD.set(5i64)])),
+        (&[2], |tx, t| t.district.update(tx, (1, 2), &[District::D_NEXT_O_ID.set(30)])),
+        (&[2, 4, 11], |tx, t| t.orders.delete(tx, (1, 2, 30))),
+        (&[2, 5, 11], |tx, t| t.new_order.delete(tx, (1, 2, 30))),
+        (&[3, 5, 11], |tx, t| t.new_order.delete(tx, (1, 2, 28))),
+        (&[4, 6], |tx, t| t.order_line.delete(tx, (1, 2, 28, 1))),
+        (&[4, 6], |tx, t| t.orders.update(tx, (1, 2, 28), &[Order::O_OL_CNT.set(99)])),
+        (&[5, 7], |tx, t| t.orders.update(tx, (1, 2, 28), &[Order::O_CARRIER_ID.set(4)])),
+        (&[5, 7], |tx, t| t.orders.update(tx, (1, 2, 3), &[Order::O_CARRIER_ID.set(None)])),
         (&[7], |tx, t| {
-            let date = [order_line::DELIVERY_D.set(None::<i64>)];
-            tx.update(t.order_line, (1, 2, 3, 1), &date)
+            let date = [OrderLine::OL_DELIVERY_D.set(None)];
+            t.order_line.update(tx, (1, 2, 3, 1), &date)
         }),
-        (&[10, 12], |tx, t| tx.update(t.customer, (1, 2, 3), &[customer::BALANCE.set(-999i64)])),
-        (&[11], |tx, t| tx.update(t.customer, (1, 2, 3), &[customer::DELIVERY_CNT.set(1)])),
-        (&[12], |tx, t| tx.update(t.customer, (1, 2, 3), &[customer::YTD_PAYMENT.set(1001i64)])),
+        (&[10, 12], |tx, t| t.customer.update(tx, (1, 2, 3), &[Customer::C_BALANCE.set(-999i64)])),
+        (&[11], |tx, t| t.customer.update(tx, (1, 2, 3), &[Customer::C_DELIVERY_CNT.set(1)])),
+        (&[12], |tx, t| t.customer.update(tx, (1, 2, 3), &[Customer::C_YTD_PAYMENT.set(1001i64)])),
     ];
     let mut seen = std::collections::BTreeSet::new();
     for (at, (expected, break_it)) in cases.into_iter().enumerate() {
@@ -389,27 +388,27 @@ fn each_condition_fails_on_broken_data() {
 fn a_lost_payment_and_a_line_without_order_are_noticed() {
     let (oracle, tables) = populated();
     run_mix(&oracle, &tables, Mix::Full, 300);
-    let last = oracle.len(tables.history) as u64;
-    assert!(oracle.transact(|tx| tx.delete(tables.history, last)).unwrap());
+    let last = oracle.len(tables.history.untyped()) as u64;
+    assert!(oracle.transact(|tx| tables.history.delete(tx, last)).unwrap());
     let found: Vec<u8> = violations(&oracle, &tables).iter().map(|v| v.condition).collect();
     assert_eq!(found, [8, 9, 10]);
 
     let (oracle, tables) = populated();
     oracle
         .transact(|tx| {
-            let line = [
-                9999.into(),
-                1.into(),
-                1.into(),
-                1.into(),
-                1.into(),
-                1.into(),
-                Value::Null,
-                1.into(),
-                1i64.into(),
-                (&[b'x'; 24]).into(),
-            ];
-            tx.insert(tables.order_line, &line)
+            let line = OrderLine {
+                ol_o_id: 9999,
+                ol_d_id: 1,
+                ol_w_id: 1,
+                ol_number: 1,
+                ol_i_id: 1,
+                ol_supply_w_id: 1,
+                ol_delivery_d: None,
+                ol_quantity: 1,
+                ol_amount: 1,
+                ol_dist_info: &[b'x'; 24],
+            };
+            tables.order_line.insert(tx, &line)
         })
         .unwrap();
     let found: Vec<u8> = violations(&oracle, &tables).iter().map(|v| v.condition).collect();

@@ -5,7 +5,7 @@
 
 use crate::MISSING_ROW;
 use crate::bytes::{fill, mix};
-use hyades::{Abort, Column, Columns, Schema, Set, Table, Transaction, Type, Value};
+use hyades::{Abort, Column, Columns, Schema, Table, TableRow, Transaction, TypedTable, Value};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -16,18 +16,53 @@ pub const COLUMNS: usize = 10;
 /// The width of each in bytes.
 pub const WIDTH: usize = 100;
 
-/// The column for a number, which wraps around.
-pub fn column(n: u64) -> Column<[u8]> {
-    Column::at(1 + (n % COLUMNS as u64) as u16)
+/// A value of a column.
+pub type FieldValue = [u8; WIDTH];
+
+/// A row: a 64-bit key and ten columns of 100 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Table)]
+#[table(name = "usertable")]
+#[expect(missing_docs, reason = "the columns are alike")]
+pub struct User<'a> {
+    #[key]
+    pub key: u64,
+    pub field0: &'a FieldValue,
+    pub field1: &'a FieldValue,
+    pub field2: &'a FieldValue,
+    pub field3: &'a FieldValue,
+    pub field4: &'a FieldValue,
+    pub field5: &'a FieldValue,
+    pub field6: &'a FieldValue,
+    pub field7: &'a FieldValue,
+    pub field8: &'a FieldValue,
+    pub field9: &'a FieldValue,
 }
 
-/// The table: a 64-bit key and ten columns of 100 bytes.
+/// The table.
+pub type Users = TypedTable<User<'static>>;
+
+const FIELDS: [Column<[u8]>; COLUMNS] = [
+    User::FIELD0,
+    User::FIELD1,
+    User::FIELD2,
+    User::FIELD3,
+    User::FIELD4,
+    User::FIELD5,
+    User::FIELD6,
+    User::FIELD7,
+    User::FIELD8,
+    User::FIELD9,
+];
+
+/// The column for a number, which wraps around.
+#[inline]
+pub fn column(n: u64) -> Column<[u8]> {
+    FIELDS[(n % COLUMNS as u64) as usize]
+}
+
+/// The table's description: an ordered primary index, or a hash table.
 pub fn schema(ordered: bool) -> Schema {
-    let schema = (0..COLUMNS).fold(Schema::new("usertable").column("key", Type::U64), |s, n| {
-        s.column(&format!("field{n}"), Type::Fixed(WIDTH as u16))
-    });
-    let schema = schema.primary_key(&["key"]);
-    if ordered { schema } else { schema.hash() }
+    if ordered { User::schema() } else { User::schema().hash() }
 }
 
 /// The key of row number `id`. Spread keys cover the 64-bit range, so that rows inserted later fall
@@ -157,20 +192,20 @@ fn done(was_there: bool) -> Result<(), Abort> {
 #[inline]
 fn read(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     id: u64,
     column: Column<[u8]>,
     whole_row: bool,
 ) -> Result<(), Abort> {
     let columns = if whole_row { Columns::ALL } else { column.only() };
-    found(tx.get_columns(table, id, columns)?).map(drop)
+    found(table.find_columns(tx, id, columns)?).map(drop)
 }
 
 /// Reads what is about to be written, if `reads` says so.
 #[inline]
 fn read_before(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     row: &RowAccess,
     mixed: u64,
     whole_row: bool,
@@ -183,10 +218,10 @@ fn read_before(
 }
 
 /// Prefetches the rows, so that their cache misses overlap.
-fn prefetch(tx: &Transaction<'_>, table: Table, call: &Accesses, columns: impl Fn(u64) -> Columns) {
+fn prefetch(tx: &Transaction<'_>, table: Users, call: &Accesses, columns: impl Fn(u64) -> Columns) {
     if call.rows.len() > 1 {
         for (row, n) in call.rows.iter().zip(0u64..) {
-            tx.prefetch(table, row.id(), columns(mix(call.seed as u64, n)));
+            table.prefetch(tx, row.id(), columns(mix(call.seed as u64, n)));
         }
     }
 }
@@ -199,7 +234,7 @@ fn touched(whole_rows: bool) -> impl Fn(u64) -> Columns {
 /// Runs the accesses; a write sets one column.
 pub fn access(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     call: &Accesses,
     reads: Reads,
 ) -> Result<(), Abort> {
@@ -211,7 +246,7 @@ pub fn access(
             read_before(tx, table, row, mixed, reads.whole_rows, reads)?;
             fill(mixed, &mut value);
             let set = column(mixed).set(&value);
-            done(tx.update(table, row.id(), &[set])?)?;
+            done(table.update(tx, row.id(), &[set])?)?;
         } else {
             read(tx, table, row.id(), column(mixed), reads.whole_rows)?;
         }
@@ -222,7 +257,7 @@ pub fn access(
 /// Runs the accesses; a write sets all columns.
 pub fn access_all(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     call: &Accesses,
     reads: Reads,
 ) -> Result<(), Abort> {
@@ -242,7 +277,7 @@ pub fn access_all(
 }
 
 /// Runs the accesses as blind writes of all columns, with derived values.
-pub fn store(tx: &Transaction<'_>, table: Table, call: &Accesses) -> Result<(), Abort> {
+pub fn store(tx: &Transaction<'_>, table: Users, call: &Accesses) -> Result<(), Abort> {
     prefetch(tx, table, call, touched(true));
     let mut values = [0; WIDTH * COLUMNS];
     for (row, n) in call.rows.iter().zip(0u64..) {
@@ -253,7 +288,7 @@ pub fn store(tx: &Transaction<'_>, table: Table, call: &Accesses) -> Result<(), 
 }
 
 /// Runs the accesses as blind writes with the given values, ten per row.
-pub fn store_given(tx: &Transaction<'_>, table: Table, call: &Given) -> Result<(), Abort> {
+pub fn store_given(tx: &Transaction<'_>, table: Users, call: &Given) -> Result<(), Abort> {
     let Given { accesses, values } = call;
     if values.0.len() != accesses.rows.len() * WIDTH * COLUMNS {
         return Err(Abort::BadArguments);
@@ -268,7 +303,7 @@ pub fn store_given(tx: &Transaction<'_>, table: Table, call: &Given) -> Result<(
 /// Runs the accesses with the given values.
 pub fn access_given(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     call: &Given,
     reads: Reads,
 ) -> Result<(), Abort> {
@@ -292,7 +327,7 @@ pub fn access_given(
         read_before(tx, table, row, mixed, reads.whole_rows || each != WIDTH, reads)?;
         if each == WIDTH {
             let set = column(mixed).set(mine);
-            done(tx.update(table, row.id(), &[set])?)?;
+            done(table.update(tx, row.id(), &[set])?)?;
         } else {
             write_all(tx, table, row.id(), mine)?;
         }
@@ -300,75 +335,77 @@ pub fn access_given(
     Ok(())
 }
 
-fn write_all(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Result<(), Abort> {
-    let mut sets = [Set { column: 0, value: Value::Null }; COLUMNS];
-    for (n, (set, value)) in (0..).zip(sets.iter_mut().zip(values.chunks_exact(WIDTH))) {
-        *set = column(n).set(value);
+fn write_all(tx: &Transaction<'_>, table: Users, id: u64, values: &[u8]) -> Result<(), Abort> {
+    let mut sets = [User::FIELD0.set(Value::Null); COLUMNS];
+    for ((set, field), value) in sets.iter_mut().zip(FIELDS).zip(values.chunks_exact(WIDTH)) {
+        *set = field.set(value);
     }
-    done(tx.update(table, id, &sets)?)
+    done(table.update(tx, id, &sets)?)
 }
 
 /// Builds a row.
-fn row(key: u64, values: &[u8]) -> [Value<'_>; COLUMNS + 1] {
-    let mut row = [Value::Null; COLUMNS + 1];
-    row[0] = key.into();
-    for (column, value) in row[1..].iter_mut().zip(values.chunks_exact(WIDTH)) {
-        *column = value.into();
-    }
-    row
+fn row(key: u64, values: &[u8]) -> User<'_> {
+    let (values, _) = values.as_chunks::<WIDTH>();
+    let values: &[FieldValue; COLUMNS] = values.try_into().expect("ten values");
+    let [field0, field1, field2, field3, field4, field5, field6, field7, field8, field9] = values;
+    User { key, field0, field1, field2, field3, field4, field5, field6, field7, field8, field9 }
 }
 
-fn put(tx: &Transaction<'_>, table: Table, id: u64, values: &[u8]) -> Result<(), Abort> {
-    tx.put(table, &row(id, values))
+fn put(tx: &Transaction<'_>, table: Users, id: u64, values: &[u8]) -> Result<(), Abort> {
+    table.put(tx, &row(id, values))
 }
 
 /// Inserts a row.
-pub fn insert(tx: &Transaction<'_>, table: Table, call: &Insert) -> Result<(), Abort> {
+pub fn insert(tx: &Transaction<'_>, table: Users, call: &Insert) -> Result<(), Abort> {
     let mut values = [0; WIDTH * COLUMNS];
     fill(mix(call.seed, call.id), &mut values);
-    tx.insert(table, &row(key(call.id, call.spread), &values))?;
+    table.insert(tx, &row(key(call.id, call.spread), &values))?;
     Ok(())
 }
 
 /// Inserts rows of the population.
-pub fn populate(tx: &Transaction<'_>, table: Table, call: &YcsbPopulate) -> Result<(), Abort> {
+pub fn populate(tx: &Transaction<'_>, table: Users, call: &YcsbPopulate) -> Result<(), Abort> {
     let &YcsbPopulate { from, count, seed, spread } = call;
     (from..from + count as u64).try_for_each(|id| insert(tx, table, &Insert { id, seed, spread }))
 }
 
 /// Scans, and returns the number of rows.
-pub fn scan(tx: &Transaction<'_>, table: Table, call: &Scan) -> Result<u32, Abort> {
-    let from = [key(call.id, true).into()];
-    Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
+pub fn scan(tx: &Transaction<'_>, table: Users, call: &Scan) -> Result<u32, Abort> {
+    rows_from(tx, table, key(call.id, true), call.count)
 }
 
 /// Changes a column of one row, then scans; returns the number of rows scanned.
 pub fn write_and_scan(
     tx: &Transaction<'_>,
-    table: Table,
+    table: Users,
     call: &WriteAndScan,
 ) -> Result<u32, Abort> {
     let mixed = mix(call.seed as u64, 0);
     let mut value = [0; WIDTH];
     fill(mixed, &mut value);
-    done(tx.update(table, call.id, &[column(mixed).set(&value)])?)?;
+    done(table.update(tx, call.id, &[column(mixed).set(&value)])?)?;
     if call.count == 0 {
         return Ok(0);
     }
-    let from = [call.from.into()];
-    Ok(tx.scan(table).from(&from).limit(call.count as usize).rows()?.len() as u32)
+    rows_from(tx, table, call.from, call.count)
+}
+
+/// Reads at most `count` whole rows from a key on; returns their number.
+fn rows_from(tx: &Transaction<'_>, table: Users, from: u64, count: u32) -> Result<u32, Abort> {
+    let rows = table.scan(tx).range(from..).limit(count as usize);
+    Ok(rows.get_columns(Columns::ALL)?.len() as u32)
 }
 
 /// Reads a whole row and changes one column to a value derived from its old one, so that the
 /// outcome depends on the order of the changes.
-pub fn modify(tx: &Transaction<'_>, table: Table, call: &Modify) -> Result<(), Abort> {
-    let row = found(tx.get(table, call.id)?)?;
+pub fn modify(tx: &Transaction<'_>, table: Users, call: &Modify) -> Result<(), Abort> {
+    let row = found(table.find_columns(tx, call.id, Columns::ALL)?)?;
     let column = column(mix(call.seed as u64, 0));
     let old = row.get(column);
     let old = u64::from_le_bytes(old[..8].try_into().expect("the column is wider"));
     let mut value = [0; WIDTH];
     fill(mix(old, call.seed as u64), &mut value);
-    done(tx.update(table, call.id, &[column.set(&value)])?)
+    done(table.update(tx, call.id, &[column.set(&value)])?)
 }
 
 /// Serialized as bytes; kept inline up to a row's length.

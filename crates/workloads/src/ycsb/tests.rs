@@ -2,7 +2,7 @@ use super::*;
 use crate::oracle::Oracle;
 use hyades::{Abort, Table, Transaction};
 
-const TABLE: Table = Table::nth(0);
+const TABLE: Users = Users::of(Table::nth(0));
 
 fn run(tx: &Transaction<'_>, input: &YcsbInput, reads: Reads) -> Result<(), Abort> {
     match input.operation {
@@ -50,7 +50,7 @@ fn after(config: &YcsbConfig, count: usize) -> (u64, usize) {
 #[test]
 fn population_follows_from_its_seed() {
     let a = populated(&small());
-    assert_eq!(a.len(TABLE), 1500);
+    assert_eq!(a.len(TABLE.untyped()), 1500);
     assert_eq!(a.digest(), populated(&small()).digest());
     assert_ne!(a.digest(), populated(&YcsbConfig { seed: 2, ..small() }).digest());
 }

@@ -47,7 +47,7 @@ impl Workload for Ycsb {
     }
 
     fn declare(&mut self, builder: &mut Builder) {
-        let table = builder.table(schema(self.inputs.config().is_ordered()));
+        let table = Users::of(builder.table(schema(self.inputs.config().is_ordered())));
         // Reads leave no trace in the database, so they may be a setting.
         let reads = self.inputs.config().reads;
         self.procedures = Some(YcsbProcedures {

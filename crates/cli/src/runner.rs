@@ -17,18 +17,19 @@ const LOG: &str = "LOG";
 /// Runs commands.
 pub struct Runner {
     program: PathBuf,
-    calibration: PathBuf,
+    calibration: Option<PathBuf>,
 }
 
 impl Runner {
-    /// Creates a runner for a report in this directory.
+    /// Creates a runner. `calibration` is the file with the model's costs, which stands for the
+    /// placeholder in the commands of a report.
     ///
     /// # Errors
     /// The executable of this program is not found.
-    pub fn new(out: &Path) -> Result<Runner, Failure> {
+    pub fn new(calibration: Option<PathBuf>) -> Result<Runner, Failure> {
         let program = std::env::current_exe();
         let program = program.map_err(Failure::doing("cannot find this program's executable"))?;
-        Ok(Runner { program, calibration: super::calibration_in(out) })
+        Ok(Runner { program, calibration })
     }
 
     /// Runs `hyades` with these words and `--json`. If a word is `LOG`, it is replaced by a
@@ -57,10 +58,10 @@ impl Runner {
 
     fn json(&self, words: &[String], log: Option<&Path>) -> Outcome {
         let child = Command::new(&self.program)
-            .args(words.iter().map(|word| match (word.as_str(), log) {
-                (LOG, Some(log)) => log.as_os_str().to_owned(),
-                (CALIBRATION, _) => self.calibration.as_os_str().to_owned(),
-                (word, _) => word.into(),
+            .args(words.iter().map(|word| match (word.as_str(), log, &self.calibration) {
+                (LOG, Some(log), _) => log.as_os_str().to_owned(),
+                (CALIBRATION, _, Some(file)) => file.as_os_str().to_owned(),
+                (word, _, _) => word.into(),
             }))
             .arg("--json")
             .stdin(Stdio::null())

@@ -1,5 +1,7 @@
 //! Describes this machine for the head of a report.
 
+use std::path::Path;
+
 /// Processors, memory and system, in one line.
 pub fn describe() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -19,6 +21,31 @@ pub fn describe() -> String {
         processor.unwrap_or_else(|| "an unnamed processor".to_string()),
         system.trim()
     )
+}
+
+/// The file system and the device below a directory, or below the one for temporary files: `ext4 on
+/// /dev/vda1`.
+pub fn device_of(dir: Option<&Path>) -> String {
+    let dir = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    // A directory that is still to be made is on the device of the nearest one above it.
+    let there = dir.ancestors().find_map(|dir| dir.canonicalize().ok());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    there
+        .and_then(|dir| mounted(&mounts, &dir))
+        .unwrap_or_else(|| "an unknown file system".to_string())
+}
+
+/// The file system and the device of the mount that holds a directory. Of several at one place the
+/// last hides the others.
+fn mounted(mounts: &str, dir: &Path) -> Option<String> {
+    let mounts = mounts.lines().filter_map(|line| {
+        let (place, device) = line.split_once(" - ")?;
+        let place = place.split(' ').nth(4)?.replace("\\040", " ");
+        let mut device = device.split(' ');
+        let (kind, source) = (device.next()?, device.next()?);
+        dir.starts_with(&place).then(|| (place.len(), format!("{kind} on {source}")))
+    });
+    mounts.max_by_key(|(depth, _)| *depth).map(|(_, device)| device)
 }
 
 /// Today, as in 2026-11-21.
@@ -46,6 +73,19 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_on_the_innermost_mount() {
+        let mounts = "21 1 254:1 / / rw - ext4 /dev/vda1 rw\n\
+                      30 21 0:30 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw\n\
+                      31 21 254:2 / /a\\040b rw - xfs /dev/vdb rw\n";
+        let on = |dir: &str| mounted(mounts, Path::new(dir));
+        assert_eq!(on("/tmp").as_deref(), Some("ext4 on /dev/vda1"));
+        assert_eq!(on("/dev/shm/x").as_deref(), Some("tmpfs on tmpfs"));
+        assert_eq!(on("/dev/shmx").as_deref(), Some("ext4 on /dev/vda1"));
+        assert_eq!(on("/a b/c").as_deref(), Some("xfs on /dev/vdb"));
+        assert_eq!(mounted("", Path::new("/")), None);
+    }
 
     #[test]
     fn dates_are_right_around_leap_days() {
