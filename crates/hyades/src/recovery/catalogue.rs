@@ -121,7 +121,9 @@ impl Catalogue {
             let change = schema_change::compare(stored, schema)?;
             changed |= !change.words.is_empty();
             self.changes.extend(change.words);
-            self.index_changes.push((position, change.indexes));
+            if !change.indexes.is_empty() {
+                self.index_changes.push((position, change.indexes));
+            }
             if change.layout {
                 formers.push((*id, FormerTable::new(stored, Some((position, schema)))));
             } else {
@@ -208,7 +210,7 @@ impl Catalogue {
     /// The schema under which the log is replayed into a declared table.
     pub fn replay_schema(&self, position: usize, declared: &Schema) -> Option<Schema> {
         let (_, change) = self.index_changes.iter().find(|(at, _)| *at == position)?;
-        schema_change::replay_schema(declared, change)
+        Some(schema_change::replay_schema(declared, change))
     }
 
     /// A table as the log's records know it, if that is not as it is declared.

@@ -29,7 +29,7 @@ pub(crate) struct IndexChange {
 }
 
 impl IndexChange {
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.new_unique.is_empty() && self.dropped_unique.is_empty()
     }
 }
@@ -121,18 +121,14 @@ fn described(column: &ColumnSpec) -> String {
     format!("{:?}{}", column.kind, if column.nullable { " or null" } else { "" })
 }
 
-/// The schema under which the log is replayed: the new one, with the old rules of uniqueness.
-/// `None` if that is the declared one.
-pub(super) fn replay_schema(declared: &Schema, change: &IndexChange) -> Option<Schema> {
-    if change.is_empty() {
-        return None;
-    }
+/// The schema under which the log is replayed: the declared one, with the old rules of uniqueness.
+pub(super) fn replay_schema(declared: &Schema, change: &IndexChange) -> Schema {
     let mut schema = declared.clone();
     for &at in &change.new_unique {
         schema.indexes[at].unique = false;
     }
     schema.indexes.extend(change.dropped_unique.iter().cloned());
-    Some(schema)
+    schema
 }
 
 /// Gives tables that were replayed their indexes as declared: the last step in memory.
@@ -204,7 +200,7 @@ mod tests {
         ];
         assert_eq!(change.words, words);
         assert!(change.layout);
-        let replayed = replay_schema(&declared, &change.indexes).unwrap();
+        let replayed = replay_schema(&declared, &change.indexes);
         let rules: Vec<_> = replayed.indexes.iter().map(|i| (&*i.name, i.unique)).collect();
         assert_eq!(rules, [("by_owner", false), ("by_level", false), ("by_note", true)]);
         assert_eq!(names(&replayed, &replayed.indexes[2].columns), ["note"]);

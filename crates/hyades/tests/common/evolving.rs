@@ -200,60 +200,63 @@ pub enum Op {
 }
 
 /// The procedure that all transactions call: an operation that meets a key that is taken leaves a
-/// row in `events` instead.
-pub fn apply(tables: &Tables, tx: &Transaction<'_>, ops: &[Op]) -> Result<u32, Abort> {
-    let mut taken = 0;
+/// row in `events` instead. Returns the hidden row ids that it used.
+pub fn apply(tables: &Tables, tx: &Transaction<'_>, ops: &[Op]) -> Result<Vec<u64>, Abort> {
+    let mut ids = Vec::new();
     for op in ops {
         match apply_one(tables, tx, op) {
-            Ok(()) => {}
-            Err(Abort::DuplicateKey { .. }) => {
-                taken += 1;
-                let what = Owned::Text(format!("taken: {op:?}"));
-                let event = vec![("what".into(), what), ("at".into(), Owned::Int(taken))];
-                apply_one(tables, tx, &Op::Insert("events".into(), event))?;
-            }
+            Ok(id) => ids.extend(id),
+            Err(Abort::DuplicateKey { .. }) => ids.extend(apply_one(tables, tx, &taken(op))?),
             Err(abort) => return Err(abort),
         }
     }
-    Ok(taken as u32)
+    Ok(ids)
 }
 
-fn apply_one(tables: &Tables, tx: &Transaction<'_>, op: &Op) -> Result<(), Abort> {
+/// What is done instead of an operation that meets a key that is taken.
+pub fn taken(op: &Op) -> Op {
+    let what = Owned::Text(format!("taken: {op:?}"));
+    Op::Insert("events".into(), vec![("what".into(), what), ("at".into(), Owned::Int(-1))])
+}
+
+/// A whole row, with the defaults of the columns that are not given.
+pub fn whole(table: &TableOf, given: &[(String, Owned)]) -> Vec<Owned> {
+    let of = |column: &ColumnOf| {
+        let found = given.iter().find(|(name, _)| *name == column.name);
+        found.map_or_else(|| column.default.clone(), |(_, value)| value.clone())
+    };
+    table.columns.iter().map(of).collect()
+}
+
+/// Returns the hidden row id of a row that was inserted into a table without a key.
+fn apply_one(tables: &Tables, tx: &Transaction<'_>, op: &Op) -> Result<Option<u64>, Abort> {
     let (Op::Insert(name, _) | Op::Upsert(name, _) | Op::Update(name, ..) | Op::Delete(name, _)) =
         op;
     let (handle, table) = tables.named(name).ok_or(Abort::UnknownHandle)?;
-    let whole = |given: &[(String, Owned)]| -> Vec<Owned> {
-        let of = |column: &ColumnOf| {
-            let found = given.iter().find(|(name, _)| *name == column.name);
-            found.map_or_else(|| column.default.clone(), |(_, value)| value.clone())
-        };
-        table.columns.iter().map(of).collect()
-    };
+    let id = |key: i64| if table.keyless { Value::U64(key as u64) } else { Value::I64(key) };
     match op {
-        Op::Insert(_, given) | Op::Upsert(_, given) => {
-            let row = whole(given);
+        Op::Insert(_, given) => {
+            let row = whole(table, given);
             let values: Vec<Value<'_>> = row.iter().map(Owned::value).collect();
-            match op {
-                Op::Insert(..) => tx.insert(handle, &values).map(drop),
-                _ => tx.upsert(handle, &values).map(drop),
-            }
+            let id = tx.insert(handle, &values)?;
+            return Ok(table.keyless.then_some(id));
+        }
+        Op::Upsert(_, given) => {
+            let row = whole(table, given);
+            let values: Vec<Value<'_>> = row.iter().map(Owned::value).collect();
+            tx.upsert(handle, &values)?;
         }
         Op::Update(_, key, sets) => {
             let set =
-                |(name, value): &'_ (String, Owned)| table.position(name).zip(Some(value.clone()));
+                |(name, value): &'_ (String, Owned)| Some((table.position(name)?, value.clone()));
             let sets: Vec<(u16, Owned)> = sets.iter().filter_map(set).collect();
             let sets: Vec<Set<'_>> =
                 sets.iter().map(|(column, v)| Set { column: *column, value: v.value() }).collect();
-            match table.keyless {
-                true => tx.update(handle, *key as u64, &sets).map(drop),
-                false => tx.update(handle, *key, &sets).map(drop),
-            }
+            tx.update(handle, &[id(*key)][..], &sets)?;
         }
-        Op::Delete(_, key) => match table.keyless {
-            true => tx.delete(handle, *key as u64).map(drop),
-            false => tx.delete(handle, *key).map(drop),
-        },
+        Op::Delete(_, key) => drop(tx.delete(handle, &[id(*key)][..])?),
     }
+    Ok(None)
 }
 
 /// A random transaction on the tables.
