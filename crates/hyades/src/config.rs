@@ -249,8 +249,8 @@ impl Builder {
         self
     }
 
-    /// Declares a table. If the directory already has it, its rows are kept, and the declaration may
-    /// differ in this:
+    /// Declares a table. If the directory already has it, its rows are kept, and the declaration
+    /// may differ in this:
     ///
     /// - columns that are new: [nullable](Schema::nullable) ones, or those with a
     ///   [default](Schema::column_with_default), which existing rows get;
@@ -271,8 +271,8 @@ impl Builder {
         TypedTable::new(self.table(R::schema()))
     }
 
-    /// Drops a table and its rows when the database is opened. Has no effect if the directory has no
-    /// such table, so the call may stay in the program.
+    /// Drops a table and its rows when the database is opened. Has no effect if the directory has
+    /// no such table, so the call may stay in the program.
     pub fn drop_table(&mut self, name: &str) {
         self.dropped.push(name.to_string());
     }

@@ -19,7 +19,7 @@ use std::ops::{Bound, RangeBounds};
 /// |---|---|---|
 /// | `#[key]` | fields | the primary key, of these fields in their order |
 /// | `#[index]`, `#[unique]` | a field | a secondary index of this field; no two rows share a key |
-/// | `#[default_value(expr)]` | a field | what the rows of an existing table get if the field is new |
+/// | `#[default_value(expr)]` | a field | what existing rows get if the field is new |
 /// | `#[table(name = "..")]` | the struct | the table's name; else the struct's, in snake case |
 /// | `#[table(hash)]` | the struct | a hash table: point reads only, faster |
 /// | `#[table(key(a, b))]` | the struct | the primary key, in this order |
@@ -51,9 +51,9 @@ use std::ops::{Bound, RangeBounds};
 /// assert_eq!(Session::schema(), schema);
 /// ```
 ///
-/// A struct that describes an existing table may have gained fields: an `Option`, which is `None` in
-/// existing rows, or a field with a default. Fields are matched by name, so a new one may have any
-/// place, see [`Builder::table`](crate::Builder::table).
+/// A struct that describes an existing table may have gained fields: an `Option`, which is `None`
+/// in existing rows, or a field with a default. Fields are matched by name, so a new one may have
+/// any place, see [`Builder::table`](crate::Builder::table).
 ///
 /// ```
 /// use hyades::{Schema, Table, TableRow, Type};

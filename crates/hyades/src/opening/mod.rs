@@ -253,7 +253,7 @@ impl Opening<'_> {
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
         recovered.report.schema_changes.clone_from(&catalogue.changes);
         let replayed = Arc::get_mut(&mut tables).expect("replay has ended");
-        settle_indexes(&catalogue, replayed)?;
+        settle_indexes(&catalogue.index_changes, replayed)?;
         let floor = EpochNumber(recovering.manifest().epoch_floor);
         let mut ends = recovered.ends;
         // A new log has no records of the old schema. It cannot be opened before it is complete.
@@ -278,13 +278,34 @@ impl Opening<'_> {
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
         let log = self.begin::<P>(recovering, stored, &verdict, first_epoch, data_only)?;
+        let engine = self.start_engine::<P>(&log, tables, row_ids, first_epoch);
+        if changes_log {
+            recovered.report.schema_seconds =
+                self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
+        }
+        let mut shared = Sessions::new(engine, builder.retries);
+        shared.nests = builder.log.stepped;
+        let shared = Arc::new(shared);
+        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
+        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+    }
+
+    /// Starts the protocol on the log. The tables have been recovered.
+    fn start_engine<P: StartsOnLog>(
+        &self,
+        log: &Log,
+        tables: Arc<Vec<TableData<P::RowStamp>>>,
+        row_ids: Arc<AtomicU64>,
+        first_epoch: EpochNumber,
+    ) -> Engine<P> {
+        let settings = &self.builder.log;
         let epoch = Arc::new(Epoch::new(first_epoch));
-        let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
+        let epoch_interval = settings.epoch.unwrap_or(P::EPOCH);
         let active = Arc::<ActiveEpochs>::default();
         let protocol = P::start(&StartContext {
-            log: &log,
-            settings: &builder.log,
-            data_only,
+            log,
+            settings,
+            data_only: self.is_data_only(),
             epoch: &epoch,
             epoch_interval,
             active: &active,
@@ -293,18 +314,21 @@ impl Opening<'_> {
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = builder.log.whole_rows;
-        if changes_log {
-            let began = clock::monotonic_ns();
-            let settings = &builder.checkpoints;
-            checkpoint::write_with_catalogue(&engine, &log, settings, catalogue.to_bytes())?;
-            recovered.report.schema_seconds = (clock::monotonic_ns() - began) as f64 / 1e9;
-        }
-        let mut shared = Sessions::new(engine, builder.retries);
-        shared.nests = builder.log.stepped;
-        let shared = Arc::new(shared);
-        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
-        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+        engine.whole_rows = settings.whole_rows;
+        engine
+    }
+
+    /// Takes the checkpoint with which the log gets its new catalogue. No transaction has run yet.
+    /// Returns the time it took in seconds.
+    fn put_schema_in_force<P: LoggingProtocol>(
+        &self,
+        engine: &Engine<P>,
+        log: &Log,
+        catalogue: Vec<u8>,
+    ) -> Result<f64, Error> {
+        let began = clock::monotonic_ns();
+        checkpoint::write_with_catalogue(engine, log, &self.builder.checkpoints, catalogue)?;
+        Ok((clock::monotonic_ns() - began) as f64 / 1e9)
     }
 
     fn recovery_threads(&self) -> usize {

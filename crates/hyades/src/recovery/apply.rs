@@ -3,7 +3,7 @@
 //! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
 //! names its base version; it is held until the row has that version, or a newer one.
 
-use super::former;
+use super::former_changes;
 use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
@@ -91,7 +91,7 @@ impl Applier {
         guard: &Guard,
     ) -> bool {
         let mut converted = std::mem::take(&mut self.converted);
-        let next = former::next_change(replay, rest, &mut converted);
+        let next = former_changes::next_change(replay, rest, &mut converted);
         let fits = next.is_some();
         if let Some((at, key, change)) = next.flatten() {
             count_row_id(replay, replay.engine.tables[at].keyless, &key);

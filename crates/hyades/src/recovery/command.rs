@@ -1,7 +1,7 @@
 //! Replays command records: the procedure runs again, on the same code as a running transaction.
 
 use super::apply::defer_garbage;
-use super::former;
+use super::former_changes;
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -155,7 +155,7 @@ fn check_outcome<S: Stamp>(
     }
     let now = || match replay.catalogue.has_formers() {
         false => outcome(&replay.engine.tables, state.final_writes()),
-        true => former::outcome(replay, state.final_writes()),
+        true => former_changes::outcome(replay, state.final_writes()),
     };
     let differs = head.outcome.is_some_and(|then| then != now());
     if differs && !mutation::is(Mutation::ForgetOutcomes) {

@@ -15,6 +15,7 @@ pub(crate) mod dataflow;
 pub(crate) mod decode;
 pub(crate) mod finish;
 mod former;
+mod former_changes;
 pub(crate) mod graph;
 pub(crate) mod held_deltas;
 mod idle_detector;

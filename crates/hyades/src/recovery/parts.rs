@@ -3,7 +3,7 @@
 
 use super::apply::{Applier, count};
 use super::decode::RecordShape;
-use super::former::take_former;
+use super::former_changes::{convert_before, take_former};
 use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
@@ -168,7 +168,7 @@ fn undo_group<S: Stamp>(
     for (former, table, key, before) in rows.iter().rev() {
         let before = match former {
             None => *before,
-            Some(former) => former.convert_before(replay, *before, &mut converted)?,
+            Some(former) => convert_before(replay, (former, *table), *before, &mut converted)?,
         };
         applier.undo_change(replay, *table, key, group.tid, before, guard);
     }

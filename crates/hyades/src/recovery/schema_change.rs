@@ -2,7 +2,6 @@
 //! comes into force with the first checkpoint after it; until then the log holds records of the old
 //! schema alone.
 
-use super::catalogue::Catalogue;
 use crate::error::Error;
 use crate::storage::Stamp;
 use crate::storage::schema::{ColumnSpec, IndexSpec, Schema};
@@ -131,15 +130,16 @@ pub(super) fn replay_schema(declared: &Schema, change: &IndexChange) -> Schema {
     schema
 }
 
-/// Gives tables that were replayed their indexes as declared: the last step in memory.
+/// Gives tables that were replayed their indexes as declared: the last step in memory. Each change
+/// is of the table at that position.
 ///
 /// # Errors
 /// [`Error::Mismatch`] if rows share a key of a new unique index.
 pub(crate) fn settle_indexes<S: Stamp>(
-    catalogue: &Catalogue,
+    changes: &[(usize, IndexChange)],
     tables: &mut [TableData<S>],
 ) -> Result<(), Error> {
-    for (at, change) in &catalogue.index_changes {
+    for (at, change) in changes {
         let table = &mut tables[*at];
         for &index in &change.new_unique {
             let guard = crossbeam_epoch::pin();

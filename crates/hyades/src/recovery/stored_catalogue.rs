@@ -178,10 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_named() {
+    fn what_cannot_be_read_is_named() {
+        let full = SecondVersion {
+            version: VERSION,
+            next_table: u32::MAX,
+            contents: StoredCatalogue::default(),
+        };
+        let full = serde_json::to_vec(&full).unwrap();
+        let mut taken = StoredCatalogue::default();
+        taken.add_table(&schema("a")).unwrap();
+        let taken = SecondVersion { version: VERSION, next_table: 0, contents: taken };
+        let taken = serde_json::to_vec(&taken).unwrap();
         for (bytes, part) in [
             (&br#"{"version":3,"contents":{}}"#[..], "version 3"),
-            (br#"{"version":2,"next_table":4294967295,"contents":{"tables":[],"procedures":[]}}"#, "no next"),
+            (&full, "no next"),
+            (&taken, "is taken"),
         ] {
             let error = StoredCatalogue::read(bytes).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
