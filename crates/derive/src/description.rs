@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Fields, LitStr, Token, Type, Visibility, parenthesized};
+use syn::{Data, DeriveInput, Expr, Fields, LitStr, Token, Type, Visibility, parenthesized};
 
 /// A table, as its struct describes it.
 pub struct Description {
@@ -22,6 +22,8 @@ pub struct FieldOf {
     pub name: Ident,
     pub kind: Type,
     pub visibility: Visibility,
+    /// What rows get that were written without the column.
+    pub default: Option<Expr>,
 }
 
 impl FieldOf {
@@ -57,13 +59,19 @@ impl Description {
         };
         for (at, field) in named.named.iter().enumerate() {
             let name = field.ident.clone().expect("a named field");
+            let mut default = None;
             for attribute in &field.attrs {
                 let path = attribute.path();
                 let is_index = path.is_ident("index") || path.is_ident("unique");
                 if path.is_ident("key") || is_index {
                     attribute.meta.require_path_only()?;
                 }
-                if path.is_ident("key") {
+                if path.is_ident("default_value") {
+                    let value = attribute.parse_args::<Expr>()?;
+                    if default.replace(value).is_some() {
+                        return Err(syn::Error::new_spanned(path, "the default is given twice"));
+                    }
+                } else if path.is_ident("key") {
                     table.key.push(at);
                 } else if is_index {
                     table.indexes.push(IndexOf {
@@ -75,7 +83,7 @@ impl Description {
                 }
             }
             let (kind, visibility) = (field.ty.clone(), field.vis.clone());
-            table.fields.push(FieldOf { name, kind, visibility });
+            table.fields.push(FieldOf { name, kind, visibility, default });
         }
         for attribute in input.attrs.iter().filter(|a| a.path().is_ident("table")) {
             attribute.parse_nested_meta(|meta| table.read(&meta))?;

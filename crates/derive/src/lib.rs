@@ -3,14 +3,14 @@
 
 mod description;
 
-use description::{Description, IndexOf};
+use description::{Description, FieldOf, IndexOf};
 use proc_macro::TokenStream;
-use proc_macro2::TokenStream as Tokens;
+use proc_macro2::{Ident, TokenStream as Tokens};
 use quote::{format_ident, quote};
 use syn::{DeriveInput, GenericParam, Lifetime, parse_macro_input};
 
 /// Implements `hyades::TableRow` for a struct with named fields, see there.
-#[proc_macro_derive(Table, attributes(table, key, index, unique))]
+#[proc_macro_derive(Table, attributes(table, key, index, unique, default_value))]
 pub fn derive_table(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     Description::of(&input)
@@ -82,11 +82,16 @@ fn expand(input: &DeriveInput, table: &Description) -> syn::Result<Tokens> {
     })
 }
 
+/// The name of a column's constant.
+fn constant_of(field: &FieldOf) -> Ident {
+    format_ident!("{}", field.column().to_uppercase(), span = field.name.span())
+}
+
 /// A constant for each column. A program need not use them all.
 fn column_constants(table: &Description) -> impl Iterator<Item = Tokens> {
     table.fields.iter().enumerate().map(|(at, field)| {
         let (kind, visibility, at) = (&field.kind, &field.visibility, at as u16);
-        let constant = format_ident!("{}", field.column().to_uppercase(), span = field.name.span());
+        let constant = constant_of(field);
         let text = format!("The column `{}`.", field.column());
         quote! {
             #[doc = #text]
@@ -133,6 +138,26 @@ fn schema(table: &Description) -> Tokens {
     let name = &table.name;
     let columns = table.fields.iter().map(|field| {
         let (column, kind) = (field.column(), &field.kind);
+        if let Some(value) = &field.default {
+            // The column's constant checks the value's type.
+            let constant = constant_of(field);
+            return quote! {
+                let value = Self::#constant.set(#value).value;
+                let schema = if <#kind as ::hyades::Field>::NULLABLE {
+                    schema.nullable_with_default(
+                        #column,
+                        <#kind as ::hyades::Field>::KIND,
+                        value,
+                    )
+                } else {
+                    schema.column_with_default(
+                        #column,
+                        <#kind as ::hyades::Field>::KIND,
+                        value,
+                    )
+                };
+            };
+        }
         quote! {
             let schema = if <#kind as ::hyades::Field>::NULLABLE {
                 schema.nullable(#column, <#kind as ::hyades::Field>::KIND)

@@ -96,8 +96,8 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 
 /// Declares a database and opens it, see [`crate::Database::builder`].
 ///
-/// Declare the same tables and procedures every time you open a directory. New tables, procedures
-/// and versions of procedures may be added.
+/// Declare the tables and procedures every time you open a directory. New tables, procedures and
+/// versions of procedures may be added, and tables may be changed as [`Builder::table`] says.
 ///
 /// ```
 /// use hyades::{Concurrency, Database, Protocol, RecordKind, Schema, Transaction, Type};
@@ -128,6 +128,8 @@ pub struct Builder {
     pub(crate) record: RecordKind,
     pub(crate) log: LogSettings,
     pub(crate) tables: Vec<Schema>,
+    /// Names of tables to drop.
+    pub(crate) dropped: Vec<String>,
     pub(crate) procedures: Vec<Procedure>,
     pub(crate) recovery_threads: usize,
     pub(crate) replay: Replay,
@@ -144,6 +146,7 @@ impl Default for Builder {
             record: RecordKind::Data,
             log: LogSettings::default(),
             tables: Vec::new(),
+            dropped: Vec::new(),
             procedures: Vec::new(),
             recovery_threads: 0,
             replay: Replay::default(),
@@ -246,16 +249,32 @@ impl Builder {
         self
     }
 
-    /// Declares a table. If the directory already has it, the declaration must be the same.
+    /// Declares a table. If the directory already has it, its rows are kept, and the declaration
+    /// may differ in this:
+    ///
+    /// - columns that are new: [nullable](Schema::nullable) ones, or those with a
+    ///   [default](Schema::column_with_default), which existing rows get;
+    /// - the order of the columns, which are matched by name;
+    /// - secondary indexes that are new, or not declared any more.
+    ///
+    /// [`Builder::open`] then changes the table before it returns, which takes a checkpoint; see
+    /// "Changing the schema" in docs/guide.md. Any other difference is an error of `open`.
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
         Table(self.tables.len() as u32 - 1)
     }
 
     /// Declares the table that the struct `R` describes. If the directory already has it, the
-    /// description must be the same.
+    /// description may differ from it as [`Builder::table`] says: for example, the struct may have
+    /// a new field that is an `Option` or has a default.
     pub fn table_of<R: TableRow>(&mut self) -> TypedTable<R> {
         TypedTable::of(self.table(R::schema()))
+    }
+
+    /// Drops a table and its rows when the database is opened. Has no effect if the directory has
+    /// no such table, so the call may stay in the program.
+    pub fn drop_table(&mut self, name: &str) {
+        self.dropped.push(name.to_string());
     }
 
     /// Registers a procedure.

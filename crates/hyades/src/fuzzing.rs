@@ -6,6 +6,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::layout::Layout;
 use crate::storage::row::{apply_delta, check_delta};
 use crate::storage::schema::Schema;
+use crate::storage::value::Type;
 use crate::transaction::procedure::decode_result;
 
 /// Decodes bytes as a catalogue, and joins it with the declarations that it states itself.
@@ -16,15 +17,24 @@ pub fn catalogue(bytes: &[u8]) {
         let layout = Layout::new(schema, 0);
         let _ = layout.is_valid(bytes);
     }
-    if let Ok(catalogue) = Catalogue::join(bytes, &schemas, &[]) {
+    if let Ok(catalogue) = Catalogue::join(bytes, &schemas, &[], &[]) {
         for (id, ..) in procedures {
             let _ = catalogue.procedure(u64::from(id));
         }
         assert!(entries(&catalogue.to_bytes()).is_ok(), "a catalogue reads back");
     }
     // With no declarations, and with one more.
-    let _ = Catalogue::join(bytes, &[], &[]);
-    let _ = Catalogue::join(bytes, &[schemas, vec![Schema::new("one more")]].concat(), &[]);
+    let _ = Catalogue::join(bytes, &[], &[], &[]);
+    let more = [&schemas[..], &[Schema::new("one more")]].concat();
+    let _ = Catalogue::join(bytes, &more, &[], &[]);
+    // With all tables dropped, and with all changed.
+    let names: Vec<String> = schemas.iter().map(|schema| schema.name.clone()).collect();
+    let _ = Catalogue::join(bytes, &[], &[], &names);
+    let change = |schema: Schema| schema.nullable("one more", Type::I32);
+    let changed: Vec<Schema> = schemas.into_iter().map(change).collect();
+    if changed.iter().all(|schema| schema.fault.is_none()) {
+        let _ = Catalogue::join(bytes, &changed, &[], &[]);
+    }
 }
 
 /// Decodes bytes as a row of the table, as a delta on it, and as row changes of a record.

@@ -20,11 +20,10 @@ use crate::storage::key;
 use crate::storage::layout::Layout;
 use crate::storage::row::{Assignments, take, take_varint};
 use crate::storage::schema::Schema;
-use crate::storage::value::{Type, Value};
+use crate::storage::value::{Type, Value, text};
 use hyades_wal::{Checkpoint, Chunk, Frame, Incarnation, Lsn, Manifest, Recovering, StreamId};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt::Write;
 
 /// The tables and procedures that a log knows.
 pub struct Inspector {
@@ -361,36 +360,6 @@ fn describe(known: &KnownTable, key: Option<&[u8]>, change: Change<'_>) -> Optio
         Change::Delete => ChangeKind::Delete,
     };
     Some(RowChange { table: schema.name.clone(), key, kind, columns })
-}
-
-/// Longer texts, and byte strings of more than half this length, are shortened.
-const LONGEST: usize = 32;
-
-fn text(value: Value<'_>) -> String {
-    match value {
-        Value::Null => "null".to_string(),
-        Value::Bool(v) => v.to_string(),
-        Value::I32(v) => v.to_string(),
-        Value::U32(v) => v.to_string(),
-        Value::I64(v) => v.to_string(),
-        Value::U64(v) => v.to_string(),
-        Value::F64(v) => v.to_string(),
-        Value::Text(v) => {
-            let short: String = v.chars().take(LONGEST).collect();
-            let dots = if short.len() < v.len() { ".." } else { "" };
-            format!("{short:?}{dots}")
-        }
-        Value::Bytes(v) => {
-            let mut out = "x".to_string();
-            for byte in v.iter().take(LONGEST / 2) {
-                let _ = write!(out, "{byte:02x}");
-            }
-            if v.len() > LONGEST / 2 {
-                let _ = write!(out, ".. ({} bytes)", v.len());
-            }
-            out
-        }
-    }
 }
 
 /// Formats an encoded primary key; [`key`] defines the encoding.

@@ -115,12 +115,16 @@ pub struct RestoreReport {
     pub dead: u64,
     /// What could not be read, and what was lost with it.
     pub losses: Vec<Loss>,
+    /// How the schema was changed, see
+    /// [`RecoveryReport::schema_changes`](crate::RecoveryReport::schema_changes).
+    pub schema_changes: Vec<String>,
 }
 
 impl Builder {
     /// Restores a database as of some moment, or salvages a damaged one, into a new directory. The
     /// original's directories are only read; log directories of this builder are ignored. Declare
-    /// the same tables and procedures as the original.
+    /// the same tables and procedures as the original, or tables changed as [`Builder::table`]
+    /// says: the new database then has the new schema.
     ///
     /// ```
     /// use hyades::{Database, Restore, Schema, Type, Until};
@@ -166,7 +170,8 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     let device = builder.log.device.clone().unwrap_or_else(FileDevice::shared);
     let mut from = open(how, &device)?;
     // Checks the declarations before anything is created.
-    Catalogue::join(&from.manifest().catalogue, &builder.tables, &builder.procedures)?;
+    let stored = &from.manifest().catalogue;
+    Catalogue::join(stored, &builder.tables, &builder.procedures, &builder.dropped)?;
     if how.salvage {
         from.find_damage(RecordShape::leaves_out)?;
     }
@@ -195,6 +200,7 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     report.transactions = recovered.records;
     report.dead = recovered.dead;
     report.losses.clone_from(&recovered.losses);
+    report.schema_changes.clone_from(&recovered.schema_changes);
     report.rows = database.rows();
     database.checkpoint()?;
     database.close()?;
@@ -384,6 +390,7 @@ impl std::fmt::Display for RestoreReport {
         }
         writeln!(f)?;
         writeln!(f, "{} rows; {} transactions replayed", self.rows, self.transactions)?;
+        self.schema_changes.iter().try_for_each(|change| writeln!(f, "{change}"))?;
         if !self.losses.is_empty() {
             writeln!(f, "SALVAGED: this is not all that the database held.")?;
             writeln!(

@@ -21,6 +21,7 @@ use std::marker::PhantomData;
 /// |---|---|---|
 /// | `#[key]` | fields | the primary key, of these fields in their order |
 /// | `#[index]`, `#[unique]` | a field | a secondary index of this field; no two rows share a key |
+/// | `#[default_value(expr)]` | a field | what existing rows get if the field is new |
 /// | `#[table(name = "..")]` | the struct | the table's name; else the struct's, in snake case |
 /// | `#[table(hash)]` | the struct | a hash table: point reads only, faster |
 /// | `#[table(key(a, b))]` | the struct | the primary key, in this order |
@@ -52,6 +53,31 @@ use std::marker::PhantomData;
 /// assert_eq!(Session::schema(), schema);
 /// ```
 ///
+/// A struct that describes an existing table may have gained fields: an `Option`, which is `None`
+/// in existing rows, or a field with a default. Fields are matched by name, so a new one may have
+/// any place, see [`Builder::table`](crate::Builder::table).
+///
+/// ```
+/// use hyades::{Schema, Table, TableRow, Type};
+/// #[derive(Table)]
+/// struct Account {
+///     #[key]
+///     id: i64,
+///     #[default_value(100)]
+///     limit: i64,
+///     #[default_value("EUR")]
+///     currency: String,
+///     note: Option<String>,
+/// }
+/// let schema = Schema::new("account")
+///     .column("id", Type::I64)
+///     .column_with_default("limit", Type::I64, 100i64)
+///     .column_with_default("currency", Type::Text, "EUR")
+///     .nullable("note", Type::Text)
+///     .primary_key(&["id"]);
+/// assert_eq!(Account::schema(), schema);
+/// ```
+///
 /// A field of another type does not compile, nor does a value of another type than the column's:
 ///
 /// ```compile_fail
@@ -71,6 +97,16 @@ use std::marker::PhantomData;
 ///     cents: i64,
 /// }
 /// Price::CENTS.set("ten");
+/// ```
+///
+/// ```compile_fail
+/// #[derive(hyades::Table)]
+/// struct Price {
+///     #[key]
+///     id: i64,
+///     #[default_value("ten")]
+///     cents: i64,
+/// }
 /// ```
 pub trait TableRow {
     /// A row that a transaction has read: the struct, with the transaction's lifetime if it

@@ -107,9 +107,14 @@ impl Handle {
     }
 
     /// Durably changes the manifest: it names the checkpoint, and neither the earlier incarnations
-    /// nor the segments of lanes below the positions `up_to`. Then releases the files that it no
-    /// longer names. Returns the manifest before.
-    fn truncate(&self, up_to: &[(usize, Lsn)], checkpoint: Checkpoint) -> Result<Manifest, Error> {
+    /// nor the segments of lanes below the positions `up_to`, and has the catalogue if one is
+    /// given. Then releases the files that it no longer names. Returns the manifest before.
+    fn truncate(
+        &self,
+        up_to: &[(usize, Lsn)],
+        checkpoint: Checkpoint,
+        catalogue: Option<Vec<u8>>,
+    ) -> Result<Manifest, Error> {
         let _files = locked(&self.files);
         let mut manifest = locked(&self.manifest);
         let before = manifest.clone();
@@ -123,6 +128,9 @@ impl Handle {
             checkpoint.number
         );
         next.checkpoint = Some(checkpoint);
+        if let Some(catalogue) = catalogue {
+            next.catalogue = catalogue;
+        }
         let mut gone = Vec::new();
         for &(lane, up_to) in up_to {
             let segments = locked(&self.shared.segments[lane]);
@@ -205,7 +213,11 @@ impl Handle {
         }
     }
 
-    pub(crate) fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
+    pub(crate) fn adopt(
+        &self,
+        checkpoint: Checkpoint,
+        catalogue: Option<Vec<u8>>,
+    ) -> Result<u64, Error> {
         let lane_of =
             |covered: &Covered| self.shared.streams.iter().position(|s| s.id == covered.stream);
         let positions: Vec<(usize, Lsn)> = checkpoint
@@ -213,7 +225,7 @@ impl Handle {
             .iter()
             .filter_map(|covered| Some((lane_of(covered)?, covered.from)))
             .collect();
-        let before = self.truncate(&positions, checkpoint)?;
+        let before = self.truncate(&positions, checkpoint, catalogue)?;
         let now = locked(&self.manifest);
         let kept = |manifest: &Manifest| -> u128 {
             let incarnations = manifest.incarnations.iter().flat_map(|i| &i.dims);

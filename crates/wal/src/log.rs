@@ -418,7 +418,19 @@ impl Log {
     /// The manifest could not be written; then it is not known which of the two checkpoints counts,
     /// and nothing is truncated.
     pub fn adopt(&self, checkpoint: Checkpoint) -> Result<u64, Error> {
-        self.handle.adopt(checkpoint)
+        self.handle.adopt(checkpoint, None)
+    }
+
+    /// Like [`Log::adopt`]; the same manifest also replaces the engine's catalogue.
+    ///
+    /// # Errors
+    /// As [`Log::adopt`]; it is not known either which catalogue counts.
+    pub fn adopt_with_catalogue(
+        &self,
+        checkpoint: Checkpoint,
+        catalogue: Vec<u8>,
+    ) -> Result<u64, Error> {
+        self.handle.adopt(checkpoint, Some(catalogue))
     }
 
     /// Keeps all files until the guard is dropped; a truncation waits for it.

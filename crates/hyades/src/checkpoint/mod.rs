@@ -191,6 +191,20 @@ pub(crate) fn write<P: LoggingProtocol>(
     Ok((checkpoint, report))
 }
 
+/// Writes a checkpoint of an engine on which no transaction has run, as fast as it can, and makes
+/// the manifest name it together with a new catalogue.
+pub(crate) fn write_with_catalogue<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    log: &Log,
+    settings: &CheckpointSettings,
+    catalogue: Vec<u8>,
+) -> Result<(), Error> {
+    let settings = CheckpointSettings { share: 1.0, ..settings.clone() };
+    let (checkpoint, _) = write(engine, log, &settings, &AtomicBool::new(false))?;
+    log.adopt_with_catalogue(checkpoint, catalogue)?;
+    Ok(())
+}
+
 /// The entries of the parts in the manifest.
 fn entries(parts: &[(usize, PathBuf)], written: &WrittenParts) -> Vec<CheckpointPart> {
     debug_assert_eq!(parts.len(), written.extents().count(), "each part was written");

@@ -118,15 +118,20 @@ pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
     writes: impl Iterator<Item = &'w Write<'s, S>>,
 ) -> u32 {
     writes.fold(0, |sum, write| {
-        let (kind, content): (u8, &[u8]) = match write.pending {
-            Pending::Put(row) => (0, row),
-            Pending::Delta(_, delta) => (1, delta),
-            Pending::Delete => (2, &[]),
-        };
-        let key = write.record.key();
-        let sum = crc32c::crc32c_append(sum, &tables[write.table as usize].log_id.to_le_bytes());
-        let sum = crc32c::crc32c_append(sum, &(key.len() as u32).to_le_bytes());
-        let sum = crc32c::crc32c_append(sum, key);
-        crc32c::crc32c_append(crc32c::crc32c_append(sum, &[kind]), content)
+        let table = tables[write.table as usize].log_id;
+        add_to_outcome(sum, table, write.record.key(), write.pending)
     })
+}
+
+/// Adds one write to the checksum.
+pub(crate) fn add_to_outcome(sum: u32, table: u32, key: &[u8], pending: Pending<'_>) -> u32 {
+    let (kind, content): (u8, &[u8]) = match pending {
+        Pending::Put(row) => (0, row),
+        Pending::Delta(_, delta) => (1, delta),
+        Pending::Delete => (2, &[]),
+    };
+    let sum = crc32c::crc32c_append(sum, &table.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &(key.len() as u32).to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, key);
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, &[kind]), content)
 }

@@ -19,9 +19,11 @@ use crate::recovery::catalogue::Catalogue;
 use crate::recovery::plan::Plan;
 use crate::recovery::recover;
 use crate::recovery::report::RecoveryReport;
+use crate::recovery::schema_change::settle_indexes;
 use crate::session::EngineSession;
 use crate::session::shared::Sessions;
 use crate::storage::Stamp;
+use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
 use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
@@ -43,11 +45,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 const MEASURABLE_BYTES: u64 = 8 << 20;
 
 impl Builder {
-    /// Opens the database in `dir` and recovers the contents of its log, or creates a new one.
+    /// Opens the database in `dir` and recovers the contents of its log, or creates a new one. If
+    /// the declared tables differ from those on disk, they are changed, see [`Builder::table`].
     ///
     /// # Errors
     /// Invalid settings or schemas, a directory in use by another process, a log that is corrupt,
-    /// incomplete or does not match the declarations. On error nothing on disk is changed.
+    /// incomplete or does not match the declarations: nothing on disk is changed then. If the
+    /// checkpoint that puts a change of the schema in force fails, the database has its old schema
+    /// and all its rows.
     pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
         self.log.dirs.insert(0, dir.as_ref().to_path_buf());
         let started_ns = clock::monotonic_ns();
@@ -126,6 +131,9 @@ fn check(builder: &Builder) -> Result<(), Error> {
     if let Some(twice) = builder.tables.iter().find(|schema| !names.insert(&schema.name)) {
         return Err(Error::Misuse(format!("table {:?} is declared twice", twice.name)));
     }
+    if let Some(both) = builder.dropped.iter().find(|name| names.contains(name)) {
+        return Err(Error::Misuse(format!("table {both:?} is declared, and to be dropped")));
+    }
     let mut names = HashSet::new();
     let mut procedures = builder.procedures.iter();
     if let Some(twice) = procedures.find(|p| !names.insert((&*p.name, p.version))) {
@@ -174,7 +182,7 @@ impl Opening<'_> {
         C: RunsUnder<P>,
         P: LoggingProtocol,
     {
-        let catalogue = Catalogue::join(&[], &self.builder.tables, &self.builder.procedures)?;
+        let catalogue = self.catalogue(&[])?;
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let epoch = Arc::new(Epoch::new(FIRST_EPOCH));
         let row_ids = Arc::new(AtomicU64::new(1));
@@ -184,9 +192,19 @@ impl Opening<'_> {
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
+    fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
+        let Builder { tables, procedures, dropped, .. } = &self.builder;
+        Catalogue::join(stored, tables, procedures, dropped)
+    }
+
+    /// Empty tables, with the indexes under which the log is replayed.
     fn tables<S: Stamp>(&self, catalogue: &Catalogue) -> Arc<Vec<TableData<S>>> {
         let schemas = self.builder.tables.iter().enumerate();
-        let table = |(at, schema)| TableData::new(schema, at as u32, catalogue.table_ids[at]);
+        let table = |(at, schema): (usize, &Schema)| {
+            let replayed = catalogue.replay_schema(at, schema);
+            let schema = replayed.as_ref().unwrap_or(schema);
+            TableData::new(schema, at as u32, catalogue.table_ids[at])
+        };
         Arc::new(schemas.map(table).collect())
     }
 
@@ -220,9 +238,8 @@ impl Opening<'_> {
             None => (hyades_wal::open(self.log_options())?, None),
         };
         let builder = &self.builder;
-        let stored = &recovering.manifest().catalogue;
-        let catalogue = Arc::new(Catalogue::join(stored, &builder.tables, &builder.procedures)?);
-        let tables = self.tables::<P::RowStamp>(&catalogue);
+        let catalogue = Arc::new(self.catalogue(&recovering.manifest().catalogue)?);
+        let mut tables = self.tables::<P::RowStamp>(&catalogue);
         let row_ids = Arc::new(AtomicU64::new(1));
         let plan = Plan {
             threads: self.recovery_threads(),
@@ -232,10 +249,15 @@ impl Opening<'_> {
             until,
             salvage,
         };
-        let recovered =
+        let mut recovered =
             recover(&recovering, tables.clone(), catalogue.clone(), row_ids.clone(), &plan)?;
+        recovered.report.schema_changes.clone_from(&catalogue.changes);
+        let replayed = Arc::get_mut(&mut tables).expect("replay has ended");
+        settle_indexes(&catalogue.index_changes, replayed)?;
         let floor = EpochNumber(recovering.manifest().epoch_floor);
         let mut ends = recovered.ends;
+        // A new log has no records of the old schema. It cannot be opened before it is complete.
+        let changes_log = catalogue.needs_checkpoint() && to.is_none();
         if let Some(to) = to {
             // The state continues in a new log; the old one is only closed.
             recovering = to.open(self.log_options())?;
@@ -253,14 +275,37 @@ impl Opening<'_> {
             "the versions of a run are above all earlier ones"
         );
         let data_only = self.is_data_only();
-        let log = self.begin::<P>(recovering, &catalogue, &verdict, first_epoch, data_only)?;
+        let stored =
+            if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
+        let log = self.begin::<P>(recovering, stored, &verdict, first_epoch, data_only)?;
+        let engine = self.start_engine::<P>(&log, tables, row_ids, first_epoch);
+        if changes_log {
+            recovered.report.schema_seconds =
+                self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
+        }
+        let mut shared = Sessions::new(engine, builder.retries);
+        shared.nests = builder.log.stepped;
+        let shared = Arc::new(shared);
+        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
+        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+    }
+
+    /// Starts the protocol on the log. The tables have been recovered.
+    fn start_engine<P: StartsOnLog>(
+        &self,
+        log: &Log,
+        tables: Arc<Vec<TableData<P::RowStamp>>>,
+        row_ids: Arc<AtomicU64>,
+        first_epoch: EpochNumber,
+    ) -> Engine<P> {
+        let settings = &self.builder.log;
         let epoch = Arc::new(Epoch::new(first_epoch));
-        let epoch_interval = builder.log.epoch.unwrap_or(P::EPOCH);
+        let epoch_interval = settings.epoch.unwrap_or(P::EPOCH);
         let active = Arc::<ActiveEpochs>::default();
         let protocol = P::start(&StartContext {
-            log: &log,
-            settings: &builder.log,
-            data_only,
+            log,
+            settings,
+            data_only: self.is_data_only(),
             epoch: &epoch,
             epoch_interval,
             active: &active,
@@ -269,12 +314,21 @@ impl Opening<'_> {
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = builder.log.whole_rows;
-        let mut shared = Sessions::new(engine, builder.retries);
-        shared.nests = builder.log.stepped;
-        let shared = Arc::new(shared);
-        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
-        Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
+        engine.whole_rows = settings.whole_rows;
+        engine
+    }
+
+    /// Takes the checkpoint with which the log gets its new catalogue. No transaction has run yet.
+    /// Returns the time it took in seconds.
+    fn put_schema_in_force<P: LoggingProtocol>(
+        &self,
+        engine: &Engine<P>,
+        log: &Log,
+        catalogue: Vec<u8>,
+    ) -> Result<f64, Error> {
+        let began = clock::monotonic_ns();
+        checkpoint::write_with_catalogue(engine, log, &self.builder.checkpoints, catalogue)?;
+        Ok((clock::monotonic_ns() - began) as f64 / 1e9)
     }
 
     fn recovery_threads(&self) -> usize {
@@ -295,7 +349,7 @@ impl Opening<'_> {
     fn begin<P: StartsOnLog>(
         &self,
         recovering: Recovering,
-        catalogue: &Catalogue,
+        catalogue: Vec<u8>,
         verdict: &hyades_wal::Verdict,
         first_epoch: EpochNumber,
         data_only: bool,
@@ -314,7 +368,7 @@ impl Opening<'_> {
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
         let settings = settings.chain(marks).chain(rows);
         let settings = IncarnationSettings {
-            catalogue: catalogue.to_bytes(),
+            catalogue,
             data_only,
             protocol: P::NAME.to_string(),
             settings: settings.map(|(k, v)| (k.to_string(), v.to_string())).collect(),

@@ -3,6 +3,7 @@
 //! Every row has the TID of its last writer, and an image is installed only if it is newer. A delta
 //! names its base version; it is held until the row has that version, or a newer one.
 
+use super::former_changes;
 use super::replay::ReplayContext;
 use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::replaying::{Replaying, RowLock};
@@ -29,6 +30,8 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Applier {
     scratch: Vec<u8>,
     old: Vec<u8>,
+    /// A change of a former table.
+    converted: Vec<u8>,
     absent: Vec<(u32, KeyBytes)>,
     /// The current record's name where rows have several versions; 0 where they have one.
     pub writer: Id,
@@ -68,13 +71,39 @@ impl Applier {
         rest: &mut &[u8],
         guard: &Guard,
     ) -> bool {
-        let Some((at, key, change)) = Self::next_change(replay, rest) else { return false };
+        let start = *rest;
+        let Some((at, key, change)) = Self::next_change(replay, rest) else {
+            *rest = start;
+            return self.apply_former(replay, tid, rest, guard);
+        };
         self.apply_change(replay, at, &key, tid, change, guard);
         self.images += 1;
         true
     }
 
-    /// Decodes the next change in `rest`: the table's position, the key and the change.
+    /// Like [`Applier::apply_next`], if the change is of a former table.
+    #[cold]
+    fn apply_former<S: Stamp>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        tid: Tid,
+        rest: &mut &[u8],
+        guard: &Guard,
+    ) -> bool {
+        let mut converted = std::mem::take(&mut self.converted);
+        let next = former_changes::next_change(replay, rest, &mut converted);
+        let fits = next.is_some();
+        if let Some((at, key, change)) = next.flatten() {
+            count_row_id(replay, replay.engine.tables[at].keyless, &key);
+            self.apply_change(replay, at, &key, tid, change, guard);
+            self.images += 1;
+        }
+        self.converted = converted;
+        fits
+    }
+
+    /// Decodes the next change in `rest`: the table's position, the key and the change. `None` if
+    /// it does not fit the declared tables.
     pub fn next_change<'a, S: Stamp>(
         replay: &ReplayContext<S>,
         rest: &mut &'a [u8],
@@ -97,14 +126,7 @@ impl Applier {
             }
             (None, _) => unreachable!("only whole rows come without their key"),
         };
-        if table.keyless
-            && let Ok(id) = <[u8; 8]>::try_from(&key[..])
-        {
-            let id = u64::from_be_bytes(id);
-            if replay.counts.max_row_id.load(Ordering::Relaxed) < id {
-                replay.counts.max_row_id.fetch_max(id, Ordering::Relaxed);
-            }
-        }
+        count_row_id(replay, table.keyless, &key);
         Some((at, key, change))
     }
 
@@ -338,6 +360,17 @@ pub(crate) fn defer_garbage<S: Stamp>(
     if !garbage.is_empty() {
         let left = (writer, std::mem::take(garbage));
         replay.later.lock().expect("no holder panics").push_back(left);
+    }
+}
+
+/// Raises the maximum row id to the key of a row in a table without a primary key.
+#[inline]
+fn count_row_id<S: Stamp>(replay: &ReplayContext<S>, keyless: bool, key: &[u8]) {
+    if keyless && let Ok(id) = <[u8; 8]>::try_from(key) {
+        let id = u64::from_be_bytes(id);
+        if replay.counts.max_row_id.load(Ordering::Relaxed) < id {
+            replay.counts.max_row_id.fetch_max(id, Ordering::Relaxed);
+        }
     }
 }
 

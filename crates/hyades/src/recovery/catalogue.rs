@@ -1,38 +1,30 @@
 //! The catalogue: tables and procedures as the log knows them, kept in its manifest.
 
+use super::former::FormerTable;
+use super::schema_change::{self, IndexChange};
+use super::stored_catalogue::{StoredCatalogue, StoredProcedure, StoredTable};
 use crate::error::Error;
 use crate::storage::schema::Schema;
 use crate::transaction::procedure::Procedure;
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Stored {
-    tables: Vec<StoredTable>,
-    procedures: Vec<StoredProcedure>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct StoredTable {
-    id: u32,
-    schema: Schema,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct StoredProcedure {
-    id: u32,
-    name: String,
-    version: u32,
-}
 
 /// Numbers used in the log, matched to what this process declares.
 pub(crate) struct Catalogue {
-    stored: Stored,
+    stored: StoredCatalogue,
+    /// The manifest's catalogue, if it stays in force until a checkpoint has been adopted.
+    before: Option<Vec<u8>>,
     /// In declaration order.
     pub table_ids: Vec<u32>,
     pub procedure_ids: Vec<u32>,
+    /// Declared tables, except former ones.
     tables: ById<u32>,
+    /// Tables that are dropped, or whose rows have another layout in the log.
+    formers: ById<FormerTable>,
     procedures: ById<Procedure>,
+    /// What is different from the manifest's catalogue, in words.
+    pub changes: Vec<String>,
+    /// By the position of the table among the declarations.
+    pub index_changes: Vec<(usize, IndexChange)>,
 }
 
 /// Values sorted by number. Every record does a lookup, and numbers mostly count up from 0.
@@ -62,50 +54,12 @@ impl<T> ById<T> {
     }
 }
 
-impl Stored {
-    fn read(bytes: &[u8]) -> Result<Stored, Error> {
-        if bytes.is_empty() {
-            return Ok(Stored::default());
-        }
-        let unreadable = |why: String| {
-            Error::Mismatch(format!(
-                "the catalogue in the log's manifest cannot be read ({why}): it was written by \
-                 another version of Hyades"
-            ))
-        };
-        let stored: Stored =
-            serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))?;
-        stored.check().map_err(unreadable)?;
-        Ok(stored)
-    }
-
-    /// Checks the invariants that the rest of the code relies on.
-    fn check(&self) -> Result<(), String> {
-        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
-        for table in &self.tables {
-            table.schema.check_stored()?;
-            if !ids.insert(table.id) || !names.insert(&table.schema.name) {
-                return Err(format!("table {:?}, number {}, twice", table.schema.name, table.id));
-            }
-        }
-        let mut ids = HashSet::new();
-        if let Some(twice) = self.procedures.iter().find(|p| !ids.insert(p.id)) {
-            return Err(format!("two procedures of number {}", twice.id));
-        }
-        let ids = self.tables.iter().map(|t| t.id).chain(self.procedures.iter().map(|p| p.id));
-        match ids.max() {
-            Some(u32::MAX) => Err("a number for which there is no next".to_string()),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// A table's number in the log and its description; a procedure's number, name and version.
 type Entries = (Vec<(u32, Schema)>, Vec<(u32, String, u32)>);
 
 /// Decodes the manifest's catalogue, for tools that have no declarations to match it to.
 pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
-    let stored = Stored::read(bytes)?;
+    let stored = StoredCatalogue::read(bytes)?;
     let tables = stored.tables.into_iter().map(|t| (t.id, t.schema)).collect();
     let procedures = stored.procedures.into_iter().map(|p| (p.id, p.name, p.version)).collect();
     Ok((tables, procedures))
@@ -114,63 +68,164 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Entries, Error> {
 impl Catalogue {
     /// Matches the manifest's catalogue to the declarations; new tables and procedures get new
     /// numbers.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`]: the catalogue cannot be read, or a table cannot be changed to its
+    /// declaration.
     pub fn join(
         bytes: &[u8],
         schemas: &[Schema],
         procedures: &[Procedure],
+        dropped: &[String],
     ) -> Result<Catalogue, Error> {
-        let mut stored = Stored::read(bytes)?;
+        let stored = StoredCatalogue::read(bytes)?;
+        let mut catalogue = Catalogue {
+            stored,
+            before: None,
+            table_ids: Vec::new(),
+            procedure_ids: Vec::new(),
+            tables: ById(Vec::new()),
+            formers: ById(Vec::new()),
+            procedures: ById(Vec::new()),
+            changes: Vec::new(),
+            index_changes: Vec::new(),
+        };
+        let mut waits = catalogue.join_tables(schemas)?;
+        waits |= catalogue.drop_tables(dropped)?;
+        catalogue.join_procedures(procedures);
+        catalogue.before = waits.then(|| bytes.to_vec());
+        if bytes.is_empty() {
+            catalogue.changes.clear();
+        }
+        debug_assert_eq!(catalogue.table_ids.len(), schemas.len(), "a table has a number");
+        debug_assert_eq!(catalogue.procedure_ids.len(), procedures.len(), "so has a procedure");
+        Ok(catalogue)
+    }
+
+    /// Returns whether a table is changed.
+    fn join_tables(&mut self, schemas: &[Schema]) -> Result<bool, Error> {
         let named = |(at, t): (usize, &StoredTable)| (t.schema.name.clone(), at);
-        let known: HashMap<String, usize> = stored.tables.iter().enumerate().map(named).collect();
-        let mut next = stored.tables.iter().map(|t| t.id + 1).max().unwrap_or(0);
-        let mut table_ids = Vec::new();
-        for schema in schemas {
-            match known.get(&schema.name).map(|at| &stored.tables[*at]) {
-                Some(table) if table.schema == *schema => table_ids.push(table.id),
-                Some(table) => return Err(different(&table.schema, schema)),
-                None => {
-                    stored.tables.push(StoredTable { id: next, schema: schema.clone() });
-                    table_ids.push(next);
-                    next += 1;
-                }
+        let known: HashMap<String, usize> =
+            self.stored.tables.iter().enumerate().map(named).collect();
+        let (mut tables, mut formers, mut changed) = (Vec::new(), Vec::new(), false);
+        for (position, schema) in schemas.iter().enumerate() {
+            let Some(&at) = known.get(&schema.name) else {
+                let id = self.stored.add_table(schema)?;
+                self.changes.push(format!("added table {:?}", schema.name));
+                self.table_ids.push(id);
+                tables.push((id, position as u32));
+                continue;
+            };
+            let StoredTable { id, schema: stored } = &mut self.stored.tables[at];
+            self.table_ids.push(*id);
+            let change = schema_change::compare(stored, schema)?;
+            changed |= !change.words.is_empty();
+            self.changes.extend(change.words);
+            if !change.indexes.is_empty() {
+                self.index_changes.push((position, change.indexes));
             }
+            if change.layout {
+                formers.push((*id, FormerTable::new(stored, Some((position, schema)))));
+            } else {
+                tables.push((*id, position as u32));
+            }
+            stored.clone_from(schema);
         }
-        let declared: HashSet<u32> = table_ids.iter().copied().collect();
-        if let Some(missing) = stored.tables.iter().find(|t| !declared.contains(&t.id)) {
-            return Err(Error::Mismatch(format!(
-                "the database has a table {:?} that was not declared: declare it as it was",
-                missing.schema.name
-            )));
+        self.tables = tables.into_iter().collect();
+        self.formers = formers.into_iter().collect();
+        Ok(changed)
+    }
+
+    /// Removes the tables that are declared as dropped. Returns whether there were any.
+    fn drop_tables(&mut self, dropped: &[String]) -> Result<bool, Error> {
+        let declared: HashSet<u32> = self.table_ids.iter().copied().collect();
+        let is_undeclared = |table: &mut StoredTable| !declared.contains(&table.id);
+        let undeclared: Vec<_> = self.stored.tables.extract_if(.., is_undeclared).collect();
+        let mut formers = std::mem::take(&mut self.formers.0);
+        for StoredTable { id, schema } in &undeclared {
+            if !dropped.contains(&schema.name) {
+                return Err(Error::Mismatch(format!(
+                    "the database has a table {:?} that was not declared: declare it as it was, \
+                     or drop it with Builder::drop_table({:?})",
+                    schema.name, schema.name
+                )));
+            }
+            self.changes.push(format!("dropped table {:?}", schema.name));
+            formers.push((*id, FormerTable::new(schema, None)));
         }
+        self.formers = formers.into_iter().collect();
+        Ok(!undeclared.is_empty())
+    }
+
+    fn join_procedures(&mut self, procedures: &[Procedure]) {
+        let stored = &mut self.stored.procedures;
         let of = |p: &StoredProcedure| ((p.name.clone(), p.version), p.id);
-        let numbers: HashMap<(String, u32), u32> = stored.procedures.iter().rev().map(of).collect();
-        let mut next = stored.procedures.iter().map(|p| p.id + 1).max().unwrap_or(0);
-        let mut procedure_ids = Vec::new();
+        let numbers: HashMap<(String, u32), u32> = stored.iter().rev().map(of).collect();
+        let mut next = stored.iter().map(|p| p.id + 1).max().unwrap_or(0);
         let mut known = Vec::new();
         for procedure in procedures {
             let key = (procedure.name.clone(), procedure.version);
             let id = numbers.get(&key).copied().unwrap_or_else(|| {
                 let (id, (name, version)) = (next, key);
-                stored.procedures.push(StoredProcedure { id, name, version });
+                stored.push(StoredProcedure { id, name, version });
                 next += 1;
                 id
             });
-            procedure_ids.push(id);
+            self.procedure_ids.push(id);
             known.push((id, procedure.clone()));
         }
-        debug_assert_eq!(table_ids.len(), schemas.len(), "each declared table has a number");
-        debug_assert_eq!(procedure_ids.len(), procedures.len(), "each procedure has a number");
-        let tables = table_ids.iter().enumerate().map(|(at, id)| (*id, at as u32)).collect();
-        let procedures = known.into_iter().collect();
-        Ok(Catalogue { stored, table_ids, procedure_ids, tables, procedures })
+        self.procedures = known.into_iter().collect();
     }
 
     /// Encodes the catalogue for the manifest.
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.stored).expect("a catalogue is plain data")
+        self.stored.to_bytes()
     }
 
-    /// The position among the declarations of the table with this number in the log.
+    /// The catalogue with which an incarnation begins: the old one if a change of the schema has to
+    /// wait for a checkpoint.
+    pub fn bytes_before_checkpoint(&self) -> Vec<u8> {
+        self.before.clone().unwrap_or_else(|| self.to_bytes())
+    }
+
+    /// Whether a change of the schema comes into force with the next checkpoint.
+    pub fn needs_checkpoint(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// For the error about a command that cannot be replayed: what to do if the schema is being
+    /// changed.
+    pub fn advice(&self) -> String {
+        if !self.needs_checkpoint() {
+            return String::new();
+        }
+        format!(
+            ". The log was written before this change of the schema: {}. If the procedure needs \
+             what it used then, open the database with the old program, take a checkpoint, and \
+             then change the schema",
+            self.changes.join(", ")
+        )
+    }
+
+    /// The schema under which the log is replayed into a declared table.
+    pub fn replay_schema(&self, position: usize, declared: &Schema) -> Option<Schema> {
+        let (_, change) = self.index_changes.iter().find(|(at, _)| *at == position)?;
+        Some(schema_change::replay_schema(declared, change))
+    }
+
+    /// A table as the log's records know it, if that is not as it is declared.
+    #[cold]
+    pub fn former(&self, log_id: u64) -> Option<&FormerTable> {
+        self.formers.get(u32::try_from(log_id).ok()?)
+    }
+
+    /// Whether there are former tables.
+    pub fn has_formers(&self) -> bool {
+        !self.formers.0.is_empty()
+    }
+
+    /// The position among the declarations of the table with this number in the log. `None` if
+    /// there is none, or it is a [former](Catalogue::former) table.
     #[inline]
     pub fn table(&self, log_id: u64) -> Option<usize> {
         self.tables.get(u32::try_from(log_id).ok()?).map(|at| *at as usize)
@@ -206,28 +261,6 @@ impl Catalogue {
             )
         })
     }
-}
-
-fn different(stored: &Schema, declared: &Schema) -> Error {
-    let what = if stored.columns != declared.columns {
-        let of = |schema: &Schema| {
-            schema
-                .columns
-                .iter()
-                .map(|c| {
-                    let null = if c.nullable { " or null" } else { "" };
-                    format!("{} {:?}{null}", c.name, c.kind)
-                })
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        format!("has columns ({}) and is declared with ({})", of(stored), of(declared))
-    } else if stored.key != declared.key || stored.primary != declared.primary {
-        "is declared with another primary key".to_string()
-    } else {
-        "is declared with other secondary indexes".to_string()
-    };
-    Error::Mismatch(format!("table {:?} of the database {what}: declare it as it was", stored.name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Replays command records: the procedure runs again, on the same code as a running transaction.
 
 use super::apply::defer_garbage;
+use super::former_changes;
 use super::replay::ReplayContext;
 use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
@@ -57,9 +58,10 @@ impl CommandRunner {
         guard: &Guard,
     ) -> Result<(), Error> {
         self.replay_command(replay, head, body, view, guard).map_err(|why| {
+            let advice = replay.catalogue.advice();
             Error::Recovery(format!(
                 "replay stopped at Lsn {lsn} of log stream {stream}: {why}; nothing was changed on \
-                 disk"
+                 disk{advice}"
             ))
         })
     }
@@ -151,9 +153,11 @@ fn check_outcome<S: Stamp>(
     if state.row_ids_used.len() != head.row_ids.len() {
         return Err("inserted another number of rows than when it ran".into());
     }
-    let differs = head
-        .outcome
-        .is_some_and(|then| then != outcome(&replay.engine.tables, state.final_writes()));
+    let now = || match replay.catalogue.has_formers() {
+        false => outcome(&replay.engine.tables, state.final_writes()),
+        true => former_changes::outcome(replay, state.final_writes()),
+    };
+    let differs = head.outcome.is_some_and(|then| then != now());
     if differs && !mutation::is(Mutation::ForgetOutcomes) {
         return Err("wrote something else than when it ran: it is not deterministic, or it was \
                     changed and kept its version"

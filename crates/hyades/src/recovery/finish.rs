@@ -40,14 +40,7 @@ fn check_unique<S: Stamp>(replay: &ReplayContext<S>) -> Result<(), Error> {
     let guard = crossbeam_epoch::pin();
     for table in replay.engine.tables.iter() {
         for at in (0..table.secondaries.len()).filter(|&at| table.secondaries[at].unique) {
-            let mut last = None;
-            let mut clash = false;
-            table.for_each_matching_entry(at, &guard, |_, row| {
-                let (prefix, null) = table.secondary_prefix(at, row);
-                clash |= !null && last.as_ref() == Some(&prefix);
-                last = Some(prefix);
-            });
-            if clash {
+            if table.duplicates(at, &guard).is_some() {
                 return Err(Error::Recovery(format!(
                     "two recovered rows of table {:?} share a key of a unique index: the log was \
                      not written by the declared procedures",

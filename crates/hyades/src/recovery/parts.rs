@@ -3,6 +3,7 @@
 
 use super::apply::{Applier, count};
 use super::decode::RecordShape;
+use super::former_changes::{convert_before, take_former};
 use super::replay::ReplayContext;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
@@ -147,15 +148,29 @@ fn undo_group<S: Stamp>(
     guard: &Guard,
 ) -> Option<()> {
     let (mut changes, mut images) = (&group.body[..], &group.before[..]);
-    let mut rows = Vec::new();
+    let (mut rows, mut converted) = (Vec::new(), Vec::new());
     while !changes.is_empty() {
-        let (table, key, _) = Applier::next_change(replay, &mut changes)?;
+        let start = changes;
+        let (former, table, key) = match Applier::next_change(replay, &mut changes) {
+            Some((table, key, _)) => (None, Some(table), key),
+            None => {
+                changes = start;
+                let (former, key, _) = take_former(replay, &mut changes)?;
+                (Some(former), former.position(), key)
+            }
+        };
         let len = take_varint(&mut images)? as usize;
-        let before = read_before(&replay.engine.tables[table].layout, take(&mut images, len)?)?;
-        rows.push((table, key, before));
+        let image = take(&mut images, len)?;
+        let Some(table) = table else { continue };
+        let layout = former.map_or(&replay.engine.tables[table].layout, |former| &former.layout);
+        rows.push((former, table, key, read_before(layout, image)?));
     }
-    for (table, key, before) in rows.iter().rev() {
-        applier.undo_change(replay, *table, key, group.tid, *before, guard);
+    for (former, table, key, before) in rows.iter().rev() {
+        let before = match former {
+            None => *before,
+            Some(former) => convert_before(replay, (former, *table), *before, &mut converted)?,
+        };
+        applier.undo_change(replay, *table, key, group.tid, before, guard);
     }
     Some(())
 }

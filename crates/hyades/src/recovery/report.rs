@@ -65,6 +65,11 @@ pub struct RecoveryReport {
     pub incarnations: Vec<IncarnationReport>,
     /// What could not be read, if a damaged log was salvaged.
     pub losses: Vec<Loss>,
+    /// How the schema of an existing database was changed, in words: for example
+    /// `added column "note" to table "accounts"`.
+    pub schema_changes: Vec<String>,
+    /// Seconds spent on the checkpoint that puts the changes in force; 0 if none was needed.
+    pub schema_seconds: f64,
 }
 
 /// What could not be read of a damaged log.

@@ -1,6 +1,7 @@
 //! Tables, rows and the indexes over them. Nothing here depends on the transaction layer.
 
 pub(crate) mod address_hasher;
+pub(crate) mod conversion;
 pub(crate) mod descents;
 pub(crate) mod field;
 pub(crate) mod gap;

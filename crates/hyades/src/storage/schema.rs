@@ -3,6 +3,7 @@
 use super::value::{Assignable, ColumnType, Type, Value};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 /// At most this many columns in a table: a set of columns is one machine word.
@@ -31,6 +32,10 @@ pub(crate) struct ColumnSpec {
     pub name: String,
     pub kind: Type,
     pub nullable: bool,
+    /// What rows get that were written without the column, as bytes in a row. Not stored: it is
+    /// used only by the opening that adds the column.
+    #[serde(skip)]
+    pub default: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,15 +85,76 @@ impl Schema {
 
     /// Adds a column that is never null. Columns are numbered in the order in which they are added.
     pub fn column(self, name: &str, kind: Type) -> Self {
-        self.add(name, kind, false)
+        self.add(name, kind, false, None)
     }
 
-    /// Adds a column that may be null.
+    /// Adds a column that may be null. If an existing table does not have the column, its rows get
+    /// a null there when the database is opened.
     pub fn nullable(self, name: &str, kind: Type) -> Self {
-        self.add(name, kind, true)
+        self.add(name, kind, true, None)
     }
 
-    fn add(mut self, name: &str, kind: Type, nullable: bool) -> Self {
+    /// Adds a column that is never null. If an existing table does not have the column, its rows
+    /// get `default` there when the database is opened. After that the default has no effect: it
+    /// may be changed or left out, and a row that is inserted has a value for every column.
+    ///
+    /// ```
+    /// # use hyades::{Database, Schema, Type, Value};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let schema = || Schema::new("words").column("w", Type::Text);
+    /// let mut builder = Database::builder();
+    /// let words = builder.table(schema().primary_key(&["w"]));
+    /// let db = builder.open(dir)?;
+    /// db.transact(|tx| Ok(tx.insert(words, &["old".into()])?))?;
+    /// db.close()?;
+    ///
+    /// let mut builder = Database::builder();
+    /// let with_uses = schema().column_with_default("uses", Type::U32, 1u32);
+    /// let words = builder.table(with_uses.primary_key(&["w"]));
+    /// let db = builder.open(dir)?;
+    /// assert_eq!(db.recovery().schema_changes, [r#"added column "uses" to table "words""#]);
+    /// db.transact(|tx| {
+    ///     assert_eq!(tx.get(words, "old")?.unwrap().value(1), Value::U32(1));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn column_with_default<'v>(
+        mut self,
+        name: &str,
+        kind: Type,
+        default: impl Into<Value<'v>>,
+    ) -> Self {
+        let default = self.default_bytes(name, kind, default.into());
+        self.add(name, kind, false, default)
+    }
+
+    /// Adds a column that may be null, with a default as [`Schema::column_with_default`].
+    pub fn nullable_with_default<'v>(
+        mut self,
+        name: &str,
+        kind: Type,
+        default: impl Into<Value<'v>>,
+    ) -> Self {
+        let default = match default.into() {
+            Value::Null => None,
+            default => self.default_bytes(name, kind, default),
+        };
+        self.add(name, kind, true, default)
+    }
+
+    fn default_bytes(&mut self, name: &str, kind: Type, default: Value<'_>) -> Option<Vec<u8>> {
+        if !default.fits(kind) {
+            self.fail(format!(
+                "column {name:?} of table {:?} is {kind:?}, and its default is not: {default:?}",
+                self.name
+            ));
+        }
+        Some(default.with_bytes(<[u8]>::to_vec))
+    }
+
+    fn add(mut self, name: &str, kind: Type, nullable: bool, default: Option<Vec<u8>>) -> Self {
         if self.columns.iter().any(|c| c.name == name) {
             self.fail(format!("table {:?} declares column {name:?} twice", self.name));
         }
@@ -98,7 +164,7 @@ impl Schema {
         if self.columns.len() == MAX_COLUMNS {
             self.fail(format!("table {:?} has more than {MAX_COLUMNS} columns", self.name));
         }
-        self.columns.push(ColumnSpec { name: name.to_string(), kind, nullable });
+        self.columns.push(ColumnSpec { name: name.to_string(), kind, nullable, default });
         self
     }
 
@@ -162,6 +228,11 @@ impl Schema {
         out
     }
 
+    /// The position of the column `name`.
+    pub(crate) fn position(&self, name: &str) -> Option<u16> {
+        self.columns.iter().position(|column| column.name == name).map(|at| at as u16)
+    }
+
     fn fail(&mut self, text: String) {
         self.fault.get_or_insert(text);
     }
@@ -175,6 +246,10 @@ impl Schema {
         }
         if self.columns.iter().any(|column| column.kind == Type::Fixed(0)) {
             return Err(format!("a column without a width in table {name:?}"));
+        }
+        let mut names = HashSet::new();
+        if let Some(twice) = self.columns.iter().find(|column| !names.insert(&column.name)) {
+            return Err(format!("column {:?} of table {name:?} twice", twice.name));
         }
         if self.key.iter().any(|&at| self.columns.get(at as usize).is_none_or(|c| c.nullable)) {
             return Err(format!("a primary key that table {name:?} cannot have"));
@@ -196,10 +271,10 @@ impl Schema {
     /// # Errors
     /// If there is no such column, or it cannot be read as `T`.
     pub fn typed<T: ColumnType + ?Sized>(&self, name: &str) -> Result<Column<T>, Error> {
-        let at = self.columns.iter().position(|c| c.name == name).ok_or_else(|| {
+        let at = self.position(name).ok_or_else(|| {
             Error::Misuse(format!("table {:?} has no column {name:?}", self.name))
         })?;
-        let kind = self.columns[at].kind;
+        let kind = self.columns[at as usize].kind;
         if !T::reads(kind) {
             return Err(Error::Misuse(format!(
                 "column {name:?} of table {:?} is {kind:?} and cannot be read as {}",
@@ -207,7 +282,7 @@ impl Schema {
                 std::any::type_name::<T>()
             )));
         }
-        Ok(Column::at(at as u16))
+        Ok(Column::at(at))
     }
 }
 

@@ -7,7 +7,7 @@ use super::prefetch::prefetch;
 use super::record::{Record, word};
 use super::schema::Columns;
 use super::table::{Retired, TableData};
-use super::value::Value;
+use super::value::{self, Value};
 use crate::error::Abort;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
@@ -113,6 +113,7 @@ impl<S> IndexEntry<S> {
 }
 
 pub(crate) struct Secondary<S: Stamp> {
+    pub name: String,
     pub columns: Vec<u16>,
     /// `columns` as a set.
     pub column_set: u64,
@@ -198,6 +199,59 @@ impl<S: Stamp> TableData<S> {
                 Inserted::Exists(..) => std::thread::yield_now(),
             }
         }
+    }
+
+    /// Removes the secondary indexes from position `kept` on, with their entries. No other thread
+    /// uses the table.
+    pub fn truncate_indexes(&mut self, kept: usize) {
+        let guard = crossbeam_epoch::pin();
+        for secondary in self.secondaries.drain(kept..) {
+            let mut entries = Vec::new();
+            secondary.tree.for_each(&guard, |entry| {
+                let before = entry.record().entries.fetch_sub(1, Ordering::AcqRel);
+                debug_assert_ne!(before, 0, "a row counts the entries that point to it");
+                entries.push(std::ptr::from_ref(entry));
+            });
+            // SAFETY: the index is not in the table any more, and the table is borrowed
+            // exclusively, so no thread can find its entries, now or later; each is visited once.
+            // The pointers are made from references, as in `TableData`'s drop.
+            unsafe { entries.into_iter().for_each(|e| IndexEntry::free(e.cast_mut())) }
+        }
+        self.indexed = self.secondaries.iter().fold(0, |set, s| set | s.column_set);
+    }
+
+    /// The primary key of a row for people: its values, or the hidden row id.
+    pub fn key_text(&self, record: &Record<S>) -> String {
+        if self.keyless {
+            let id = record.key().try_into().map_or(0, u64::from_be_bytes);
+            return format!("row {id}");
+        }
+        let mut row = Vec::new();
+        record.read_row(&mut row);
+        let values = self.layout.key.iter().map(|&c| value::text(self.layout.value(&row, c)));
+        values.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Two rows that share a key of an index, if there are any: those with the lowest key. Rows
+    /// with a null in it share none. Only while no thread changes rows.
+    pub fn duplicates<'g>(
+        &'g self,
+        index: usize,
+        guard: &'g Guard,
+    ) -> Option<[&'g IndexEntry<S>; 2]> {
+        let (mut last, mut found) = (None::<(KeyBytes, &IndexEntry<S>)>, None);
+        self.for_each_matching_entry(index, guard, |entry, row| {
+            let (prefix, null) = self.secondary_prefix(index, row);
+            if let Some((before, other)) = &last
+                && found.is_none()
+                && !null
+                && *before == prefix
+            {
+                found = Some([*other, entry]);
+            }
+            last = Some((prefix, entry));
+        });
+        found
     }
 
     /// Visits the entries of an index that match their row, in key order, with that row's bytes;

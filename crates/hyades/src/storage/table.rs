@@ -109,6 +109,7 @@ impl<S: Stamp> TableData<S> {
             .map(|index| {
                 let bytes = width(&index.columns).zip(key_bytes).map(|(a, b)| a + b);
                 Secondary {
+                    name: index.name.clone(),
                     columns: index.columns.clone(),
                     column_set: index.columns.iter().fold(0, |set, c| set | 1 << c),
                     unique: index.unique,

@@ -1,5 +1,7 @@
 //! Values and types of columns.
 
+use std::fmt::Write;
+
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Type {
@@ -106,6 +108,37 @@ impl Value<'_> {
             Type::F64 => Value::F64(f64::from_bits(word())),
             Type::Text => Value::Text(std::str::from_utf8(bytes).expect("text is kept as UTF-8")),
             Type::Bytes | Type::Fixed(_) => Value::Bytes(bytes),
+        }
+    }
+}
+
+/// Longer texts, and byte strings of more than half this length, are shortened.
+const LONGEST: usize = 32;
+
+/// Formats a value for people.
+pub(crate) fn text(value: Value<'_>) -> String {
+    match value {
+        Value::Null => "null".to_string(),
+        Value::Bool(v) => v.to_string(),
+        Value::I32(v) => v.to_string(),
+        Value::U32(v) => v.to_string(),
+        Value::I64(v) => v.to_string(),
+        Value::U64(v) => v.to_string(),
+        Value::F64(v) => v.to_string(),
+        Value::Text(v) => {
+            let short: String = v.chars().take(LONGEST).collect();
+            let dots = if short.len() < v.len() { ".." } else { "" };
+            format!("{short:?}{dots}")
+        }
+        Value::Bytes(v) => {
+            let mut out = "x".to_string();
+            for byte in v.iter().take(LONGEST / 2) {
+                let _ = write!(out, "{byte:02x}");
+            }
+            if v.len() > LONGEST / 2 {
+                let _ = write!(out, ".. ({} bytes)", v.len());
+            }
+            out
         }
     }
 }

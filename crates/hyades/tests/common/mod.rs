@@ -4,6 +4,7 @@
 
 pub mod by_hand;
 pub mod checkpointing;
+pub mod evolving;
 pub mod held;
 pub mod watched;
 

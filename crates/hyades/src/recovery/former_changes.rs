@@ -1,0 +1,84 @@
+//! Replay of a log of a former schema: changes of tables whose columns are different now are
+//! converted when they are decoded, and those of dropped tables are left out. All of this happens
+//! only while an opening changes the schema.
+
+use super::former::FormerTable;
+use super::replay::ReplayContext;
+use crate::logging::record::{Change, take_change};
+use crate::logging::row_frame::Before;
+use crate::logging::write::{Write, add_to_outcome};
+use crate::storage::Stamp;
+use crate::storage::key::KeyBytes;
+
+/// Decodes the next change in `rest` if its table is a former one: the table, the key, and the
+/// change in the former layout.
+pub(crate) fn take_former<'r, 'a, S: Stamp>(
+    replay: &'r ReplayContext<S>,
+    rest: &mut &'a [u8],
+) -> Option<(&'r FormerTable, KeyBytes, Change<'a>)> {
+    let (id, key, change) = take_change(rest, |id| Some(replay.catalogue.former(id)?.shape()))?;
+    let former = replay.catalogue.former(id)?;
+    let key = match (key, change) {
+        (Some(key), _) => KeyBytes::from_slice(key),
+        (None, Change::Put(row)) => {
+            let mut key = KeyBytes::new();
+            former.layout.primary_key_of(row, &mut key);
+            key
+        }
+        (None, _) => return None,
+    };
+    Some((former, key, change))
+}
+
+/// Converts a change of the table at this position; what it needs is written to `out`. `None` if
+/// that is impossible, which fails the replay.
+fn convert<'c, S: Stamp>(
+    replay: &ReplayContext<S>,
+    (former, position): (&FormerTable, usize),
+    change: Change<'_>,
+    out: &'c mut Vec<u8>,
+) -> Option<Change<'c>> {
+    let to = &replay.engine.tables[position].layout;
+    former.convert(to, change, out).map_err(|error| replay.fail(error)).ok()
+}
+
+/// Converts a before-image of the table at this position, as [`convert`].
+pub(crate) fn convert_before<'c, S: Stamp>(
+    replay: &ReplayContext<S>,
+    table: (&FormerTable, usize),
+    before: Before<'_>,
+    out: &'c mut Vec<u8>,
+) -> Option<Before<'c>> {
+    let image = convert(replay, table, before.image, out)?;
+    Some(Before { base: before.base, image })
+}
+
+/// Decodes the next change in `rest`, and converts it into `out`. `None` if it fits no table; the
+/// inner `None` if its table is dropped.
+pub(crate) fn next_change<'c, S: Stamp>(
+    replay: &ReplayContext<S>,
+    rest: &mut &[u8],
+    out: &'c mut Vec<u8>,
+) -> Option<Option<(usize, KeyBytes, Change<'c>)>> {
+    let (former, key, change) = take_former(replay, rest)?;
+    let Some(position) = former.position() else { return Some(None) };
+    Some(Some((position, key, convert(replay, (former, position), change, out)?)))
+}
+
+/// The outcome of a command, as [`crate::logging::write::outcome`], in terms of the former schema,
+/// under which the command ran.
+pub(crate) fn outcome<'w, 's: 'w, S: Stamp>(
+    replay: &ReplayContext<S>,
+    writes: impl Iterator<Item = &'w Write<'s, S>>,
+) -> u32 {
+    let mut converted = Vec::new();
+    writes.fold(0, |sum, write| {
+        let table = &replay.engine.tables[write.table as usize];
+        let pending = match replay.catalogue.former(table.log_id.into()) {
+            Some(former) => former.convert_back(&table.layout, write.pending, &mut converted),
+            None => Some(write.pending),
+        };
+        let Some(pending) = pending else { return sum };
+        add_to_outcome(sum, table.log_id, write.record.key(), pending)
+    })
+}
