@@ -7,6 +7,7 @@ use crate::logging::settings::LogSettings;
 use crate::recovery::plan::Replay;
 use crate::recovery::report::Progress;
 use crate::retry::RetrySettings;
+use crate::storage::origin::Origin;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
@@ -134,6 +135,8 @@ pub struct Builder {
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
     pub(crate) retries: RetrySettings,
+    /// Of the handles that it returns.
+    pub(crate) origin: Origin,
 }
 
 impl Default for Builder {
@@ -150,6 +153,7 @@ impl Default for Builder {
             progress: None,
             checkpoints: CheckpointSettings::default(),
             retries: RetrySettings::default(),
+            origin: Origin::draw(),
         }
     }
 }
@@ -246,10 +250,11 @@ impl Builder {
         self
     }
 
-    /// Declares a table. If the directory already has it, the declaration must be the same.
+    /// Declares a table. If the directory already has it, the declaration must be the same. The
+    /// handle is for the database that this builder opens.
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
-        Table(self.tables.len() as u32 - 1)
+        Table::declared(self.tables.len() as u32 - 1, self.origin)
     }
 
     /// Declares the table that the struct `R` describes. If the directory already has it, the
@@ -292,6 +297,6 @@ impl Builder {
 
     fn add(&mut self, procedure: Procedure) -> ProcedureId {
         self.procedures.push(procedure);
-        ProcedureId(self.procedures.len() as u32 - 1)
+        ProcedureId { number: self.procedures.len() as u32 - 1, origin: self.origin }
     }
 }

@@ -159,7 +159,7 @@ impl<R: TableRow> TypedTable<R> {
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
     ) -> Result<R::Read<'t>, Abort> {
-        self.find(tx, key)?.ok_or(Abort::NotFound { table: self.table.0 })
+        self.find(tx, key)?.ok_or(Abort::NotFound { table: self.table.number() })
     }
 
     /// Reads the row with this primary key, if there is one.

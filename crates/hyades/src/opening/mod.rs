@@ -186,7 +186,10 @@ impl Opening<'_> {
 
     fn tables<S: Stamp>(&self, catalogue: &Catalogue) -> Arc<Vec<TableData<S>>> {
         let schemas = self.builder.tables.iter().enumerate();
-        let table = |(at, schema)| TableData::new(schema, at as u32, catalogue.table_ids[at]);
+        let table = |(at, schema)| {
+            TableData::new(schema, at as u32, catalogue.table_ids[at])
+                .declared_by(self.builder.origin)
+        };
         Arc::new(schemas.map(table).collect())
     }
 
@@ -334,7 +337,7 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
-        let names = procedure::by_name(&self.builder.procedures);
+        let names = procedure::by_name(&self.builder.procedures, self.builder.origin);
         let shared = DatabaseInner {
             keeper,
             engine,
@@ -345,6 +348,7 @@ impl Opening<'_> {
             procedure_ids: catalogue.procedure_ids.clone(),
             record: self.builder.record,
             data_only,
+            origin: self.builder.origin,
             report,
             pool: SessionPool::default(),
             names,

@@ -211,7 +211,8 @@ impl Schema {
     }
 }
 
-/// A typed handle of a column: its position and the Rust type it is read as.
+/// A typed handle of a column: its position and the Rust type it is read as. It belongs to no
+/// builder and no table.
 pub struct Column<T: ?Sized> {
     pub(crate) index: u16,
     kind: PhantomData<fn() -> Box<T>>,
