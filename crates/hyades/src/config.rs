@@ -20,6 +20,7 @@ use std::time::Duration;
 
 /// Logging protocol: how transactions are logged, and how the log orders them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Protocol {
     /// No log: nothing survives a restart. The baseline for comparisons.
     None,
@@ -84,6 +85,7 @@ impl Protocol {
 
 /// Concurrency control: how transactions are kept serializable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,

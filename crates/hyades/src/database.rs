@@ -83,6 +83,7 @@ pub(crate) struct DatabaseInner {
 
 /// Counters of a database since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Attempts at transactions, those that ended in a conflict included.
     pub attempts: u64,

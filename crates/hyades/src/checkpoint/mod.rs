@@ -32,6 +32,7 @@ use write::{Writing, WrittenParts};
 
 /// When checkpoints are taken, and what they may cost.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CheckpointSettings {
     /// Takes a checkpoint this long after the last one, if anything was committed since: 1 ms to a
     /// year.
@@ -71,6 +72,7 @@ impl Default for CheckpointSettings {
 
 /// A checkpoint that was taken.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointReport {
     /// Counts from 1 over the database's life.
     pub number: u64,

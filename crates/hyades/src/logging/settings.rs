@@ -10,6 +10,7 @@ pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 
 /// The settings of the log.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct LogSettings {
     /// Directories of the streams, used in turn. The first also holds the manifest.
     pub dirs: Vec<PathBuf>,

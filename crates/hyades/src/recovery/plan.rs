@@ -5,6 +5,7 @@ use hyades_platform::epoch::EpochNumber;
 
 /// How replay orders the records of a log that needs ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Replay {
     /// Watermarks of stream prefixes, and a window of waiting records in each stream.
     #[default]

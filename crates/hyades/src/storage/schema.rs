@@ -19,6 +19,7 @@ pub const MAX_KEY_BYTES: usize = 4 << 20;
 
 /// How the primary index is organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum PrimaryKind {
     /// Point reads only, fastest.
     Hash,
