@@ -205,7 +205,8 @@ impl Builder {
         self
     }
 
-    /// Sets how replay orders the records of a log that needs ordering.
+    /// Sets how replay orders the records of a log that needs ordering (feature `research`).
+    #[cfg(feature = "research")]
     pub fn replay(mut self, replay: Replay) -> Self {
         self.replay = replay;
         self

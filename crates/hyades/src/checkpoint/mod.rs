@@ -53,8 +53,11 @@ pub struct CheckpointSettings {
     /// commands always gets an exact cut.
     pub fuzzy: bool,
     /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
-    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB.
+    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.
+    #[cfg(feature = "research")]
     pub block_bytes: usize,
+    #[cfg(not(feature = "research"))]
+    pub(crate) block_bytes: usize,
 }
 
 impl Default for CheckpointSettings {

@@ -198,14 +198,14 @@ impl Opening<'_> {
         let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
         options.buffer_bytes = settings.buffer_bytes;
         options.segment_bytes = settings.segment_bytes;
-        options.stepped = settings.stepped;
+        options.stepped = settings.research.stepped;
         options.flush_interval = settings.flush_interval;
-        if let Some(fill) = settings.flush_fill_bytes {
+        if let Some(fill) = settings.research.flush_fill_bytes {
             options.flush_fill_bytes = fill;
         }
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
         // The protocol anchors streams itself; the flusher's anchors are a fallback.
-        options.anchor_interval_bytes = settings.anchor_interval_bytes * 4;
+        options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
         options
     }
 
@@ -272,9 +272,9 @@ impl Opening<'_> {
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = builder.log.whole_rows;
+        engine.whole_rows = builder.log.research.whole_rows;
         let mut shared = Sessions::new(engine, builder.retries);
-        shared.nests = builder.log.stepped;
+        shared.nests = builder.log.research.stepped;
         let shared = Arc::new(shared);
         let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))

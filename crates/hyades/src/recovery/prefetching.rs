@@ -228,7 +228,7 @@ impl Prefetcher {
             determinism: RefCell::new(Determinism::recorded(head)),
             conflicts: Cell::new(0),
         };
-        let run = || (procedure.body)(&Transaction::new(&access), body, &mut self.result);
+        let run = || (procedure.body)(&Transaction(&access), body, &mut self.result);
         // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
         // when the record is replayed.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {

@@ -120,7 +120,7 @@ pub trait Access {
     fn random(&self) -> u64;
 }
 
-/// A transaction in progress: the typed, convenient form of [`Access`].
+/// A transaction in progress.
 ///
 /// A transaction sees its own changes. Rows that it returns are copies of the columns asked for and
 /// live as long as the transaction's borrow; several can be held at once. Until it commits, its
@@ -129,7 +129,9 @@ pub trait Access {
 pub struct Transaction<'t>(pub(crate) &'t dyn Access);
 
 impl<'t> Transaction<'t> {
-    /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database.
+    /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database (feature
+    /// `research`).
+    #[cfg(feature = "research")]
     pub fn new(access: &'t dyn Access) -> Self {
         Transaction(access)
     }
