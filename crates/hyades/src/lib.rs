@@ -51,6 +51,11 @@ mod transaction;
 mod transaction_id;
 mod typed;
 
+/// Devices that a log can be written to, for [`LogSettings::device`](crate::LogSettings::device).
+pub use hyades_platform::device;
+/// The log below the engine: its errors ([`Error::Log`]), and what [`Database::log`] returns.
+pub use hyades_wal as wal;
+
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};

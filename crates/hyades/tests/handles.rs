@@ -2,10 +2,11 @@
 #![allow(missing_docs)]
 
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Error, Index, MAX_KEY_BYTES, ProcedureId,
-    Protocol, RecordKind, Schema, Table, Transaction, Type, TypedTable, Value,
+    Abort, Builder, Column, Concurrency, Database, Error, Index, LogSettings, Loss, MAX_KEY_BYTES,
+    ProcedureId, Protocol, RecordKind, Schema, Table, Transaction, Type, TypedTable, Value,
 };
 use std::cell::Cell;
+use std::sync::Arc;
 
 const COUNTERS: Table = Table::nth(0);
 const NAMES: Table = Table::nth(1);
@@ -311,4 +312,28 @@ fn a_savepoint_of_another_database_is_refused() {
         tx.rollback_to(foreign)
     });
     assert_eq!(outcome.unwrap(), Err(Abort::NoSuchSavepoint));
+}
+
+/// Promise: a program that depends on this crate alone can name the types of its signatures.
+#[test]
+fn what_a_signature_names_is_reachable_from_this_crate() {
+    use hyades::device::{Device, MemoryDevice};
+    use hyades::wal::{Damage, Frontier, Lane, Log, Lsn, StreamStats};
+    fn settings(log: &mut LogSettings) {
+        let device: Arc<dyn Device> = MemoryDevice::shared();
+        (log.device, log.buffer_bytes) = (Some(device), 1 << 16);
+    }
+    let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
+    let db = Database::builder().streams(2).log_settings(settings).open(dir.path()).unwrap();
+    let log: &Log = db.log().unwrap();
+    let (frontier, stats): (&Frontier, StreamStats) = (log.frontier(), log.stats(0));
+    let durable: Lsn = frontier.at(Lane::position(1));
+    assert!(durable <= log.next_lsn(1) && stats.frame_bytes <= stats.device_bytes);
+    let _: fn(Damage) -> Loss = Loss::from;
+    let second = Database::builder().log_settings(settings).open(dir.path());
+    let error: hyades::wal::Error = match second.map(drop) {
+        Err(Error::Log(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(error, hyades::wal::Error::InUse { .. }), "{error}");
 }
