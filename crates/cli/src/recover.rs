@@ -80,6 +80,10 @@ fn json(report: &RestoreReport) -> serde_json::Value {
             "incarnation": null, "stream": null, "valid_to": null, "durable_to": null,
             "message": message,
         }),
+        other => serde_json::json!({
+            "incarnation": null, "stream": null, "valid_to": null, "durable_to": null,
+            "message": format!("{other:?}"),
+        }),
     };
     serde_json::json!({
         "cut_epoch": report.cut_epoch,

@@ -124,7 +124,7 @@ fn reader_without_its_writer(dir: &Path, protocol: hyades::Protocol) {
     let device = PowerCutDevice::new(options);
     let mut builder = Database::builder().protocol(protocol).streams(2).log_settings(|log| {
         log.device = Some(Arc::new(device.clone()));
-        log.stepped = true;
+        log.research.stepped = true;
     });
     let schema = Schema::new("rows").column("id", Type::I64).column("n", Type::I64);
     builder.table(schema.primary_key(&["id"]));

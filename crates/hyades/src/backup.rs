@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 /// Result of [`crate::Database::backup`] or of [`backup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct BackupReport {
     /// Number of files copied.
     pub files: u64,

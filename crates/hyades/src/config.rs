@@ -7,6 +7,7 @@ use crate::logging::settings::LogSettings;
 use crate::recovery::plan::Replay;
 use crate::recovery::report::Progress;
 use crate::retry::RetrySettings;
+use crate::storage::origin::Origin;
 use crate::storage::schema::Schema;
 use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{Procedure, ProcedureId};
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 /// Logging protocol: how transactions are logged, and how the log orders them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Protocol {
     /// No log: nothing survives a restart. The baseline for comparisons.
     None,
@@ -83,6 +85,7 @@ impl Protocol {
 
 /// Concurrency control: how transactions are kept serializable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Concurrency {
     /// Two-phase locking that aborts instead of waiting.
     NoWait,
@@ -136,6 +139,8 @@ pub struct Builder {
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
     pub(crate) retries: RetrySettings,
+    /// Of the handles that it returns.
+    pub(crate) origin: Origin,
 }
 
 impl Default for Builder {
@@ -153,6 +158,7 @@ impl Default for Builder {
             progress: None,
             checkpoints: CheckpointSettings::default(),
             retries: RetrySettings::default(),
+            origin: Origin::draw(),
         }
     }
 }
@@ -202,7 +208,8 @@ impl Builder {
         self
     }
 
-    /// Sets how replay orders the records of a log that needs ordering.
+    /// Sets how replay orders the records of a log that needs ordering (feature `research`).
+    #[cfg(feature = "research")]
     pub fn replay(mut self, replay: Replay) -> Self {
         self.replay = replay;
         self
@@ -259,9 +266,11 @@ impl Builder {
     ///
     /// [`Builder::open`] then changes the table before it returns, which takes a checkpoint; see
     /// "Changing the schema" in docs/guide.md. Any other difference is an error of `open`.
+    ///
+    /// The handle is for the database that this builder opens.
     pub fn table(&mut self, schema: Schema) -> Table {
         self.tables.push(schema);
-        Table(self.tables.len() as u32 - 1)
+        Table::declared(self.tables.len() as u32 - 1, self.origin)
     }
 
     /// Declares the table that the struct `R` describes. If the directory already has it, the
@@ -311,6 +320,6 @@ impl Builder {
 
     fn add(&mut self, procedure: Procedure) -> ProcedureId {
         self.procedures.push(procedure);
-        ProcedureId(self.procedures.len() as u32 - 1)
+        ProcedureId { number: self.procedures.len() as u32 - 1, origin: self.origin }
     }
 }

@@ -13,6 +13,7 @@ use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::pool::SessionPool;
 use crate::recovery::report::RecoveryReport;
+use crate::storage::origin::Origin;
 use crate::tally::SessionCounts;
 use crate::ticket::{CommitQueue, LogHandles};
 use crate::transaction::access::Transaction;
@@ -71,6 +72,8 @@ pub(crate) struct DatabaseInner {
     pub procedure_ids: Vec<u32>,
     pub record: RecordKind,
     pub data_only: bool,
+    /// Of the builder that opened it.
+    pub origin: Origin,
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
@@ -80,6 +83,7 @@ pub(crate) struct DatabaseInner {
 
 /// Counters of a database since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Attempts at transactions, those that ended in a conflict included.
     pub attempts: u64,

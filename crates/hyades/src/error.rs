@@ -61,8 +61,14 @@ pub enum Abort {
         /// The table, by its position among those declared.
         table: u32,
     },
-    /// A table, index or procedure handle does not belong to this database.
+    /// There is no table or index with this number, or the index is a hash table and cannot be
+    /// scanned.
     UnknownHandle,
+    /// The handle of a table comes from another builder than the one that opened this database.
+    ForeignHandle {
+        /// The table, by its position among those declared to the other builder.
+        table: u32,
+    },
     /// The savepoint was discarded by a rollback to an earlier one, or is another transaction's.
     NoSuchSavepoint,
 }
@@ -100,7 +106,14 @@ impl fmt::Display for Abort {
                 )
             }
             Abort::NotFound { table } => write!(f, "table {table} has no row with this key"),
-            Abort::UnknownHandle => write!(f, "the handle does not belong to this database"),
+            Abort::UnknownHandle => write!(f, "there is no such table, or no index to scan"),
+            Abort::ForeignHandle { table } => {
+                write!(
+                    f,
+                    "the handle of table {table} comes from another builder: use the one that this \
+                     database's builder returned"
+                )
+            }
             Abort::NoSuchSavepoint => {
                 write!(f, "the transaction has no such savepoint, or no longer")
             }

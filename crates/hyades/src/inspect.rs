@@ -190,6 +190,7 @@ pub struct Inspected<'a> {
 
 /// Content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Content {
     /// A call of a procedure.
     Command {
@@ -206,6 +207,7 @@ pub enum Content {
 
 /// A change of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RowChange {
     /// The table's name.
     pub table: String,
@@ -219,6 +221,7 @@ pub struct RowChange {
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChangeKind {
     /// The whole row was written.
     Put,

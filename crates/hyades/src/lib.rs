@@ -51,6 +51,11 @@ mod transaction;
 mod transaction_id;
 mod typed;
 
+/// Devices that a log can be written to, for [`LogSettings::device`](crate::LogSettings::device).
+pub use hyades_platform::device;
+/// The log below the engine: its errors ([`Error::Log`]), and what [`Database::log`] returns.
+pub use hyades_wal as wal;
+
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
@@ -61,11 +66,15 @@ pub use error::{Abort, Error};
 pub use hyades_derive::Table;
 pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;
+#[cfg(feature = "research")]
+pub use logging::settings::ResearchSettings;
+#[cfg(feature = "research")]
 pub use recovery::plan::Replay;
 pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};
 pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
+#[cfg(feature = "research")]
 pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{
@@ -75,8 +84,11 @@ pub use storage::value::{Assignable, ColumnType, Type, Value};
 #[doc(hidden)]
 pub use storage::{hash_index, ordered_index};
 pub use ticket::{CommitQueue, Ticket};
-pub use transaction::access::{Access, Index, Key, Savepoint, Scan, Table, Transaction};
+#[cfg(feature = "research")]
+pub use transaction::access::Access;
+pub use transaction::access::{Index, Key, Savepoint, Scan, Table, Transaction};
 #[doc(hidden)]
+#[cfg(feature = "research")]
 pub use transaction::for_tests;
 pub use transaction::procedure::ProcedureId;
 pub use transaction_id::TransactionId;

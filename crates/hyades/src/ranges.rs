@@ -53,8 +53,8 @@ fn log(log: &LogSettings) -> Result<(), Error> {
         )));
     }
     time("the interval between flushes", log.flush_interval, Duration::ZERO..=HOUR)?;
-    bytes("the interval between anchors", log.anchor_interval_bytes, 1..=TIB)?;
-    bytes("delta", log.delta_bytes, 0..=TIB)?;
+    bytes("the interval between anchors", log.research.anchor_interval_bytes, 1..=TIB)?;
+    bytes("delta", log.research.delta_bytes, 0..=TIB)?;
     bytes("the hot-row table", log.hot_rows_bytes, 1..=TIB)?;
     // Shorter epochs would use up the 34 bits of an epoch's number within days.
     time("an epoch", log.epoch, Duration::from_micros(100)..=HOUR)

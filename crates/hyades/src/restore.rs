@@ -30,6 +30,7 @@ const NOTE: &str = "RECOVERED.txt";
 
 /// The moment to restore to, see [`Restore::until`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Until {
     /// Everything in the log.
     #[default]
@@ -99,6 +100,7 @@ impl Restore {
 
 /// Result of [`Builder::restore`].
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RestoreReport {
     /// The last epoch restored; `None` if the whole log was.
     pub cut_epoch: Option<u64>,

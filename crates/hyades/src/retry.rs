@@ -28,6 +28,7 @@ use std::time::Duration;
 /// # drop(builder);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetrySettings {
     /// A transaction that has met conflicts for this long runs alone: no other one begins until it
     /// has ended. Default: 100 ms. Never if `None`.

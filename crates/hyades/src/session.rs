@@ -224,7 +224,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         );
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
-        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction::new(&running))));
+        let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
         let state = running.state();
         let (verdict, panic) = without_panic(verdict);
         let poison_on_panic = PoisonOnPanic(self.log.as_ref());

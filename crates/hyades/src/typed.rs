@@ -217,7 +217,7 @@ impl<R: TableRow> TypedTable<R> {
         tx: &Transaction<'t>,
         key: PrimaryKey<'_, R>,
     ) -> Result<R::Read<'t>, Abort> {
-        self.find(tx, key)?.ok_or(Abort::NotFound { table: self.table.0 })
+        self.find(tx, key)?.ok_or(Abort::NotFound { table: self.table.number() })
     }
 
     /// Reads the row with this primary key, if there is one.
@@ -266,7 +266,7 @@ impl<R: TableRow> TypedTable<R> {
         key: PrimaryKey<'_, R>,
         columns: Columns,
     ) -> Result<Row<'t>, Abort> {
-        self.find_columns(tx, key, columns)?.ok_or(Abort::NotFound { table: self.table.0 })
+        self.find_columns(tx, key, columns)?.ok_or(Abort::NotFound { table: self.table.number() })
     }
 
     /// Reads some columns of the row with this primary key, if there is one.

@@ -9,7 +9,7 @@ use common::held::HeldDevice;
 use common::{
     ACCOUNTS, Combination, How, ITEMS, combinations, directory, populate, power_cut, run, try_open,
 };
-use hyades::{Abort, CheckpointSettings, Column, RecordKind};
+use hyades::{Abort, Column, RecordKind};
 use hyades_platform::device::{Fault, FaultyDevice, FileDevice};
 use hyades_platform::mutation::{self, Mutation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -129,7 +129,7 @@ fn few() -> Vec<Combination> {
 /// Promise: a checkpoint that is taken while transactions run, and the log, hold them all.
 fn a_checkpoint_amid_transactions(c: Combination, seed: u64) {
     let dir = directory();
-    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
+    let checkpoints = fast();
     let opened = open(dir.path(), c, None, How { checkpoints, ..How::default() });
     populate(&opened);
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use common::{
     ACCOUNT_COUNT, Combination, HISTORY, How, ITEMS, check, combinations, directory, files,
     fingerprint, populate, power_cut, refused, run, try_open,
 };
-use hyades::{Abort, CheckpointSettings, Column, Concurrency, Error, Protocol, RecordKind, Value};
+use hyades::{Abort, Column, Concurrency, Error, Protocol, RecordKind, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -32,11 +32,7 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
                 let device = power_cut(seed * 7 + crash);
                 // Fast checkpoints switch the manifest often; slow ones are interrupted in the
                 // middle.
-                let checkpoints = if crash % 2 == 0 {
-                    CheckpointSettings { share: 1.0, ..CheckpointSettings::default() }
-                } else {
-                    slow()
-                };
+                let checkpoints = if crash % 2 == 0 { fast() } else { slow() };
                 let threads = 1 + crash as usize % 2;
                 let how = How { threads, checkpoints, ..How::default() };
                 let opened = open(dir.path(), c, Some(device.clone()), how);
@@ -238,11 +234,10 @@ fn a_damaged_missing_or_newer_checkpoint_is_refused_by_name() {
 #[test]
 fn the_log_stays_small_under_an_endless_run() {
     let dir = directory();
-    let checkpoints = CheckpointSettings {
-        interval: Some(Duration::from_millis(30)),
-        share: 1.0,
-        ..CheckpointSettings::default()
-    };
+    let checkpoints = changed(|settings| {
+        settings.interval = Some(Duration::from_millis(30));
+        settings.share = 1.0;
+    });
     let c = Combination { streams: 2, ..plain() };
     let opened = open(dir.path(), c, None, How { checkpoints, ..How::default() });
     populate(&opened);
@@ -272,11 +267,10 @@ fn the_log_stays_small_under_an_endless_run() {
 #[test]
 fn an_idle_database_takes_no_checkpoints() {
     let dir = directory();
-    let checkpoints = CheckpointSettings {
-        interval: Some(Duration::from_millis(10)),
-        max_recovery: Some(Duration::from_millis(1)),
-        ..CheckpointSettings::default()
-    };
+    let checkpoints = changed(|settings| {
+        settings.interval = Some(Duration::from_millis(10));
+        settings.max_recovery = Some(Duration::from_millis(1));
+    });
     let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
     populate(&opened);
     // A checkpoint can be complete a moment before it is counted.
@@ -299,7 +293,8 @@ fn an_idle_database_takes_no_checkpoints() {
 #[test]
 fn a_side_buffer_that_is_full_makes_sessions_wait_and_loses_nothing() {
     let dir = directory();
-    let checkpoints = CheckpointSettings { buffer_bytes: 100, ..slow() };
+    let mut checkpoints = slow();
+    checkpoints.buffer_bytes = 100;
     let how = How { checkpoints, ..How::default() };
     let opened = open(dir.path(), plain(), None, how);
     populate(&opened);
@@ -317,11 +312,10 @@ fn a_side_buffer_that_is_full_makes_sessions_wait_and_loses_nothing() {
 fn replay_stays_below_its_bound_or_it_is_said_why() {
     let dir = directory();
     let bound = Duration::from_millis(20);
-    let checkpoints = CheckpointSettings {
-        max_recovery: Some(bound),
-        share: 1.0,
-        ..CheckpointSettings::default()
-    };
+    let checkpoints = changed(|settings| {
+        settings.max_recovery = Some(bound);
+        settings.share = 1.0;
+    });
     let opened = open(dir.path(), plain(), None, How { checkpoints, ..How::default() });
     populate(&opened);
     for round in 0..6 {
@@ -347,14 +341,10 @@ fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
     for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| data(c)) {
         let dir = directory();
         let mut acknowledged = Vec::new();
-        let exact = |settings: CheckpointSettings| CheckpointSettings { fuzzy: false, ..settings };
         for crash in 0..2u64 {
             let device = power_cut(seed as u64 * 7 + crash);
-            let checkpoints = exact(if crash == 0 {
-                CheckpointSettings { share: 1.0, ..CheckpointSettings::default() }
-            } else {
-                slow()
-            });
+            let mut checkpoints = if crash == 0 { fast() } else { slow() };
+            checkpoints.fuzzy = false;
             let how = How { checkpoints, ..How::default() };
             let opened = open(dir.path(), c, Some(device.clone()), how);
             if crash == 0 {
@@ -372,7 +362,7 @@ fn an_exact_cut_of_a_data_log_is_recovered_wherever_the_power_fails() {
                 taken += checkpoints;
             });
         }
-        let checkpoints = exact(CheckpointSettings::default());
+        let checkpoints = changed(|settings| settings.fuzzy = false);
         let opened = open(dir.path(), c, None, How { checkpoints, ..How::default() });
         check(&opened, &acknowledged, &format!("{c:?} seed {seed}, at the end"));
         let report = opened.db.checkpoint().unwrap();

@@ -37,7 +37,7 @@ fn builder(
             log.device = device;
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 15;
-            log.anchor_interval_bytes = 2000;
+            log.research.anchor_interval_bytes = 2000;
         });
     builder.table(
         Schema::new("items")

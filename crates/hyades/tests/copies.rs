@@ -3,15 +3,13 @@
 #![allow(missing_docs)]
 
 mod common;
-use common::checkpointing::{ballast, run_with_checkpoints, slow};
+use common::checkpointing::{ballast, fast, run_with_checkpoints, slow};
 use common::watched::watched;
 use common::{
     Combination, How, Opened, Transfer, builder, check, combinations, directory, fingerprint,
     populate, power_cut, refused, run, try_open,
 };
-use hyades::{
-    CheckpointSettings, Concurrency, Protocol, RecordKind, Restore, TransactionId, Until, backup,
-};
+use hyades::{Concurrency, Protocol, RecordKind, Restore, TransactionId, Until, backup};
 use hyades_platform::clock;
 use hyades_platform::device::Device;
 use std::path::Path;
@@ -290,8 +288,7 @@ fn an_archived_backup_reaches_back_before_the_checkpoint() {
     let c = Combination { protocol, concurrency, record: RecordKind::Adaptive, streams: 3 };
     let (dir, to) = (directory(), directory());
     let copy = to.path().join("copy");
-    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
-    let opened = open(dir.path(), c, How { checkpoints, ..How::default() });
+    let opened = open(dir.path(), c, How { checkpoints: fast(), ..How::default() });
     populate(&opened);
     let moment = moments(&opened, 5, 1).remove(0);
     moments(&opened, 6, 1);

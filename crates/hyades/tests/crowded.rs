@@ -48,8 +48,8 @@ impl Run {
             .recovery_threads(3)
             .log_dir(second)
             .log_settings(|log| {
-                log.anchor_interval_bytes = 1 << 40;
-                log.delta_bytes = 1 << 40;
+                log.research.anchor_interval_bytes = 1 << 40;
+                log.research.delta_bytes = 1 << 40;
                 log.hot_rows_bytes = self.hot_rows_bytes;
                 log.device = device;
             });

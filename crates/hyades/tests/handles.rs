@@ -2,10 +2,11 @@
 #![allow(missing_docs)]
 
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Index, MAX_KEY_BYTES, Protocol, RecordKind,
-    Schema, Table, Transaction, Type, Value,
+    Abort, Builder, Column, Concurrency, Database, Error, Index, LogSettings, Loss, MAX_KEY_BYTES,
+    ProcedureId, Protocol, RecordKind, Schema, Table, Transaction, Type, TypedTable, Value,
 };
 use std::cell::Cell;
+use std::sync::Arc;
 
 const COUNTERS: Table = Table::nth(0);
 const NAMES: Table = Table::nth(1);
@@ -190,4 +191,149 @@ fn a_key_is_as_large_as_the_limit_and_no_larger() {
         db.close().unwrap();
         assert_eq!(open().rows(), 2);
     }
+}
+
+#[derive(Table)]
+struct Item {
+    #[key]
+    id: i64,
+    #[index]
+    count: i64,
+}
+
+/// A database with the counters, a typed table below them, and one procedure.
+struct Shop {
+    _dir: tempfile::TempDir,
+    db: Database,
+    counters: Table,
+    items: TypedTable<Item>,
+    add: ProcedureId,
+}
+
+fn shop(protocol: Protocol, concurrency: Concurrency) -> Shop {
+    let dir = tempfile::tempdir().unwrap();
+    let mut builder = Database::builder().protocol(protocol).concurrency(concurrency).streams(1);
+    let counters = Schema::new("counters").column("id", Type::I64).column("count", Type::I64);
+    let counters = builder.table(counters.primary_key(&["id"]));
+    let items = builder.table_of::<Item>();
+    let add = builder.procedure("add", 1, move |tx: &Transaction<'_>, id: i64| {
+        tx.put(counters, &[id.into(), 0i64.into()])
+    });
+    let db = builder.open(dir.path()).unwrap();
+    Shop { _dir: dir, db, counters, items, add }
+}
+
+#[test]
+fn a_handle_of_another_builder_is_refused_by_every_operation() {
+    type Operation<'o> = &'o dyn Fn(&Transaction<'_>) -> Result<(), Abort>;
+    for (protocol, concurrency) in
+        [(Protocol::Taurus, Concurrency::Silo), (Protocol::None, Concurrency::NoWait)]
+    {
+        let (here, there) = (shop(protocol, concurrency), shop(protocol, concurrency));
+        let (counters, items) = (there.counters, there.items);
+        let row: [Value<'_>; 2] = [1i64.into(), 1i64.into()];
+        let item = Item { id: 1, count: 1 };
+        let untyped: [Operation<'_>; 9] = [
+            &|tx| tx.get(counters, 1i64).map(drop),
+            &|tx| tx.get_columns(counters, 1i64, COUNT.only()).map(drop),
+            &|tx| tx.insert(counters, &row).map(drop),
+            &|tx| tx.update(counters, 1i64, &[COUNT.set(2)]).map(drop),
+            &|tx| tx.upsert(counters, &row).map(drop),
+            &|tx| tx.put(counters, &row),
+            &|tx| tx.delete(counters, 1i64).map(drop),
+            &|tx| tx.scan(counters).rows().map(drop),
+            &|tx| tx.scan_index(counters, Index(0)).rows().map(drop),
+        ];
+        let typed: [Operation<'_>; 6] = [
+            &|tx| items.get(tx, 1).map(drop),
+            &|tx| items.insert(tx, &item).map(drop),
+            &|tx| items.modify(tx, 1, |item| item.count += 1).map(drop),
+            &|tx| items.delete(tx, 1).map(drop),
+            &|tx| items.scan(tx).rows().map(drop),
+            &|tx| items.index(tx, Item::BY_COUNT).equal(1).rows().map(drop),
+        ];
+        for (operations, table) in [(&untyped[..], 0), (&typed[..], 1)] {
+            for (at, operation) in operations.iter().enumerate() {
+                let outcome = here.db.try_transact(|tx| {
+                    // Hints have no result.
+                    tx.prefetch(counters, 1i64, COUNT.only());
+                    tx.scan(counters).prefetch();
+                    operation(tx)
+                });
+                let expected = Err(Abort::ForeignHandle { table });
+                assert_eq!(outcome.unwrap(), expected, "operation {at} of table {table}");
+            }
+        }
+        assert_eq!((here.db.rows(), there.db.rows()), (0, 0));
+        let error = here.db.transact(|tx| Ok(tx.put(counters, &row)?)).unwrap_err();
+        assert!(error.to_string().contains("comes from another builder"), "{error}");
+        // The own handles, and those made by hand, are taken.
+        here.db.transact(|tx| Ok(tx.put(here.counters, &row)?)).unwrap();
+        here.db.transact(|tx| Ok(tx.put(Table::nth(1), &row)?)).unwrap();
+        assert_eq!(here.db.transact(|tx| Ok(here.items.get(tx, 1)?.count)).unwrap(), 1);
+        let nth = here.db.try_transact(|tx| tx.get(Table::nth(2), 1i64).map(drop));
+        assert_eq!(nth.unwrap(), Err(Abort::UnknownHandle));
+    }
+}
+
+#[test]
+fn a_table_number_that_only_the_other_database_has_is_of_another_builder() {
+    let here = shop(Protocol::None, Concurrency::Silo);
+    let mut builder = Database::builder();
+    let mut table = None;
+    for n in 0..3 {
+        table = Some(builder.table(Schema::new(&format!("t{n}")).column("n", Type::I64)));
+    }
+    let outcome = here.db.try_transact(|tx| tx.get(table.unwrap(), 0u64).map(drop));
+    assert_eq!(outcome.unwrap(), Err(Abort::ForeignHandle { table: 2 }));
+}
+
+#[test]
+fn a_procedure_of_another_builder_is_refused() {
+    let here = shop(Protocol::None, Concurrency::Silo);
+    let there = shop(Protocol::None, Concurrency::Silo);
+    let mut session = here.db.session().unwrap();
+    let refused = session.call(there.add, &1i64).map(drop).unwrap_err();
+    assert!(matches!(&refused, Error::Misuse(text) if text.contains("another builder")));
+    assert_eq!((here.db.rows(), there.db.rows()), (0, 0));
+    for own in [here.add, here.db.prepare("add").unwrap()] {
+        session.call(own, &1i64).unwrap().0.unwrap();
+    }
+    assert_eq!(here.db.rows(), 1);
+}
+
+#[test]
+fn a_savepoint_of_another_database_is_refused() {
+    let here = shop(Protocol::None, Concurrency::Silo);
+    let there = shop(Protocol::None, Concurrency::Silo);
+    let foreign = there.db.transact(|tx| Ok(tx.savepoint())).unwrap();
+    let outcome = here.db.try_transact(|tx| {
+        tx.savepoint();
+        tx.rollback_to(foreign)
+    });
+    assert_eq!(outcome.unwrap(), Err(Abort::NoSuchSavepoint));
+}
+
+/// Promise: a program that depends on this crate alone can name the types of its signatures.
+#[test]
+fn what_a_signature_names_is_reachable_from_this_crate() {
+    use hyades::device::{Device, MemoryDevice};
+    use hyades::wal::{Damage, Frontier, Lane, Log, Lsn, StreamStats};
+    fn settings(log: &mut LogSettings) {
+        let device: Arc<dyn Device> = MemoryDevice::shared();
+        (log.device, log.buffer_bytes) = (Some(device), 1 << 16);
+    }
+    let dir = tempfile::tempdir_in(MemoryDevice::ROOT).unwrap();
+    let db = Database::builder().streams(2).log_settings(settings).open(dir.path()).unwrap();
+    let log: &Log = db.log().unwrap();
+    let (frontier, stats): (&Frontier, StreamStats) = (log.frontier(), log.stats(0));
+    let durable: Lsn = frontier.at(Lane::position(1));
+    assert!(durable <= log.next_lsn(1) && stats.frame_bytes <= stats.device_bytes);
+    let _: fn(Damage) -> Loss = Loss::from;
+    let second = Database::builder().log_settings(settings).open(dir.path());
+    let error: hyades::wal::Error = match second.map(drop) {
+        Err(Error::Log(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(error, hyades::wal::Error::InUse { .. }), "{error}");
 }

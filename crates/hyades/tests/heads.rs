@@ -24,7 +24,7 @@ fn builder(streams: usize) -> Builder {
         .record(RecordKind::Command)
         .streams(streams)
         .log_settings(|log| {
-            log.anchor_interval_bytes = 700;
+            log.research.anchor_interval_bytes = 700;
             log.epoch = Some(Duration::from_secs(100));
         });
     let schema = Schema::new("sums").column("id", Type::I64).column("sum", Type::I64);

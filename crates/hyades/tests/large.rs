@@ -22,7 +22,7 @@ fn builder(protocol: Protocol, concurrency: Concurrency, record: RecordKind) -> 
             log.buffer_bytes = 1 << 14;
             log.segment_bytes = 1 << 16;
             // Without anchors no component is left out of a vector.
-            log.anchor_interval_bytes = 1 << 40;
+            log.research.anchor_interval_bytes = 1 << 40;
         });
     let numbers = Schema::new("numbers").column("n", Type::I64).column("value", Type::I64);
     builder.table(numbers.primary_key(&["n"]));

@@ -118,7 +118,7 @@ fn open(dir: &Path, kind: Kind, concurrency: Concurrency) -> Database {
         .log_settings(|log| {
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 14;
-            log.anchor_interval_bytes = 500;
+            log.research.anchor_interval_bytes = 500;
         });
     builder.table(schema(kind));
     builder.open(dir).unwrap()

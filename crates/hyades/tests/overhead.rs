@@ -29,7 +29,7 @@ fn set(tx: &Transaction<'_>, (id, count): (i64, i64)) -> Result<bool, Abort> {
 /// they depend on is durable, and an anchor states that.
 fn write(dir: &Path, record: RecordKind, by_procedure: bool) {
     let mut builder = Database::builder().streams(STREAMS).record(record);
-    builder = builder.log_settings(|log| log.anchor_interval_bytes = 1000);
+    builder = builder.log_settings(|log| log.research.anchor_interval_bytes = 1000);
     let schema = Schema::new("rows").column("id", Type::I64).column("count", Type::I64);
     builder.table(schema.primary_key(&["id"]).hash());
     let procedure = builder.procedure("set", 1, set);
@@ -75,6 +75,7 @@ fn overheads(dir: &Path, command: bool) -> Vec<usize> {
                 match record.content().unwrap() {
                     Content::Command { .. } => assert!(command),
                     Content::Rows(rows) => assert!(!command || rows.len() > 1),
+                    other => panic!("{other:?}"),
                 }
                 let (epoch, sequence) = record.tid();
                 let tid = varint_len(epoch) + varint_len(sequence);

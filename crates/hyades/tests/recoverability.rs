@@ -46,7 +46,7 @@ fn open(dir: &Path, protocol: Protocol, device: Option<Arc<dyn Device>>) -> Data
         .streams(if one_stream { 1 } else { 2 })
         .recovery_threads(1)
         .log_settings(|log| {
-            log.stepped = true;
+            log.research.stepped = true;
             log.device = device;
         });
     builder.table(

@@ -145,7 +145,7 @@ fn builder(
         .log_settings(|log| {
             log.segment_bytes = 1 << 18;
             log.buffer_bytes = 1 << 16;
-            log.anchor_interval_bytes = 4000;
+            log.research.anchor_interval_bytes = 4000;
             log.epoch = Some(Duration::from_millis(2));
         });
     let ids = |name: &str| Schema::new(name).column("id", Type::I64);

@@ -54,24 +54,24 @@ fn the_logs_settings_have_ranges() {
     is_taken("flush interval", log(|log| log.flush_interval = Some(Duration::ZERO)));
     // A fill of 0 bytes triggers a flush at once, whatever the interval.
     let fill = |log: &mut LogSettings| {
-        (log.flush_interval, log.flush_fill_bytes) = (Some(hour), Some(0));
+        (log.flush_interval, log.research.flush_fill_bytes) = (Some(hour), Some(0));
     };
     is_taken("flush interval", log(fill));
     for interval in [hour + Duration::from_nanos(1), Duration::MAX] {
         is_refused("flush interval", log(|log| log.flush_interval = Some(interval)));
     }
-    is_taken("flush fill", log(|log| log.flush_fill_bytes = Some(usize::MAX)));
+    is_taken("flush fill", log(|log| log.research.flush_fill_bytes = Some(usize::MAX)));
     for bytes in [1, 1 << 40] {
-        is_taken("anchor interval", log(|log| log.anchor_interval_bytes = bytes));
+        is_taken("anchor interval", log(|log| log.research.anchor_interval_bytes = bytes));
     }
     for bytes in [0, (1 << 40) + 1, u64::MAX] {
-        is_refused("anchor interval", log(|log| log.anchor_interval_bytes = bytes));
+        is_refused("anchor interval", log(|log| log.research.anchor_interval_bytes = bytes));
     }
     for bytes in [0, 1 << 40] {
-        is_taken("delta", log(|log| log.delta_bytes = bytes));
+        is_taken("delta", log(|log| log.research.delta_bytes = bytes));
     }
     for bytes in [(1 << 40) + 1, u64::MAX] {
-        is_refused("delta", log(|log| log.delta_bytes = bytes));
+        is_refused("delta", log(|log| log.research.delta_bytes = bytes));
     }
     for epoch in [Duration::from_micros(100), hour] {
         is_taken("epoch", log(|log| log.epoch = Some(epoch)));

@@ -42,7 +42,7 @@ fn open_on(dir: &Path, form: Form, device: Option<Arc<dyn Device>>) -> Database 
         .recovery_threads(form.threads)
         .streams(1)
         .log_settings(|log| {
-            log.undo = form.undo;
+            log.research.undo = form.undo;
             log.device = device;
             log.buffer_bytes = 1 << 14;
             log.segment_bytes = 1 << 20;

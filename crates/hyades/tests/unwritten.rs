@@ -44,7 +44,7 @@ fn builder(concurrency: Concurrency) -> (Builder, ProcedureId, ProcedureId) {
         .streams(4)
         .concurrency(concurrency)
         .record(RecordKind::Command)
-        .log_settings(|log| log.anchor_interval_bytes = 300);
+        .log_settings(|log| log.research.anchor_interval_bytes = 300);
     for name in ["rates", "accounts"] {
         let table = Schema::new(name).column("id", Type::I64).column("value", Type::I64);
         builder.table(table.primary_key(&["id"]).hash());

@@ -28,12 +28,12 @@ pub(crate) fn builder(
             log.device = Some(Arc::new(device.clone()));
             log.buffer_bytes = 1 << rng.u32(13..17);
             log.segment_bytes = 1 << rng.u32(16..19);
-            log.anchor_interval_bytes = [300, 1000, 10_000][rng.usize(0..3)];
-            log.delta_bytes = [0, 0, 2000][rng.usize(0..3)];
+            log.research.anchor_interval_bytes = [300, 1000, 10_000][rng.usize(0..3)];
+            log.research.delta_bytes = [0, 0, 2000][rng.usize(0..3)];
             let interval = rng.u64(200..2000);
             log.flush_interval =
                 (rng.u32(0..4) == 0 && !plan.stepped).then(|| Duration::from_micros(interval));
-            log.stepped = plan.stepped;
+            log.research.stepped = plan.stepped;
             plan.shape.log_settings(&mut rng, &plan.tables, log);
             log.dirs = (1..dirs).map(|n| PathBuf::from(format!("/db{n}"))).collect();
         })

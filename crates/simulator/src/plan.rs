@@ -57,7 +57,7 @@ impl Combination {
             .streams(self.streams)
             .log_settings(|log| {
                 log.device = Some(Arc::new(SimulatedDisk::new().process(0)));
-                log.stepped = true;
+                log.research.stepped = true;
                 log.buffer_bytes = 1 << 13;
                 log.segment_bytes = 1 << 16;
             });

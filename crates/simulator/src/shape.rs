@@ -192,14 +192,14 @@ impl Shape {
             log.segment_bytes = log.segment_bytes.max(1 << 19);
         }
         if self.extremes {
-            log.anchor_interval_bytes = [1, 1 << 40][rng.usize(0..2)];
-            log.delta_bytes = [0, 1, 1 << 40][rng.usize(0..3)];
+            log.research.anchor_interval_bytes = [1, 1 << 40][rng.usize(0..2)];
+            log.research.delta_bytes = [0, 1, 1 << 40][rng.usize(0..3)];
             let epochs =
                 [Duration::from_micros(100), Duration::from_millis(1), Duration::from_secs(1)];
             log.epoch = Some(epochs[rng.usize(0..3)]);
-            log.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
+            log.research.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
             log.hot_rows_bytes = [1, 4096, log.hot_rows_bytes][rng.usize(0..3)];
-            log.whole_rows = rng.bool();
+            log.research.whole_rows = rng.bool();
         }
     }
 

@@ -12,7 +12,7 @@ fn builder(device: &SimulatedDevice) -> Builder {
     let mut builder = Database::builder().streams(2).recovery_threads(1).log_settings(|log| {
         log.device = Some(Arc::new(device.clone()));
         // No segment is prepared ahead, which would also sync the directory.
-        log.stepped = true;
+        log.research.stepped = true;
         log.segment_bytes = 1 << 16;
         log.buffer_bytes = 1 << 13;
         log.dirs = vec!["/second".into()];

@@ -23,6 +23,7 @@ const PIECE: usize = 1 << 20;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copied {
     /// The number of files.
     pub files: u64,

@@ -22,6 +22,7 @@ const _: () = assert!(SEGMENT_HEADER_MAX <= LEAST_BLOCK, "a segment's header fit
 
 /// The layout of a log, and when it is flushed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LogOptions {
     /// The log directories. A new log's manifest goes to the first; streams are placed round-robin.
     pub dirs: Vec<PathBuf>,

@@ -19,6 +19,7 @@ pub(crate) const FLUSHER_SLOT: usize = 0;
 
 /// Counters of one stream, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StreamStats {
     /// Bytes of frames made durable.
     pub frame_bytes: u64,

@@ -33,9 +33,9 @@ impl Owned {
             Value::U32(v) => Owned::U32(v),
             Value::I64(v) => Owned::I64(v),
             Value::U64(v) => Owned::U64(v),
-            Value::F64(_) => panic!("no workload has floating-point columns"),
             Value::Text(v) => Owned::Text(v.to_string()),
             Value::Bytes(v) => Owned::Bytes(v.to_vec()),
+            other => panic!("no workload has a column of {other:?}"),
         }
     }
 

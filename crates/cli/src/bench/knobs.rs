@@ -160,7 +160,7 @@ impl Knobs {
     /// Applies these options to the settings of the log.
     pub fn apply(&self, device: &DeviceChoice, log: &mut LogSettings) {
         log.flush_interval = self.flush_interval.map(Duration::from_secs_f64);
-        log.flush_fill_bytes = self.flush_fill.map(|fill| fill as usize);
+        log.research.flush_fill_bytes = self.flush_fill.map(|fill| fill as usize);
         if let Some(buffer) = self.buffer.or(device.is_nvm().then_some(NVM_BUFFER)) {
             log.buffer_bytes = buffer as usize;
         }
@@ -168,12 +168,12 @@ impl Knobs {
             log.segment_bytes = segment;
         }
         if let Some(interval) = self.anchor_interval {
-            log.anchor_interval_bytes = interval;
+            log.research.anchor_interval_bytes = interval;
         }
-        log.undo = !self.no_undo;
-        log.whole_rows = self.whole_rows;
+        log.research.undo = !self.no_undo;
+        log.research.whole_rows = self.whole_rows;
         if let Some(delta) = self.delta {
-            log.delta_bytes = delta;
+            log.research.delta_bytes = delta;
         }
     }
 }
@@ -217,16 +217,19 @@ mod tests {
             "file",
         );
         assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
-        assert_eq!(log.flush_fill_bytes, Some(100 << 10));
+        assert_eq!(log.research.flush_fill_bytes, Some(100 << 10));
         assert_eq!((log.buffer_bytes, log.segment_bytes), (16 << 20, 1 << 20));
-        assert_eq!((log.anchor_interval_bytes, log.delta_bytes), (4 << 10, 1_000_000));
-        assert!(!log.undo && log.whole_rows);
+        assert_eq!(
+            (log.research.anchor_interval_bytes, log.research.delta_bytes),
+            (4 << 10, 1_000_000)
+        );
+        assert!(!log.research.undo && log.research.whole_rows);
     }
 
     #[test]
     fn defaults_are_the_engines_but_for_small_devices() {
         let usual = applied("", "file");
-        assert_eq!((usual.flush_interval, usual.flush_fill_bytes), (None, None));
+        assert_eq!((usual.flush_interval, usual.research.flush_fill_bytes), (None, None));
         assert_eq!((usual.buffer_bytes, usual.segment_bytes), (8 << 20, 64 << 20));
         assert_eq!(applied("", "nvm").buffer_bytes, 1 << 20);
         assert_eq!(applied("--buffer 64KiB", "nvm").buffer_bytes, 64 << 10);

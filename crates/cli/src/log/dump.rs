@@ -164,6 +164,7 @@ fn transaction(
             let rows: Vec<String> = rows.iter().map(row).collect();
             writeln!(out, " {}", rows.join("; "))?;
         }
+        other => writeln!(out, " {other:?}")?,
     }
     Ok(())
 }
@@ -178,5 +179,6 @@ fn row(change: &RowChange) -> String {
             format!("change {table} ({key}) after version {epoch}.{sequence}: {columns}")
         }
         ChangeKind::Delete => format!("delete {table} ({key})"),
+        other => format!("{other:?} {table} ({key}): {columns}"),
     }
 }

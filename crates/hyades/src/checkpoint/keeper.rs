@@ -30,6 +30,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Checkpoint statistics since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointStats {
     /// Checkpoints taken.
     pub taken: u64,

@@ -32,6 +32,7 @@ use write::{Writing, WrittenParts};
 
 /// When checkpoints are taken, and what they may cost.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CheckpointSettings {
     /// Takes a checkpoint this long after the last one, if anything was committed since: 1 ms to a
     /// year.
@@ -52,8 +53,11 @@ pub struct CheckpointSettings {
     /// commands always gets an exact cut.
     pub fuzzy: bool,
     /// Rows are grouped into blocks of about this many bytes; the writer pauses between two blocks.
-    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB.
+    /// 1 byte to 1 GiB; values above 256 KiB act as 256 KiB. Public with the feature `research`.
+    #[cfg(feature = "research")]
     pub block_bytes: usize,
+    #[cfg(not(feature = "research"))]
+    pub(crate) block_bytes: usize,
 }
 
 impl Default for CheckpointSettings {
@@ -71,6 +75,7 @@ impl Default for CheckpointSettings {
 
 /// A checkpoint that was taken.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointReport {
     /// Counts from 1 over the database's life.
     pub number: u64,

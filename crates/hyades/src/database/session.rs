@@ -28,6 +28,15 @@ fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
     inner.as_deref_mut().expect("it is taken only when the session is dropped")
 }
 
+#[cold]
+fn foreign_procedure() -> Error {
+    Error::Misuse(
+        "the procedure's handle comes from another builder: use the one that this database's \
+         builder returned, or Database::prepare"
+            .to_string(),
+    )
+}
+
 impl Session {
     pub(super) fn new(
         inner: Box<dyn AnySession>,
@@ -165,10 +174,9 @@ impl Session {
         bytes.clear();
         append(arguments, bytes)
             .map_err(|error| Error::Misuse(format!("the arguments cannot be encoded: {error}")))?;
-        let at = procedure.0 as usize;
-        let Some(called) = shared.procedures.get(at) else {
-            return Err(Error::Misuse("the procedure belongs to another database".to_string()));
-        };
+        let at = procedure.number as usize;
+        let called = shared.procedures.get(at).filter(|_| procedure.origin == shared.origin);
+        let Some(called) = called else { return Err(foreign_procedure()) };
         let kind = record.or(called.record).unwrap_or(shared.record);
         let call = Call { log_id: shared.procedure_ids[at], arguments: bytes };
         let mut outcome = Ok(());

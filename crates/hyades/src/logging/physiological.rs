@@ -17,7 +17,7 @@
 //! *Removal of the undo pass* (section IV, B): rows are installed at commit and checkpoint images
 //! hold only committed rows, so before-images are not needed if recovery buffers a group until it
 //! has read its last frame. Then they are not logged.
-//! [`LogSettings::undo`](crate::LogSettings::undo) chooses.
+//! [`ResearchSettings::undo`](super::settings::ResearchSettings::undo) chooses.
 //!
 //! Acknowledgement is as under serial logging: a writer waits for its last frame, a reader for all
 //! that was reserved before it ended. Rows have no stamps. There are no command records.
@@ -60,7 +60,7 @@ impl StartsOnLog for Physiological {
     const VECTORS: bool = false;
 
     fn rows(settings: &LogSettings) -> RowFrames {
-        if settings.undo { RowFrames::Both } else { RowFrames::After }
+        if settings.research.undo { RowFrames::Both } else { RowFrames::After }
     }
 
     fn start(context: &StartContext<'_>) -> Self {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a transaction is written to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum RecordKind {
     /// The rows it changed.
     Data,

@@ -9,7 +9,13 @@ use std::time::Duration;
 pub(crate) const EPOCH: Duration = Duration::from_millis(10);
 
 /// The settings of the log.
+///
+/// ```
+/// let builder = hyades::Database::builder().log_settings(|log| log.buffer_bytes = 1 << 20);
+/// # drop(builder);
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct LogSettings {
     /// Directories of the streams, used in turn. The first also holds the manifest.
     pub dirs: Vec<PathBuf>,
@@ -25,7 +31,43 @@ pub struct LogSettings {
     /// transaction waits for it; while none does, a busy stream at most every 500 us, or every 2 ms
     /// once a batch is 1 KiB or more.
     pub flush_interval: Option<Duration>,
-    /// Flushes before the interval ends once a buffer holds this many bytes.
+    /// Under `taurus` and `taurus-2016`: about the most bytes of memory for the vectors of recently
+    /// used rows. Well before that, vectors are dropped as soon as they are durable. Where a stalled
+    /// stream prevents that, rows share one vector, and transactions that touch them wait for one
+    /// another's streams.
+    pub hot_rows_bytes: u64,
+    /// The length of an epoch while the database is busy, 100 us to an hour; the protocol's default
+    /// if not set. Epochs are cuts for checkpoints; where a protocol acknowledges by epochs,
+    /// acknowledging takes about as long.
+    pub epoch: Option<Duration>,
+    /// Settings for experiments (feature `research`).
+    #[cfg(feature = "research")]
+    pub research: ResearchSettings,
+    #[cfg(not(feature = "research"))]
+    pub(crate) research: ResearchSettings,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings {
+            dirs: Vec::new(),
+            streams: 4,
+            device: None,
+            buffer_bytes: 8 << 20,
+            segment_bytes: 64 << 20,
+            flush_interval: None,
+            hot_rows_bytes: 512 << 20,
+            epoch: None,
+            research: ResearchSettings::default(),
+        }
+    }
+}
+
+/// Settings of the log that only an experiment changes; public with the feature `research`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ResearchSettings {
+    /// With a flush interval: flushes before it ends once a buffer holds this many bytes.
     pub flush_fill_bytes: Option<usize>,
     /// The bytes of log from one vector anchor to the next, 1 byte to 1 TiB. Few anchors make
     /// records longer, by the dependencies of rows touched since the last one. Many make replay
@@ -33,17 +75,9 @@ pub struct LogSettings {
     pub anchor_interval_bytes: u64,
     /// The paper's delta (section 4.1): rows keep their own vectors until these are this many bytes
     /// below what is durable, averaged over all streams, so that a stalled stream holds nothing up.
-    /// At most 1 TiB.
+    /// At most 1 TiB. Well before [`LogSettings::hot_rows_bytes`] are used, vectors are dropped
+    /// whatever this is.
     pub delta_bytes: u64,
-    /// Under `taurus` and `taurus-2016`: about the most bytes of memory for the vectors of recently
-    /// used rows. Well before that, vectors are dropped as soon as they are durable, whatever
-    /// `anchor_interval_bytes` and `delta_bytes` are. Where a stalled stream prevents that, rows
-    /// share one vector, and transactions that touch them wait for one another's streams.
-    pub hot_rows_bytes: u64,
-    /// The length of an epoch while the database is busy, 100 us to an hour; the protocol's default
-    /// if not set. Epochs are cuts for checkpoints; where a protocol acknowledges by epochs,
-    /// acknowledging takes about as long.
-    pub epoch: Option<Duration>,
     /// Under physiological logging: before-images are logged, and recovery undoes incomplete
     /// transactions. Without them recovery buffers the changes of a transaction until it has read
     /// that the transaction committed.
@@ -56,20 +90,12 @@ pub struct LogSettings {
     pub stepped: bool,
 }
 
-impl Default for LogSettings {
+impl Default for ResearchSettings {
     fn default() -> Self {
-        LogSettings {
-            dirs: Vec::new(),
-            streams: 4,
-            device: None,
-            buffer_bytes: 8 << 20,
-            segment_bytes: 64 << 20,
-            flush_interval: None,
+        ResearchSettings {
             flush_fill_bytes: None,
             anchor_interval_bytes: 128 << 10,
             delta_bytes: 0,
-            hot_rows_bytes: 512 << 20,
-            epoch: None,
             undo: true,
             whole_rows: false,
             stepped: false,

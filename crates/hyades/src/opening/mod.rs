@@ -204,6 +204,7 @@ impl Opening<'_> {
             let replayed = catalogue.replay_schema(at, schema);
             let schema = replayed.as_ref().unwrap_or(schema);
             TableData::new(schema, at as u32, catalogue.table_ids[at])
+                .declared_by(self.builder.origin)
         };
         Arc::new(schemas.map(table).collect())
     }
@@ -213,14 +214,14 @@ impl Opening<'_> {
         let mut options = LogOptions::new(settings.dirs.clone(), settings.streams);
         options.buffer_bytes = settings.buffer_bytes;
         options.segment_bytes = settings.segment_bytes;
-        options.stepped = settings.stepped;
+        options.stepped = settings.research.stepped;
         options.flush_interval = settings.flush_interval;
-        if let Some(fill) = settings.flush_fill_bytes {
+        if let Some(fill) = settings.research.flush_fill_bytes {
             options.flush_fill_bytes = fill;
         }
         options.device = settings.device.clone().unwrap_or_else(FileDevice::shared);
         // The protocol anchors streams itself; the flusher's anchors are a fallback.
-        options.anchor_interval_bytes = settings.anchor_interval_bytes * 4;
+        options.anchor_interval_bytes = settings.research.anchor_interval_bytes * 4;
         options
     }
 
@@ -284,7 +285,7 @@ impl Opening<'_> {
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
         }
         let mut shared = Sessions::new(engine, builder.retries);
-        shared.nests = builder.log.stepped;
+        shared.nests = builder.log.research.stepped;
         let shared = Arc::new(shared);
         let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
@@ -314,7 +315,7 @@ impl Opening<'_> {
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
         engine.epoch_interval = epoch_interval;
-        engine.whole_rows = settings.whole_rows;
+        engine.whole_rows = settings.research.whole_rows;
         engine
     }
 
@@ -388,7 +389,7 @@ impl Opening<'_> {
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
-        let names = procedure::by_name(&self.builder.procedures);
+        let names = procedure::by_name(&self.builder.procedures, self.builder.origin);
         let shared = DatabaseInner {
             keeper,
             engine,
@@ -399,6 +400,7 @@ impl Opening<'_> {
             procedure_ids: catalogue.procedure_ids.clone(),
             record: self.builder.record,
             data_only,
+            origin: self.builder.origin,
             report,
             pool: SessionPool::default(),
             names,

@@ -135,7 +135,7 @@ fn call<S: Stamp>(
     result: &mut Vec<u8>,
 ) -> Result<(), String> {
     result.clear();
-    let run = || (procedure.body)(&Transaction::new(running), arguments, result);
+    let run = || (procedure.body)(&Transaction(running), arguments, result);
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(Abort::BadArguments)) => Err("does not understand its recorded arguments".into()),

@@ -3,8 +3,10 @@
 use super::report::Progress;
 use hyades_platform::epoch::EpochNumber;
 
-/// How replay orders the records of a log that needs ordering.
+/// How replay orders the records of a log that needs ordering. Public with the feature `research`.
+#[cfg_attr(not(feature = "research"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Replay {
     /// Watermarks of stream prefixes, and a window of waiting records in each stream.
     #[default]

@@ -228,7 +228,7 @@ impl Prefetcher {
             determinism: RefCell::new(Determinism::recorded(head)),
             conflicts: Cell::new(0),
         };
-        let run = || (procedure.body)(&Transaction::new(&access), body, &mut self.result);
+        let run = || (procedure.body)(&Transaction(&access), body, &mut self.result);
         // The result is ignored. A panic that the conflict did not cause recurs, and is reported,
         // when the record is replayed.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -264,7 +264,9 @@ impl<S: Stamp> PrefetchAccess<'_, S> {
 
 impl<S: Stamp> Access for PrefetchAccess<'_, S> {
     fn prefetch(&self, table: Table, key: &[Value<'_>], columns: Columns) {
-        let Some(table) = self.engine.tables.get(table.0 as usize) else { return };
+        // Of a handle that does not fit, the operation itself will tell.
+        let declared = self.engine.tables.get(table.number() as usize);
+        let Some(table) = declared.filter(|data| table.origin().fits(data.origin)) else { return };
         let mut wanted = KeyBytes::new();
         if table.encode_key(key, &mut wanted).is_ok() {
             let wanted = PrefetchedRow::prefetch(table, &wanted, columns, self.guard);

@@ -2,6 +2,7 @@
 
 /// How far recovery has progressed; passed to the callback of [`crate::Builder::on_progress`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Progress {
     /// The current phase.
     pub phase: &'static str,
@@ -21,6 +22,7 @@ pub struct Progress {
 
 /// What was recovered of one incarnation of the log.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct IncarnationReport {
     /// Its number, counted from 1.
     pub number: u32,
@@ -39,6 +41,7 @@ pub struct IncarnationReport {
 
 /// What opening a database found and did.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RecoveryReport {
     /// Whether the directory held a log at all.
     pub found: bool,
@@ -74,6 +77,7 @@ pub struct RecoveryReport {
 
 /// What could not be read of a damaged log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// A file is missing or damaged as a whole.
     File(String),

@@ -9,6 +9,7 @@ pub mod hash_index;
 pub(crate) mod key;
 pub(crate) mod layout;
 pub mod ordered_index;
+pub(crate) mod origin;
 pub(crate) mod prefetch;
 pub(crate) mod range;
 pub(crate) mod record;

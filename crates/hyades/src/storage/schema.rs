@@ -20,6 +20,7 @@ pub const MAX_KEY_BYTES: usize = 4 << 20;
 
 /// How the primary index is organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum PrimaryKind {
     /// Point reads only, fastest.
     Hash,
@@ -286,7 +287,8 @@ impl Schema {
     }
 }
 
-/// A typed handle of a column: its position and the Rust type it is read as.
+/// A typed handle of a column: its position and the Rust type it is read as. It belongs to no
+/// builder and no table.
 pub struct Column<T: ?Sized> {
     pub(crate) index: u16,
     kind: PhantomData<fn() -> Box<T>>,

@@ -7,6 +7,7 @@ use super::layout::Layout;
 use super::ordered_index::{
     Descent, DescentProgress, Finger, GapHooks, Inserted, KeyShape, Keyed, OrderedIndex,
 };
+use super::origin::Origin;
 use super::record::{Record, word};
 use super::schema::{MAX_KEY_BYTES, PrimaryKind, Schema};
 use super::secondary::{IndexEntry, Secondary};
@@ -45,6 +46,8 @@ enum Primary<S: Stamp> {
 
 pub(crate) struct TableData<S: Stamp> {
     pub layout: Layout,
+    /// Which builder declared it.
+    pub origin: Origin,
     /// The table's number in the log.
     pub log_id: u32,
     /// There is no primary key: rows have hidden row ids as keys.
@@ -124,7 +127,22 @@ impl<S: Stamp> TableData<S> {
             PrimaryKind::Ordered => Primary::Ordered(OrderedIndex::new(shape(key_bytes))),
         };
         let indexed = secondaries.iter().fold(0, |set, s| set | s.column_set);
-        TableData { layout, log_id, keyless, key_bytes, secondaries, indexed, primary }
+        TableData {
+            layout,
+            origin: Origin::BY_HAND,
+            log_id,
+            keyless,
+            key_bytes,
+            secondaries,
+            indexed,
+            primary,
+        }
+    }
+
+    /// Sets which builder declared the table: handles of other builders do not fit it.
+    pub fn declared_by(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
     }
 
     /// Encodes a primary key, or a row id, into `out`, which is empty. A key that is too large is

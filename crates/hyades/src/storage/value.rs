@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 /// A column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub enum Type {
     /// One byte, 0 or 1.
     Bool,
@@ -40,6 +41,7 @@ impl Type {
 
 /// A value of any column type, borrowed where it is long.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Value<'a> {
     /// No value; only for nullable columns.
     Null,

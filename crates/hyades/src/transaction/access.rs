@@ -2,29 +2,66 @@
 //! bulk load share; [`Transaction`] is its convenient form.
 
 use crate::error::Abort;
+use crate::storage::origin::Origin;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Set};
 use crate::storage::value::Value;
+use std::fmt;
 use std::ops::Bound;
 
-/// A table of an open database, as returned by [`Builder::table`](crate::Builder::table).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Table(pub(crate) u32);
+/// The handle of a table, as returned by [`Builder::table`](crate::Builder::table). It is for the
+/// database that this builder opens: every other one refuses it with [`Abort::ForeignHandle`].
+///
+/// One word, the number below the origin, so that it is passed in one register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Table(u64);
 
 impl Table {
-    /// Returns the `n`-th table declared to the builder, counted from 0.
+    /// Returns the `n`-th table declared to the builder, counted from 0. Such a handle belongs to
+    /// no builder: any database takes it, and it is the `n`-th table there. It is not equal to the
+    /// one that the builder returns.
     pub const fn nth(n: u32) -> Table {
-        Table(n)
+        Table::declared(n, Origin::BY_HAND)
+    }
+
+    pub(crate) const fn declared(number: u32, origin: Origin) -> Table {
+        Table((origin.number() as u64) << 32 | number as u64)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    pub(crate) const fn origin(self) -> Origin {
+        Origin::numbered((self.0 >> 32) as u32)
+    }
+
+    /// Returns the error of an operation on a table that the database does not have.
+    #[cold]
+    pub(crate) fn refused(self) -> Abort {
+        match self.origin() {
+            Origin::BY_HAND => Abort::UnknownHandle,
+            _ => Abort::ForeignHandle { table: self.number() },
+        }
     }
 }
 
-/// A secondary index of a table: its position among the indexes declared in the schema.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Table").field(&self.number()).finish()
+    }
+}
+
+/// A secondary index of a table: its position among the indexes declared in the schema. It belongs
+/// to no builder and no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Index(pub u16);
 
 /// A point in a transaction to roll back to. It is valid in one attempt only: neither in another
-/// transaction nor in another attempt of the same closure.
+/// transaction, of this or another database, nor in another attempt of the same closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(pub(crate) u64);
 
@@ -83,7 +120,7 @@ pub trait Access {
     fn random(&self) -> u64;
 }
 
-/// A transaction in progress: the typed, convenient form of [`Access`].
+/// A transaction in progress.
 ///
 /// A transaction sees its own changes. Rows that it returns are copies of the columns asked for and
 /// live as long as the transaction's borrow; several can be held at once. Until it commits, its
@@ -92,7 +129,9 @@ pub trait Access {
 pub struct Transaction<'t>(pub(crate) &'t dyn Access);
 
 impl<'t> Transaction<'t> {
-    /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database.
+    /// Wraps any [`Access`]; tests and tools use it to run procedures outside a database (feature
+    /// `research`).
+    #[cfg(feature = "research")]
     pub fn new(access: &'t dyn Access) -> Self {
         Transaction(access)
     }

@@ -70,7 +70,7 @@ impl TestTable {
 
 /// Returns the table's position among those declared.
 pub fn table_number(table: Table) -> usize {
-    table.0 as usize
+    table.number() as usize
 }
 
 /// Creates a savepoint with number `n`.

@@ -68,7 +68,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             }
             if let (Some(row), Some(key)) = (new, &new_key) {
                 if C::LIMITS_KEYS && key.len() - record.key().len() > MAX_KEY_BYTES {
-                    return Err(Abort::KeyTooLarge { table: table.0, index: Some(at as u16) });
+                    return Err(Abort::KeyTooLarge {
+                        table: table.number(),
+                        index: Some(at as u16),
+                    });
                 }
                 if secondary.unique {
                     self.check_unique(state, table, data, at, row, record)?;
@@ -80,7 +83,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                     data.link(at, key, record, &self.hooks(&stamp), finger)?
                 };
                 let fresh = change.is_ok();
-                state.links.push(Link { table: table.0, index: at as u16, entry, fresh });
+                state.links.push(Link { table: table.number(), index: at as u16, entry, fresh });
                 match change {
                     Ok(change) => self.entered_gap(state, change, None),
                     // The entry was left by another attempt. Its gap is observed all the same.
@@ -89,7 +92,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             }
             if let Some(key) = old_key {
                 let key = state.arena.alloc_slice_copy(&key);
-                state.stale.push(Stale { table: table.0, index: at as u16, key });
+                state.stale.push(Stale { table: table.number(), index: at as u16, key });
             }
         }
         Ok(())
@@ -125,7 +128,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             match self.read_whole(state, data, other) {
                 Ok(Some(row)) if data.secondary_prefix(index, row).0 == prefix => {
                     let index = Some(index as u16);
-                    taken = Err(Abort::DuplicateKey { table: table.0, index });
+                    taken = Err(Abort::DuplicateKey { table: table.number(), index });
                     ControlFlow::Break(())
                 }
                 Ok(_) => ControlFlow::Continue(()),

@@ -47,8 +47,8 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         change: GapChange<'s, P::RowStamp>,
     ) -> &'s Rec<P> {
         self.entered_gap(state, change, Some(record));
-        state.inserted.push((table.0, record));
-        C::inserted(state, table.0, record);
+        state.inserted.push((table.number(), record));
+        C::inserted(state, table.number(), record);
         record
     }
 
@@ -69,7 +69,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
                     let there = !matches!(state.writes[at].pending, Pending::Delete);
                     return Ok((record, there));
                 }
-                Ok((record, C::intend(self.engine, state, table.0, record)?))
+                Ok((record, C::intend(self.engine, state, table.number(), record)?))
             }
         }
     }

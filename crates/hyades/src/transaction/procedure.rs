@@ -3,6 +3,7 @@
 use super::access::Transaction;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
+use crate::storage::origin::Origin;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,12 +43,13 @@ impl Procedure {
 }
 
 /// Returns the newest version of each procedure, by name.
-pub(crate) fn by_name(procedures: &[Procedure]) -> HashMap<String, ProcedureId> {
+pub(crate) fn by_name(procedures: &[Procedure], origin: Origin) -> HashMap<String, ProcedureId> {
     let mut newest = HashMap::<String, ProcedureId>::new();
     for (at, procedure) in procedures.iter().enumerate() {
-        let known = newest.get(&procedure.name).map(|id| procedures[id.0 as usize].version);
+        let known = newest.get(&procedure.name).map(|id| procedures[id.number as usize].version);
         if known.is_none_or(|version| version < procedure.version) {
-            newest.insert(procedure.name.clone(), ProcedureId(at as u32));
+            let id = ProcedureId { number: at as u32, origin };
+            newest.insert(procedure.name.clone(), id);
         }
     }
     newest
@@ -87,9 +89,13 @@ pub(crate) fn append<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> pos
     postcard::serialize_with_flavor(value, Onto(out))
 }
 
-/// The handle of a registered procedure, see [`crate::Database::prepare`].
+/// The handle of a registered procedure, see [`crate::Database::prepare`]. It is for the database
+/// that the builder opens which returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ProcedureId(pub(crate) u32);
+pub struct ProcedureId {
+    pub(crate) number: u32,
+    pub(crate) origin: Origin,
+}
 
 /// Decodes a procedure's result.
 pub(crate) fn decode_result<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Error> {

@@ -48,7 +48,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     }
 
     pub(super) fn table(&self, table: Table) -> Result<&'s Tables<P>, Abort> {
-        self.engine.tables.get(table.0 as usize).ok_or(Abort::UnknownHandle)
+        match self.engine.tables.get(table.number() as usize) {
+            Some(data) if table.origin().fits(data.origin) => Ok(data),
+            _ => Err(table.refused()),
+        }
     }
 
     /// Like [`Running::attempted`], for every operation except a blind write.
@@ -219,7 +222,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             }
         };
         let own = state.own_write(record);
-        if own.is_none() && !C::intend(self.engine, state, table.0, record)? {
+        if own.is_none() && !C::intend(self.engine, state, table.number(), record)? {
             return Ok(false);
         }
         if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
@@ -248,7 +251,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             ),
             Some(Pending::Put(row)) => changed_row(row)?,
         };
-        state.push_write(table.0, record, pending);
+        state.push_write(table.number(), record, pending);
         Ok(true)
     }
 
@@ -345,10 +348,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
-                return Err(Abort::DuplicateKey { table: table.0, index: None });
+                return Err(Abort::DuplicateKey { table: table.number(), index: None });
             }
             self.index(state, (table, data), record, None, Some(bytes), u64::MAX)?;
-            state.push_write(table.0, record, Pending::Put(bytes));
+            state.push_write(table.number(), record, Pending::Put(bytes));
             Ok(id)
         })
     }
@@ -369,7 +372,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                 None
             };
             self.index(state, (table, data), record, old, Some(bytes), u64::MAX)?;
-            state.push_write(table.0, record, Pending::Put(bytes));
+            state.push_write(table.number(), record, Pending::Put(bytes));
             Ok(there)
         })
     }
@@ -387,12 +390,12 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
                     if state.own_write(record).is_none() {
-                        C::intend_blindly(self.engine, state, table.0, record)?;
+                        C::intend_blindly(self.engine, state, table.number(), record)?;
                     }
                     record
                 }
             };
-            state.push_write(table.0, record, Pending::Put(bytes));
+            state.push_write(table.number(), record, Pending::Put(bytes));
             Ok(())
         })
     }
@@ -414,7 +417,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
                     return Ok(false);
                 }
                 Some(_) => {}
-                None if !C::intend(self.engine, state, table.0, record)? => return Ok(false),
+                None if !C::intend(self.engine, state, table.number(), record)? => {
+                    return Ok(false);
+                }
                 None => {}
             }
             if data.indexed != 0
@@ -422,7 +427,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             {
                 self.index(state, (table, data), record, Some(old), None, u64::MAX)?;
             }
-            state.push_write(table.0, record, Pending::Delete);
+            state.push_write(table.number(), record, Pending::Delete);
             Ok(true)
         })
     }

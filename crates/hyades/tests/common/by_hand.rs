@@ -70,7 +70,7 @@ impl SteppedDb {
         let db = builder(protocol, concurrency, streams)
             .log_settings(|log| {
                 log.device = Some(Arc::new(device.clone()) as Arc<dyn Device>);
-                log.stepped = true;
+                log.research.stepped = true;
             })
             .open(dir.path())
             .unwrap();

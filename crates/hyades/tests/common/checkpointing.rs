@@ -13,7 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Small blocks and long pauses, so that much happens between the cut and the last row.
 pub fn slow() -> CheckpointSettings {
-    CheckpointSettings { share: 0.05, block_bytes: 1, ..CheckpointSettings::default() }
+    changed(|settings| (settings.share, settings.block_bytes) = (0.05, 1))
+}
+
+/// Settings for checkpoints that may take all processors.
+pub fn fast() -> CheckpointSettings {
+    changed(|settings| settings.share = 1.0)
+}
+
+/// The default settings but for a change.
+pub fn changed(change: impl FnOnce(&mut CheckpointSettings)) -> CheckpointSettings {
+    let mut settings = CheckpointSettings::default();
+    change(&mut settings);
+    settings
 }
 
 pub fn open(dir: &Path, c: Combination, device: Option<PowerCutDevice>, how: How) -> Opened {
@@ -100,7 +112,7 @@ pub fn the_state_is_the_state_that_was(c: Combination, seed: u64) {
 pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
     let dir = directory();
     let device = power_cut(seed * 1000 + step);
-    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
+    let checkpoints = fast();
     let how = How { checkpoints, ..How::default() };
     let opened = open(dir.path(), c, Some(device.clone()), how);
     populate(&opened);
@@ -130,7 +142,7 @@ pub fn power_fails_at(c: Combination, seed: u64, step: u64) -> bool {
 pub fn manifest_stays(c: Combination, seed: u64) {
     let dir = directory();
     let device = HeldDevice::new(FileDevice::shared());
-    let checkpoints = CheckpointSettings { share: 1.0, ..CheckpointSettings::default() };
+    let checkpoints = fast();
     let device_: Arc<dyn Device> = Arc::new(device.clone());
     let how = How { checkpoints, device: Some(device_), ..How::default() };
     let opened = try_open(dir.path(), c, how).unwrap();

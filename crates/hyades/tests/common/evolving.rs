@@ -326,7 +326,7 @@ pub fn builder(tables: &Tables, c: Combination, with: &With) -> Builder {
         .replay(with.replay)
         .log_settings(|log| {
             log.buffer_bytes = 1 << 14;
-            log.anchor_interval_bytes = 2000;
+            log.research.anchor_interval_bytes = 2000;
             log.epoch = Some(Duration::from_millis(1));
             log.segment_bytes = 1 << 16;
             log.device = with.device.clone().map(|device| Arc::new(device) as Arc<dyn Device>);

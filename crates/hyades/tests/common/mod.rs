@@ -228,7 +228,7 @@ pub fn builder(c: Combination, how: How) -> (hyades::Builder, [ProcedureId; 2]) 
         .checkpoint_settings(|settings| *settings = how.checkpoints)
         .log_settings(|log| {
             log.buffer_bytes = 1 << 16;
-            log.anchor_interval_bytes = 2000;
+            log.research.anchor_interval_bytes = 2000;
             // Shorter than in practice, so that waits for an epoch are short here.
             log.epoch = Some(Duration::from_millis(2));
             log.segment_bytes = 1 << 18;

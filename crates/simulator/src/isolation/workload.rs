@@ -201,7 +201,7 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
                 log.device = Some(Arc::new(disk.process(rng.u64(..))));
                 log.buffer_bytes = 1 << 16;
                 log.segment_bytes = 1 << 18;
-                log.anchor_interval_bytes = 1000;
+                log.research.anchor_interval_bytes = 1000;
             });
         let procedure = declare(&mut builder);
         let db = builder.open("/db").map_err(|e| format!("life {life} is refused: {e}"))?;

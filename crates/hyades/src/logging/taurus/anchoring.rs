@@ -53,10 +53,10 @@ impl Anchoring {
     pub fn new(log: &Log, settings: &LogSettings) -> Self {
         let first = Durable::now(log);
         Anchoring {
-            due: AtomicU64::new(first.sum.saturating_add(settings.anchor_interval_bytes)),
+            due: AtomicU64::new(first.sum.saturating_add(settings.research.anchor_interval_bytes)),
             log: log.clone(),
-            delta_bytes: settings.delta_bytes.saturating_mul(log.streams() as u64),
-            interval_bytes: settings.anchor_interval_bytes,
+            delta_bytes: settings.research.delta_bytes.saturating_mul(log.streams() as u64),
+            interval_bytes: settings.research.anchor_interval_bytes,
             durable: Mutex::new(VecDeque::from([first])),
             generation: AtomicU64::new(0),
             anchored: (0..log.streams()).map(|_| AtomicU64::new(0)).collect(),
@@ -153,7 +153,8 @@ mod tests {
             let log = recovering.start(IncarnationSettings::default(), &verdict, 1).unwrap();
             let mut writer = log.writer().unwrap();
             let mut settings = LogSettings::default();
-            (settings.anchor_interval_bytes, settings.delta_bytes) = (100, delta_bytes);
+            (settings.research.anchor_interval_bytes, settings.research.delta_bytes) =
+                (100, delta_bytes);
             let (table, anchoring) = (
                 LsnVectorTable::on(&log, settings.hot_rows_bytes),
                 Anchoring::new(&log, &settings),
