@@ -18,7 +18,8 @@ use super::lsn_vector_table::{FoldTarget, LsnVectorTable, Reference, Ring, RowOb
 use super::record::RecordKind;
 use super::unwritten::{UnwrittenTables, WriterFollows};
 use super::{
-    LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+    HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
+    is_met,
 };
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
@@ -259,6 +260,10 @@ impl LoggingProtocol for Taurus {
     }
 
     /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
+    fn hot_rows(&self) -> HotRows {
+        self.table.hot_rows()
+    }
+
     fn housekeep(&self) {
         self.anchoring.housekeep(&self.table, |cold| self.unwritten.housekeep(cold));
     }
