@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::inspect;
-use hyades_platform::clock;
 use hyades_platform::device::{Device, FileDevice};
+use hyades_platform::{clock, event};
 use hyades_wal::{Copied, Log, LogOptions, Unfinished};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,5 +73,7 @@ fn make(
     inspect::verify_checkpoint(&to.open(LogOptions::new(Vec::new(), 1))?)?;
     to.finish()?;
     let seconds = (clock::monotonic_ns() - began) as f64 / 1e9;
-    Ok(BackupReport { files: copied.files, bytes: copied.bytes, seconds })
+    let Copied { files, bytes, .. } = copied;
+    event!(INFO, "backup taken", files = files, bytes = bytes, seconds = seconds);
+    Ok(BackupReport { files, bytes, seconds })
 }

@@ -1,5 +1,6 @@
 //! The public API: databases and sessions.
 
+mod metrics;
 mod session;
 
 pub use session::Session;
@@ -15,9 +16,11 @@ use crate::pool::SessionPool;
 use crate::recovery::report::RecoveryReport;
 use crate::storage::origin::Origin;
 use crate::tally::SessionCounts;
-use crate::ticket::{CommitQueue, LogHandles};
+use crate::ticket::{CommitQueue, LogHandles, Ticket};
 use crate::transaction::access::Transaction;
 use crate::transaction::procedure::{Procedure, ProcedureId};
+use hyades_platform::latency::LatencyHistogram;
+use hyades_platform::{clock, event};
 use hyades_wal::Log;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -77,6 +80,8 @@ pub(crate) struct DatabaseInner {
     pub report: RecoveryReport,
     /// Sessions for [`Database::transact`] and [`Database::call`].
     pub pool: SessionPool,
+    /// The time from commit to acknowledgement, of those.
+    pub acknowledged: LatencyHistogram,
     /// The newest version of each procedure, by name.
     pub names: HashMap<String, ProcedureId>,
 }
@@ -85,10 +90,18 @@ pub(crate) struct DatabaseInner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Attempts at transactions, those that ended in a conflict included.
+    /// Attempts at transactions: the sum of `commits`, `conflicts`, `failures` and `panics`.
     pub attempts: u64,
+    /// Attempts that committed, those that only read included.
+    pub commits: u64,
     /// Attempts that ended in a conflict.
     pub conflicts: u64,
+    /// Attempts that the closure or procedure ended with an error.
+    pub failures: u64,
+    /// Attempts that ended with a panic of the closure or procedure.
+    pub panics: u64,
+    /// Transactions that ended with [`Error::Starved`]; each of their attempts is in `conflicts`.
+    pub starved: u64,
     /// Deleted rows, and index entries that no longer match a row, that are still in memory. A
     /// deleted row is kept until its epoch is over
     /// ([`LogSettings::epoch`](crate::LogSettings::epoch)). Both are freed after later transactions
@@ -129,6 +142,17 @@ impl Database {
     fn pooled(&self) -> Result<Session, Error> {
         let inner = self.shared.pool.take(|| self.shared.engine.session())?;
         Ok(Session::new(inner, self.shared.clone(), true))
+    }
+
+    /// Waits for a transaction, and measures how long.
+    fn acknowledge(&self, ticket: Ticket) -> Result<(), Error> {
+        if !ticket.needs_something() {
+            return Ok(());
+        }
+        let began = clock::monotonic_ns();
+        ticket.wait()?;
+        self.shared.acknowledged.record(clock::monotonic_ns() - began);
+        Ok(())
     }
 
     /// Runs a closure as a transaction and returns once it is acknowledged: its record, and
@@ -187,7 +211,7 @@ impl Database {
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Error> {
         let (result, ticket) = self.pooled()?.try_submit(body)?;
-        ticket.wait()?;
+        self.acknowledge(ticket)?;
         Ok(result)
     }
 
@@ -216,7 +240,7 @@ impl Database {
         let procedure = self.prepare(name)?;
         let mut session = self.pooled()?;
         let (result, ticket) = session.call(procedure, arguments)?;
-        ticket.wait()?;
+        self.acknowledge(ticket)?;
         match result {
             Ok(()) => Ok(Ok(session.result()?)),
             Err(abort) => Ok(Err(abort)),
@@ -259,8 +283,12 @@ impl Database {
 
     /// Returns counters since the database was opened.
     pub fn stats(&self) -> Stats {
-        let SessionCounts { attempts, conflicts, garbage } = self.shared.engine.counts();
-        let mut stats = Stats { attempts, conflicts, garbage, ..Stats::default() };
+        let of = self.shared.engine.counts();
+        let SessionCounts { attempts, conflicts, failures, panics, starved, garbage } = of;
+        let commits = attempts.saturating_sub(conflicts + failures + panics);
+        let mut stats =
+            Stats { attempts, commits, conflicts, failures, panics, ..Stats::default() };
+        (stats.starved, stats.garbage) = (starved, garbage);
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
                 let of = log.stats(stream);
@@ -369,10 +397,9 @@ impl DatabaseInner {
             if let Some(keeper) = keeper {
                 keeper.stop();
             }
-            match log {
-                Some(log) => Ok(log.close()?),
-                None => Ok(()),
-            }
+            let closed = log.map_or(Ok(()), Log::close);
+            event!(INFO, "database closed", in_good_order = closed.is_ok());
+            Ok(closed?)
         };
         if on_its_own_thread {
             // A waker drops the last handle or closes the database: this log thread would wait for

@@ -3,9 +3,9 @@
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::error::Error;
-use crate::logging::Needs;
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
+use crate::logging::{HotRows, Needs};
 use crate::tally::SessionCounts;
 use crate::transaction::access::Transaction;
 use hyades_platform::epoch::EpochNumber;
@@ -16,6 +16,8 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn session(&self) -> Result<Box<dyn AnySession>, Error>;
     fn digest(&self) -> u64;
     fn rows(&self) -> u64;
+    /// Returns what its protocol keeps of recently used rows.
+    fn hot_rows(&self) -> HotRows;
     /// Returns the counters of all its sessions.
     fn counts(&self) -> SessionCounts;
 }

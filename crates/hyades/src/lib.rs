@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod garbage;
 pub mod inspect;
 mod logging;
+mod metrics;
 mod opening;
 mod pool;
 mod ranges;
@@ -68,6 +69,7 @@ pub use logging::record::RecordKind;
 pub use logging::settings::LogSettings;
 #[cfg(feature = "research")]
 pub use logging::settings::ResearchSettings;
+pub use metrics::{Histogram, Metric, MetricValue, Metrics};
 #[cfg(feature = "research")]
 pub use recovery::plan::Replay;
 pub use recovery::report::{IncarnationReport, Loss, Progress, RecoveryReport};

@@ -18,6 +18,7 @@ use crate::recovery::report::Loss;
 use crate::transaction_id::TransactionId;
 use hyades_platform::device::{Device, FileDevice};
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::event;
 use hyades_wal::{FrameKind, LogOptions, ReaderEnd, Recovering, StreamReader, Unfinished};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -208,6 +209,9 @@ fn restore(mut builder: Builder, how: &Restore) -> Result<RestoreReport, Error> 
     database.close()?;
     to.leave_note(NOTE, &note(how, &report))?;
     to.finish()?;
+    let (rows, transactions) = (report.rows, report.transactions);
+    let losses = report.losses.len();
+    event!(INFO, "database restored", rows = rows, transactions = transactions, losses = losses);
     Ok(report)
 }
 

@@ -94,6 +94,21 @@ fn without_panic(
     }
 }
 
+/// Passes the panic of a body on to the caller of its transaction.
+#[cold]
+fn pass_on(
+    panic: Box<dyn Any + Send>,
+    answer: &mut Answer,
+    tally: &Tally,
+    garbage: usize,
+) -> Result<(), Abort> {
+    tally.panic();
+    // There is no ticket to receive it.
+    answer.needs = Needs::default();
+    tally.set_garbage(garbage);
+    resume_unwind(panic)
+}
+
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
 /// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
@@ -174,6 +189,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             if retries.attempts.is_some_and(|most| attempts >= most)
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
+                self.tally.starved();
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);
@@ -252,6 +268,9 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         };
         C::release(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
+        if result.is_ok() && !committed && panic.is_none() {
+            self.tally.failure();
+        }
         answer.position = None;
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed {
@@ -265,10 +284,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         poison_on_panic.disarm();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {
-                // There is no ticket to receive it.
-                answer.needs = Needs::default();
-                self.tally.set_garbage(self.garbage.len());
-                resume_unwind(panic)
+                pass_on(panic, answer, &self.tally, self.garbage.len())
             }
             _ => result,
         }

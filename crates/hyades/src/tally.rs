@@ -9,6 +9,11 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct SessionCounts {
     pub attempts: u64,
     pub conflicts: u64,
+    /// Attempts that their body ended with an error, and with a panic.
+    pub failures: u64,
+    pub panics: u64,
+    /// Transactions that were not tried again.
+    pub starved: u64,
     pub garbage: u64,
 }
 
@@ -18,22 +23,46 @@ pub(crate) struct SessionCounts {
 pub(crate) struct Tally {
     attempts: AtomicU64,
     conflicts: AtomicU64,
+    failures: AtomicU64,
+    panics: AtomicU64,
+    starved: AtomicU64,
     garbage: AtomicU64,
+}
+
+/// Adds one to a counter that has one writer: no read-modify-write instruction.
+#[inline(always)]
+fn increment(counter: &AtomicU64) -> u64 {
+    let count = counter.load(Ordering::Relaxed) + 1;
+    counter.store(count, Ordering::Relaxed);
+    count
 }
 
 impl Tally {
     /// Counts an attempt at a transaction; returns the new count.
     #[inline(always)]
     pub fn attempt(&self) -> u64 {
-        // No read-modify-write instruction, since there is one writer.
-        let attempts = self.attempts.load(Ordering::Relaxed) + 1;
-        self.attempts.store(attempts, Ordering::Relaxed);
-        attempts
+        increment(&self.attempts)
     }
 
     /// Counts an attempt that ended in a conflict.
     pub fn conflict(&self) {
-        self.conflicts.store(self.conflicts() + 1, Ordering::Relaxed);
+        increment(&self.conflicts);
+    }
+
+    /// Counts an attempt that its body ended with an error.
+    pub fn failure(&self) {
+        increment(&self.failures);
+    }
+
+    /// Counts an attempt that its body ended with a panic.
+    pub fn panic(&self) {
+        increment(&self.attempts);
+        increment(&self.panics);
+    }
+
+    /// Counts a transaction that is not tried again after its conflicts.
+    pub fn starved(&self) {
+        increment(&self.starved);
     }
 
     /// Returns how many attempts ended in a conflict.
@@ -49,6 +78,9 @@ impl Tally {
     fn add_to(&self, counts: &mut SessionCounts) {
         counts.attempts += self.attempts.load(Ordering::Relaxed);
         counts.conflicts += self.conflicts();
+        counts.failures += self.failures.load(Ordering::Relaxed);
+        counts.panics += self.panics.load(Ordering::Relaxed);
+        counts.starved += self.starved.load(Ordering::Relaxed);
         counts.garbage += self.garbage.load(Ordering::Relaxed);
     }
 }

@@ -156,6 +156,11 @@ impl Ticket {
         Ok(false)
     }
 
+    /// Whether its acknowledgement depends on the log.
+    pub(crate) fn needs_something(&self) -> bool {
+        self.log.is_some() && !self.needs.is_empty()
+    }
+
     /// Blocks until the transaction is acknowledged.
     ///
     /// # Errors

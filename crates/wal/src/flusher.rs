@@ -151,14 +151,14 @@ impl Flusher {
         impl Drop for StopOnPanic<'_> {
             fn drop(&mut self) {
                 if std::thread::panicking() {
-                    self.0.frontier.stop("a log flusher panicked");
+                    self.0.frontier.fail("a log flusher panicked");
                 }
             }
         }
         let _guard = StopOnPanic(&shared);
         while shared.frontier.poisoned().is_none() {
             if let Err(error) = self.turn() {
-                shared.frontier.stop(&error.to_string());
+                shared.frontier.fail(&error.to_string());
             }
         }
     }
@@ -350,6 +350,7 @@ impl Flusher {
             self.shared.frontier.raise(self.lane, to, None);
         }
         let written = self.write(durable, to)?;
+        let written_ns = clock::monotonic_ns();
         let path = &self.current.segment.path;
         let mut synced = self.current.segment.file.sync_data();
         if mutation::is(Mutation::RetryFailedSync) {
@@ -361,7 +362,7 @@ impl Flusher {
             return Err(poisoned.into());
         }
         let now = clock::monotonic_ns();
-        self.stream().counters.add(to - durable, written, now - started);
+        self.stream().count_batch(to - durable, written, now - started, now - written_ns);
         self.flushed_at_ns = now;
         let mut mark = None;
         while let Some((_, m)) = self.heartbeats.pop_front_if(|(end, _)| *end <= to) {

@@ -11,6 +11,7 @@ use crate::Lsn;
 use crate::error::Poisoned;
 use crate::lane::{Lane, LaneKind};
 use crate::lsn_vector;
+use hyades_platform::event;
 use hyades_platform::event::Event;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Padded, checker_fence};
 use hyades_platform::watermark::Watermark;
@@ -322,6 +323,14 @@ impl Frontier {
     /// Sleeps until `durable` reaches `lsn` or the log stops; whether it was reached.
     pub(crate) fn reached(&self, stream: usize, lsn: Lsn) -> bool {
         self.lanes[stream].durable.wait_at_least(lsn, || self.poison.is_set())
+    }
+
+    /// Stops the log because of a failure.
+    pub(crate) fn fail(&self, cause: &str) {
+        if !self.poison.is_set() {
+            event!(ERROR, "the log stopped", cause = cause);
+        }
+        self.stop(cause);
     }
 
     /// Stops the log for good and wakes all waiters.

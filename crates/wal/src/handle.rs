@@ -11,6 +11,7 @@ use crate::manifest::{Checkpoint, Covered, Manifest, part_name};
 use crate::segment::{Preparer, Request, segment_path, stream_dir};
 use crate::start::LaneStart;
 use hyades_platform::device::DirectoryLock;
+use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -188,6 +189,8 @@ impl Handle {
                     "a segment of stream {id} that the manifest names is removed"
                 );
             }
+            let removed = new.first_sequence - old.first_sequence;
+            event!(DEBUG, "segments truncated", stream = id.0, segments = removed);
             let place = stream_dir(&before.dirs[old.dir], id);
             let gone = old.first_sequence..new.first_sequence;
             let paths = gone.map(|sequence| segment_path(&place, sequence)).collect();

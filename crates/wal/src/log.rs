@@ -17,7 +17,9 @@ use crate::stream::{Counters, FLUSHER_SLOT, Stream, StreamStats};
 use crate::stream_id::StreamId;
 use crate::writer::Writer;
 use hyades_platform::device::{Device, DirectoryLock};
+use hyades_platform::event;
 use hyades_platform::event::Event;
+use hyades_platform::latency::LatencyCounts;
 use hyades_platform::sync::Padded;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -67,7 +69,7 @@ impl Shared {
         }
         let result = locked(flusher).as_mut().map_or(Ok(false), Flusher::step);
         result.unwrap_or_else(|error| {
-            self.frontier.stop(&error.to_string());
+            self.frontier.fail(&error.to_string());
             false
         })
     }
@@ -150,6 +152,7 @@ impl Shared {
             "segment {sequence} is not behind the last"
         );
         segments.push((sequence, start));
+        event!(DEBUG, "segment begun", stream = self.streams[lane].id.0, sequence = sequence);
     }
 }
 
@@ -347,7 +350,7 @@ impl Log {
     /// Stops the log for good, as a failing device does: what is durable stays durable, and waiters
     /// for more get an error. For a caller that leaves a state from which the log cannot continue.
     pub fn stop(&self, cause: &str) {
-        self.frontier().stop(cause);
+        self.frontier().fail(cause);
     }
 
     /// Whether the calling thread is one of the log's flushers, which run wakers. It must not wait
@@ -360,6 +363,16 @@ impl Log {
     /// The counters of a stream.
     pub fn stats(&self, stream: usize) -> StreamStats {
         self.handle.shared.streams[stream].counters.get()
+    }
+
+    /// The duration of each sync of a stream.
+    pub fn sync_latency(&self, stream: usize) -> LatencyCounts {
+        self.handle.shared.streams[stream].counters.sync_latency()
+    }
+
+    /// The buffer of each stream in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.handle.shared.options.buffer_bytes
     }
 
     /// Waits until everything reserved so far is durable and, if frames have numbers, every stream

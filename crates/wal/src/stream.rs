@@ -8,7 +8,9 @@ use crate::order::Order;
 use crate::pace::Pace;
 use crate::ring::Ring;
 use crate::stream_id::StreamId;
+use hyades_platform::event;
 use hyades_platform::event::Event;
+use hyades_platform::latency::{LatencyCounts, LatencyHistogram};
 use hyades_platform::sync::Padded;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,6 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The flusher's own slot, for anchors and heartbeats.
 pub(crate) const FLUSHER_SLOT: usize = 0;
+
+/// A sync that takes this long is reported to the operator.
+const SLOW_SYNC_NS: u64 = 100_000_000;
 
 /// Counters of one stream, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,15 +41,15 @@ pub struct StreamStats {
 pub(crate) struct Counters {
     frame_bytes: AtomicU64,
     device_bytes: AtomicU64,
-    syncs: AtomicU64,
+    syncs: LatencyHistogram,
     device_ns: AtomicU64,
 }
 
 impl Counters {
-    pub(crate) fn add(&self, frame_bytes: u64, device_bytes: u64, device_ns: u64) {
+    fn add(&self, frame_bytes: u64, device_bytes: u64, device_ns: u64, sync_ns: u64) {
         self.frame_bytes.fetch_add(frame_bytes, Ordering::Relaxed);
         self.device_bytes.fetch_add(device_bytes, Ordering::Relaxed);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.syncs.record(sync_ns);
         self.device_ns.fetch_add(device_ns, Ordering::Relaxed);
     }
 
@@ -52,9 +57,14 @@ impl Counters {
         StreamStats {
             frame_bytes: self.frame_bytes.load(Ordering::Relaxed),
             device_bytes: self.device_bytes.load(Ordering::Relaxed),
-            syncs: self.syncs.load(Ordering::Relaxed),
+            syncs: self.syncs.get().count(),
             device_ns: self.device_ns.load(Ordering::Relaxed),
         }
+    }
+
+    /// The duration of each sync.
+    pub(crate) fn sync_latency(&self) -> LatencyCounts {
+        self.syncs.get()
     }
 }
 
@@ -132,6 +142,14 @@ impl Stream {
             lane.store(lsn, Ordering::Release);
         }
         placed.push_back((end, vector));
+    }
+
+    /// Counts a batch that was written and synced; its times in nanoseconds.
+    pub(crate) fn count_batch(&self, frames: u64, device: u64, device_ns: u64, sync_ns: u64) {
+        self.counters.add(frames, device, device_ns, sync_ns);
+        if sync_ns >= SLOW_SYNC_NS {
+            event!(WARN, "slow sync", stream = self.id.0, milliseconds = sync_ns / 1_000_000);
+        }
     }
 
     /// Wakes the flusher if it sleeps. Call it after raising `log_lsn` or `wanted_mark`

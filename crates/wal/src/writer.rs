@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::log::Shared;
 use crate::pace::Choice;
 use crate::stream::{FLUSHER_SLOT, Stream};
+use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
@@ -53,6 +54,7 @@ impl Writer {
     pub fn wait_for_room(&self, stream: usize) -> u64 {
         let backlog = self.backlog(stream);
         if backlog >= self.room() {
+            event!(DEBUG, "session waits for room in the log", stream = stream, backlog = backlog);
             self.shared.reached(stream, self.has_room_at(stream));
         }
         backlog
@@ -100,6 +102,7 @@ impl Writer {
             let wanted =
                 (0..streams).map(|stream| (Lane::position(stream), self.has_room_at(stream)));
             let wanted: SmallVec<[(Lane, Lsn); 16]> = wanted.collect();
+            event!(DEBUG, "session waits for room in the log", streams = streams);
             self.shared.reach_any(&wanted);
             if self.shared.frontier.wait_any(&wanted).is_err() {
                 return Choice { stream: current, is_slow: false };

@@ -4,7 +4,8 @@
 use super::{CheckpointReport, CheckpointSettings};
 use crate::engine::cut::Cut;
 use crate::error::Error;
-use hyades_platform::clock;
+use hyades_platform::latency::{LatencyCounts, LatencyHistogram};
+use hyades_platform::{clock, event, span};
 use hyades_wal::{Checkpoint, Log};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,6 +80,7 @@ pub(crate) struct Keeper {
     /// Held while a checkpoint is taken.
     state: Mutex<KeeperState>,
     stats: Mutex<CheckpointStats>,
+    durations: LatencyHistogram,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Recent growth of the log in bytes per second. Written by the thread, read by `stats`:
     /// Relaxed.
@@ -126,6 +128,7 @@ impl Keeper {
             measured: measured.is_some(),
             stop: AtomicBool::new(false),
             state: Mutex::default(),
+            durations: LatencyHistogram::default(),
             stats: Mutex::new(CheckpointStats { replay_bytes_per_s, ..CheckpointStats::default() }),
             thread: Mutex::default(),
             growth: AtomicU64::new(0),
@@ -145,6 +148,7 @@ impl Keeper {
 
     /// Takes a checkpoint now.
     pub fn take(&self) -> Result<CheckpointReport, Error> {
+        let _span = span!(INFO, "checkpoint");
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(why) = &state.broken {
             let why =
@@ -162,6 +166,16 @@ impl Keeper {
         });
         match &result {
             Ok(report) => {
+                self.durations.record((report.seconds * 1e9) as u64);
+                event!(
+                    INFO,
+                    "checkpoint taken",
+                    number = report.number,
+                    rows = report.rows,
+                    bytes = report.bytes,
+                    seconds = report.seconds,
+                    truncated_bytes = report.truncated_bytes,
+                );
                 let mut stats = self.stats.lock().expect("no holder panics");
                 stats.taken += 1;
                 stats.last = Some(report.clone());
@@ -169,6 +183,11 @@ impl Keeper {
             Err(error) => self.note_failure(&error.to_string()),
         }
         result
+    }
+
+    /// How long each checkpoint took.
+    pub fn durations(&self) -> LatencyCounts {
+        self.durations.get()
     }
 
     /// Writes a checkpoint. A panic counts as a failure: the manifest does not name the partial
@@ -185,6 +204,7 @@ impl Keeper {
     }
 
     fn note_failure(&self, why: &str) {
+        event!(WARN, "checkpoint failed", cause = why);
         let mut stats = self.stats.lock().expect("no holder panics");
         stats.failed += 1;
         stats.last_failure = Some(why.to_string());

@@ -19,9 +19,9 @@ use crate::engine::Engine;
 use crate::engine::cut;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
-use hyades_platform::clock;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::{clock, event};
 use hyades_wal::{Checkpoint, CheckpointPart, Covered, Lane, Log};
 use pace::Pace;
 use read::Extent;
@@ -145,6 +145,7 @@ pub(crate) fn write<P: LoggingProtocol>(
     let _ended = Ended(engine);
     let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
     let (number, parts) = log.next_checkpoint();
+    event!(INFO, "checkpoint begun", number = number, cut_epoch = epoch.0, fuzzy = fuzzy);
     let pace = Pace::new(settings.share, parts.len(), stop, log);
     let writing = Writing {
         tables: &engine.tables,

@@ -36,6 +36,7 @@ use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::sync::{Arc, Condvar, Mutex};
@@ -154,10 +155,15 @@ impl Cut {
     /// `stopped` returns true. Call it before a transaction, while nothing is locked.
     #[inline]
     pub fn wait_for_room(&self, stopped: impl Fn() -> bool) {
+        let mut rounds = 0u64;
         while self.epoch.load(Ordering::SeqCst) != NONE.0
             && self.held.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
             && !stopped()
         {
+            if rounds == 0 {
+                event!(DEBUG, "session waits for room in the checkpoint's buffer");
+            }
+            rounds += 1;
             std::thread::sleep(Duration::from_micros(200));
         }
     }

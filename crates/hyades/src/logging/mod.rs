@@ -80,6 +80,15 @@ pub(crate) fn is_met(frontier: u64, needed: u64) -> bool {
     needed <= frontier
 }
 
+/// What a protocol keeps of recently used rows, beside the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HotRows {
+    /// The most rows that had a place at once.
+    pub slots: u64,
+    /// Memory of these places in bytes.
+    pub bytes: u64,
+}
+
 /// A row, or a gap between rows, of which a protocol knows the stamp.
 #[derive(Clone, Copy)]
 pub(crate) struct RowRef<'r, S> {
@@ -126,6 +135,10 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     }
     /// Called now and then by busy sessions, while they hold no lock and no reservation.
     fn housekeep(&self) {}
+    /// What it keeps of recently used rows.
+    fn hot_rows(&self) -> HotRows {
+        HotRows::default()
+    }
     /// Called when a transaction begins. `record` is the requested kind; a command that is too long
     /// is logged as data.
     fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {

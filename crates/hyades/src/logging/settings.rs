@@ -32,9 +32,9 @@ pub struct LogSettings {
     /// once a batch is 1 KiB or more.
     pub flush_interval: Option<Duration>,
     /// Under `taurus` and `taurus-2016`: about the most bytes of memory for the vectors of recently
-    /// used rows. Well before that, vectors are dropped as soon as they are durable. Where a stalled
-    /// stream prevents that, rows share one vector, and transactions that touch them wait for one
-    /// another's streams.
+    /// used rows. Well before that, vectors are dropped as soon as they are durable. Where a
+    /// stalled stream prevents that, rows share one vector, and transactions that touch them wait
+    /// for one another's streams.
     pub hot_rows_bytes: u64,
     /// The length of an epoch while the database is busy, 100 us to an hour; the protocol's default
     /// if not set. Epochs are cuts for checkpoints; where a protocol acknowledges by epochs,

@@ -19,7 +19,8 @@ use super::draft::{Draft, Reserved};
 use super::lanes::clear;
 use super::record::RecordKind;
 use super::{
-    LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+    HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
+    is_met,
 };
 use anchoring::Anchoring;
 use hyades_platform::mutation::{self, Mutation};
@@ -263,6 +264,10 @@ impl LoggingProtocol for Taurus {
     }
 
     /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
+    fn hot_rows(&self) -> HotRows {
+        self.table.hot_rows()
+    }
+
     fn housekeep(&self) {
         self.anchoring.housekeep(&self.table, |cold| self.unwritten.housekeep(cold));
     }

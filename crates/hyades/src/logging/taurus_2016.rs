@@ -42,7 +42,9 @@ use super::taurus::anchoring::Anchoring;
 use super::taurus::lsn_vector_table::{
     FoldTarget, LsnVectorTable, Reference, Ring, RowObservation,
 };
-use super::{LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met};
+use super::{
+    HotRows, LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+};
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
@@ -281,6 +283,10 @@ impl LoggingProtocol for Taurus2016 {
     #[inline]
     fn enter_stream(&self, writer: &mut Writer, stream: usize) {
         self.anchoring.enter_stream(writer, stream);
+    }
+
+    fn hot_rows(&self) -> HotRows {
+        self.table.hot_rows()
     }
 
     fn housekeep(&self) {

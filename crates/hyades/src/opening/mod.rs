@@ -12,7 +12,7 @@ use crate::engine::cut::Cut;
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
-use crate::logging::{LoggingProtocol, StartContext, StartsOnLog};
+use crate::logging::{HotRows, LoggingProtocol, StartContext, StartsOnLog};
 use crate::pool::SessionPool;
 use crate::ranges;
 use crate::recovery::catalogue::Catalogue;
@@ -29,10 +29,11 @@ use crate::tally::SessionCounts;
 use crate::ticket::LogHandles;
 use crate::transaction::procedure;
 use hyades_platform::active_epochs::ActiveEpochs;
-use hyades_platform::clock;
 use hyades_platform::device::FileDevice;
 use hyades_platform::epoch::{Epoch, EpochNumber, MAX_EPOCH};
+use hyades_platform::latency::LatencyHistogram;
 use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::{clock, event, span};
 use hyades_wal::{Checkpoint, IncarnationSettings, Log, LogOptions, Recovering, Unfinished};
 use pairs::RunsUnder;
 use std::collections::HashSet;
@@ -54,6 +55,8 @@ impl Builder {
     /// checkpoint that puts a change of the schema in force fails, the database has its old schema
     /// and all its rows.
     pub fn open(mut self, dir: impl AsRef<Path>) -> Result<Database, Error> {
+        let (shown, protocol) = (dir.as_ref().display(), self.protocol.name());
+        let _span = span!(INFO, "open", dir = shown.to_string(), protocol = protocol);
         self.log.dirs.insert(0, dir.as_ref().to_path_buf());
         let started_ns = clock::monotonic_ns();
         check(&self)?;
@@ -96,6 +99,10 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
 
     fn rows(&self) -> u64 {
         digest::rows(&self.shared.engine.tables)
+    }
+
+    fn hot_rows(&self) -> HotRows {
+        self.shared.engine.protocol.hot_rows()
     }
 
     fn counts(&self) -> SessionCounts {
@@ -386,6 +393,8 @@ impl Opening<'_> {
         mut report: RecoveryReport,
     ) -> Database {
         report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
+        let (seconds, records) = (report.seconds, report.records);
+        event!(INFO, "database opened", seconds = seconds, records = records, dead = report.dead);
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
@@ -403,6 +412,7 @@ impl Opening<'_> {
             origin: self.builder.origin,
             report,
             pool: SessionPool::default(),
+            acknowledged: LatencyHistogram::default(),
             names,
         };
         Database::from_inner(shared)

@@ -43,8 +43,8 @@ use crate::storage::Stamp;
 use crate::storage::table::TableData;
 use catalogue::Catalogue;
 use decode::RecordShape;
-use hyades_platform::clock;
 use hyades_platform::epoch::EpochNumber;
+use hyades_platform::{clock, event};
 use hyades_wal::{Incarnation, ReaderEnd, Recovering, StreamReader};
 use plan::{Plan, Replay};
 use read_ahead::LaneReader;
@@ -87,6 +87,8 @@ pub(crate) fn recover<S: Stamp>(
         losses,
         ..RecoveryReport::default()
     };
+    let bytes = recovery.bytes_total;
+    event!(INFO, "log opened", found = report.found, bytes = bytes, threads = plan.threads);
     recovery.load_checkpoint(&mut report)?;
     let replay_began = clock::monotonic_ns();
     let mut ends = Vec::new();
@@ -128,6 +130,14 @@ impl<S: Stamp> Recovery<'_, S> {
         report.image_seconds = seconds_since(began);
         report.image_rows = checkpoint.rows;
         report.image_bytes = checkpoint.parts.iter().map(|p| p.bytes).sum();
+        event!(
+            INFO,
+            "checkpoint loaded",
+            number = checkpoint.number,
+            rows = report.image_rows,
+            bytes = report.image_bytes,
+            seconds = report.image_seconds,
+        );
         Ok(())
     }
 
@@ -165,14 +175,25 @@ impl<S: Stamp> Recovery<'_, S> {
         report.records = counts.records.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);
         report.dead = counts.dead.load(Ordering::Relaxed);
-        report.incarnations.push(IncarnationReport {
+        let of_incarnation = IncarnationReport {
             number: incarnation.number,
             records: report.records - before.0,
             bytes: report.bytes - before.1,
             dead: report.dead - before.2,
             seconds: seconds_since(began),
             streams,
-        });
+        };
+        event!(
+            INFO,
+            "incarnation replayed",
+            number = of_incarnation.number,
+            records = of_incarnation.records,
+            bytes = of_incarnation.bytes,
+            dead = of_incarnation.dead,
+            seconds = of_incarnation.seconds,
+            streams = of_incarnation.streams,
+        );
+        report.incarnations.push(of_incarnation);
         Ok(())
     }
 

@@ -53,6 +53,7 @@ mod ticks;
 pub(crate) use reference::Reference;
 pub(crate) use slots::Ring;
 
+use crate::logging::HotRows;
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
@@ -167,9 +168,16 @@ impl LsnVectorTable {
     }
 
     /// The number of slots, used or not.
-    #[cfg(all(test, not(loom)))]
+    #[cfg_attr(loom, allow(dead_code))]
     pub fn slots(&self) -> u32 {
         self.own.len() - common_slot::RESERVED + self.shared.len()
+    }
+
+    /// The slots and their memory.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub fn hot_rows(&self) -> HotRows {
+        let bytes = self.own.bytes() + self.shared.bytes();
+        HotRows { slots: u64::from(self.slots()), bytes }
     }
 
     /// Whether the reference alone shows that the row is evicted, as for most rows.

@@ -63,9 +63,15 @@ impl Slots {
     }
 
     /// The highest number in use + 1.
-    #[cfg(all(test, not(loom)))]
+    #[cfg_attr(loom, allow(dead_code))]
     pub fn len(&self) -> u32 {
-        self.next.load(Ordering::Relaxed)
+        self.next.load(Ordering::Relaxed).min(self.most)
+    }
+
+    /// The memory of all slots in bytes.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.len()) * (self.stride * size_of::<u64>()) as u64
     }
 
     /// Whether the limit is reached.

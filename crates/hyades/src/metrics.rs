@@ -1,0 +1,183 @@
+//! Metrics: the numbers by which a database is monitored.
+
+use hyades_platform::latency::{LATENCY_BOUNDS_NS, LatencyCounts};
+use std::fmt::Write;
+
+/// A number of a database, with its name and its meaning.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// The name, as Prometheus has it: `hyades_`, what is measured, the unit, `_total` for
+    /// counters.
+    pub name: &'static str,
+    /// The unit of the value: `transactions`, `bytes`, `seconds`, ...
+    pub unit: &'static str,
+    /// What the value means.
+    pub help: &'static str,
+    /// What it is a part of, as names and values: `stream`, `cause`. Values of one name with
+    /// different labels may be added up.
+    pub labels: Vec<(&'static str, String)>,
+    /// The value.
+    pub value: MetricValue,
+}
+
+/// The value of a [`Metric`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MetricValue {
+    /// A sum since the database was opened, which never falls.
+    Counter(f64),
+    /// A value that rises and falls.
+    Gauge(f64),
+    /// How often which values occurred since the database was opened.
+    Histogram(Histogram),
+}
+
+/// How often which values occurred.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// Upper bounds, ascending, and how many values were at most this. All values count in the last
+    /// one, whose bound is infinite.
+    pub buckets: Vec<(f64, u64)>,
+    /// All values together.
+    pub sum: f64,
+}
+
+impl Histogram {
+    /// The histogram of durations, in seconds.
+    pub(crate) fn of_seconds(of: LatencyCounts) -> Histogram {
+        let bounds = LATENCY_BOUNDS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
+        let mut below = 0;
+        let buckets = bounds.zip(of.counts).map(|(bound, count)| {
+            below += count;
+            (bound, below)
+        });
+        Histogram { buckets: buckets.collect(), sum: of.sum_ns as f64 / 1e9 }
+    }
+
+    /// The number of values.
+    pub fn count(&self) -> u64 {
+        self.buckets.last().map_or(0, |(_, all)| *all)
+    }
+}
+
+/// All metrics of a database at one time, see [`Database::metrics`](crate::Database::metrics). The
+/// values are read one after the other, while transactions run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics(Vec<Metric>);
+
+/// Describes a metric that is then given its values.
+#[derive(Clone, Copy)]
+pub(crate) struct Description {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub help: &'static str,
+}
+
+impl Metrics {
+    /// Returns all metrics. Those of one name are next to each other.
+    pub fn iter(&self) -> std::slice::Iter<'_, Metric> {
+        self.0.iter()
+    }
+
+    /// Returns the sum of the counters or gauges of this name over all labels; `None` if there is
+    /// none. Of a histogram, the number of its values.
+    pub fn total(&self, name: &str) -> Option<f64> {
+        let mut values =
+            self.0.iter().filter(|metric| metric.name == name).map(|metric| match &metric.value {
+                MetricValue::Counter(value) | MetricValue::Gauge(value) => *value,
+                MetricValue::Histogram(histogram) => histogram.count() as f64,
+            });
+        let first = values.next()?;
+        Some(values.fold(first, |sum, value| sum + value))
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        of: Description,
+        labels: Vec<(&'static str, String)>,
+        value: MetricValue,
+    ) {
+        let Description { name, unit, help } = of;
+        self.0.push(Metric { name, unit, help, labels, value });
+    }
+
+    /// Renders all metrics in the text format of Prometheus, version 0.0.4: what an endpoint
+    /// `/metrics` returns.
+    ///
+    /// ```
+    /// # use hyades::Database;
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = Database::builder().open(dir.path())?;
+    /// let text = db.metrics().to_prometheus();
+    /// assert!(text.contains("# TYPE hyades_commits_total counter\nhyades_commits_total 0\n"));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn to_prometheus(&self) -> String {
+        let mut out = String::new();
+        let mut last = "";
+        for metric in &self.0 {
+            if metric.name != last {
+                let kind = match metric.value {
+                    MetricValue::Counter(_) => "counter",
+                    MetricValue::Gauge(_) => "gauge",
+                    MetricValue::Histogram(_) => "histogram",
+                };
+                let Metric { name, unit, help, .. } = metric;
+                let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                let _ = writeln!(out, "# HELP {name} {help}{unit}\n# TYPE {name} {kind}");
+                last = metric.name;
+            }
+            metric.render(&mut out);
+        }
+        out
+    }
+}
+
+impl Metric {
+    fn render(&self, out: &mut String) {
+        let mut line = |suffix: &str, bound: Option<&str>, value: f64| {
+            let pairs = self.labels.iter().map(|(label, value)| format!("{label}=\"{value}\""));
+            let pairs: Vec<_> = pairs.chain(bound.map(|bound| format!("le=\"{bound}\""))).collect();
+            let labels = match pairs.is_empty() {
+                true => String::new(),
+                false => format!("{{{}}}", pairs.join(",")),
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(out, "{}{suffix}{labels} {value}", self.name);
+        };
+        match &self.value {
+            MetricValue::Counter(value) | MetricValue::Gauge(value) => line("", None, *value),
+            MetricValue::Histogram(histogram) => {
+                for (bound, count) in &histogram.buckets {
+                    let bound = match bound.is_finite() {
+                        true => bound.to_string(),
+                        false => "+Inf".to_string(),
+                    };
+                    line("_bucket", Some(&bound), *count as f64);
+                }
+                line("_sum", None, histogram.sum);
+                line("_count", None, histogram.count() as f64);
+            }
+        }
+    }
+}
+
+impl<'m> IntoIterator for &'m Metrics {
+    type Item = &'m Metric;
+    type IntoIter = std::slice::Iter<'m, Metric>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl IntoIterator for Metrics {
+    type Item = Metric;
+    type IntoIter = std::vec::IntoIter<Metric>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

@@ -1,0 +1,66 @@
+//! Events and spans for operators, with the feature `tracing`; without it they cost nothing.
+
+#[cfg(feature = "tracing")]
+#[doc(hidden)]
+pub use tracing;
+
+/// Emits an event with the target `hyades`: `event!(INFO, "text", field = value, ..)`. Values are
+/// numbers, truth values and texts. Without the feature `tracing` they are not evaluated.
+#[cfg(feature = "tracing")]
+#[macro_export]
+macro_rules! event {
+    ($level:ident, $text:literal $(, $field:ident = $value:expr)* $(,)?) => {
+        $crate::trace::tracing::event!(
+            target: "hyades",
+            $crate::trace::tracing::Level::$level,
+            $($field = $value,)*
+            $text
+        )
+    };
+}
+
+/// Emits an event with the target `hyades`: `event!(INFO, "text", field = value, ..)`. Values are
+/// numbers, truth values and texts. Without the feature `tracing` they are not evaluated.
+#[cfg(not(feature = "tracing"))]
+#[macro_export]
+macro_rules! event {
+    ($level:ident, $text:literal $(, $field:ident = $value:expr)* $(,)?) => {{
+        // Never called: the values count as used.
+        let _ = || {
+            $(let _ = &$value;)*
+        };
+    }};
+}
+
+/// Enters a span with the target `hyades` until the value is dropped: `span!(INFO, "name", field =
+/// value, ..)`. Without the feature `tracing` the values are not evaluated.
+#[cfg(feature = "tracing")]
+#[macro_export]
+macro_rules! span {
+    ($level:ident, $name:literal $(, $field:ident = $value:expr)* $(,)?) => {
+        $crate::trace::tracing::span!(
+            target: "hyades",
+            $crate::trace::tracing::Level::$level,
+            $name
+            $(, $field = $value)*
+        )
+        .entered()
+    };
+}
+
+/// Enters a span with the target `hyades` until the value is dropped: `span!(INFO, "name", field =
+/// value, ..)`. Without the feature `tracing` the values are not evaluated.
+#[cfg(not(feature = "tracing"))]
+#[macro_export]
+macro_rules! span {
+    ($level:ident, $name:literal $(, $field:ident = $value:expr)* $(,)?) => {{
+        let _ = || {
+            $(let _ = &$value;)*
+        };
+        $crate::trace::NoSpan
+    }};
+}
+
+/// What [`span!`] returns without the feature `tracing`.
+#[derive(Debug)]
+pub struct NoSpan;
