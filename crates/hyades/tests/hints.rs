@@ -65,7 +65,7 @@ fn announcing_changes_nothing() {
                         tx.insert(table, &row)?;
                         // The row exists by now.
                         tx.scan(table).prefix(&row[..1]).prefetch();
-                        if a % 3 == 0 && table != Table::nth(1) {
+                        if a % 3 == 0 && table != tables[1] {
                             let key = (a * 37 % ROWS, a / 2);
                             assert!(tx.get(table, key)?.is_some());
                             assert!(tx.delete(table, key)?);
@@ -79,8 +79,7 @@ fn announcing_changes_nothing() {
                 let rows = |&table: &Table| {
                     let by_index = tx.scan_index(table, Index(0)).descending().rows()?;
                     // A hash table cannot be scanned.
-                    let by_key =
-                        if table == Table::nth(0) { &[] } else { tx.scan(table).rows()? };
+                    let by_key = if table == tables[0] { &[] } else { tx.scan(table).rows()? };
                     let rows = by_key.iter().chain(by_index);
                     Ok(rows.map(|row| (row.get(A), row.get(B))).collect())
                 };
