@@ -215,8 +215,12 @@ impl Taurus {
         if !(txn.joined && txn.is_zero) {
             return None;
         }
-        if txn.cold && !self.table.is_cold_below(self.log.anchors(stream)) {
-            return None;
+        if txn.cold {
+            // Acquire: the anchor is reserved before this record.
+            let anchor = self.log.anchors(stream).iter().map(|lsn| lsn.load(Ordering::Acquire));
+            if !self.table.is_cold_below(anchor) {
+                return None;
+            }
         }
         (txn.command, txn.single) = (true, true);
         Some(0)

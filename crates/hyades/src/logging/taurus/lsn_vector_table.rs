@@ -57,7 +57,7 @@ use crate::logging::HotRows;
 use crate::logging::lanes::{zip_lanes, zip_lanes_mut};
 use crate::storage::prefetch::prefetch;
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, checker_fence};
-use hyades_wal::{Log, lsn_vector::covers};
+use hyades_wal::{Log, Lsn, lsn_vector::covers};
 use reference::{Kind, PackedReference, Single};
 use slot::{Slot, raise_lanes, store};
 use slots::Slots;
@@ -445,10 +445,9 @@ impl LsnVectorTable {
     /// Whether a stream's anchor covers the eviction vector. If so, a record reserved there from
     /// now on may leave it out of its vector.
     #[inline(always)]
-    pub fn is_cold_below(&self, anchor: &[AtomicU64]) -> bool {
+    pub fn is_cold_below(&self, anchor: impl Iterator<Item = Lsn>) -> bool {
         let mut lanes = self.cold.iter().zip(anchor);
-        // Acquire: the anchor is reserved before the caller's record.
-        lanes.all(|(cold, lsn)| cold.load(Ordering::Acquire) <= lsn.load(Ordering::Acquire))
+        lanes.all(|(cold, lsn)| cold.load(Ordering::Acquire) <= lsn)
     }
 
     /// Joins the eviction vector into `out`.
