@@ -163,8 +163,8 @@ fn with_all_figures_everything_is_judged_and_drawn() {
     }
 }
 
-/// A page that lets readers find such checks by themselves would pass off ratios that were put in as
-/// results.
+/// A page that lets readers find such checks by themselves would pass off ratios that were put in
+/// as results.
 #[test]
 fn what_rests_on_the_sizes_of_devices_is_said_first_and_judged_by_nobody() {
     let experiments = experiments();
