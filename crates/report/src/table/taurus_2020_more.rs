@@ -399,7 +399,7 @@ fn streams(table: &Table<'_>) -> Experiment {
         how: "One worker, log in memory: its processor time per transaction with Taurus minus \
               that with serial logging of the same records. It contains everything that Taurus \
               adds, except the time of the flushers on the second core. Scalar code cannot be \
-              selected for a run; `cargo bench -p hyades --bench vectors` (docs/benchmarks.md) \
+              selected for a run; `cargo bench -p hyades --bench vectors` (docs/performance.md) \
               counts the instructions that vector instructions save."
             .to_string(),
         runs,

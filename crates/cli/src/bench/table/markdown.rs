@@ -128,6 +128,9 @@ impl Page<'_> {
 
     /// The figure of all rounds that succeeded.
     fn spread(&self, row: &Row, figure: &Figure) -> Option<Spread> {
+        if row.record.is_empty() && figure.key == "log_bytes_per_transaction" {
+            return None;
+        }
         let good = self.data.of(&row.words).iter().filter_map(|outcome| outcome.value());
         Spread::of(good.filter_map(|value| value.pointer(figure.pointer)?.as_f64()).collect())
     }
