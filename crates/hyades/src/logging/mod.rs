@@ -135,10 +135,6 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     }
     /// Called now and then by busy sessions, while they hold no lock and no reservation.
     fn housekeep(&self) {}
-    /// What it keeps of recently used rows.
-    fn hot_rows(&self) -> HotRows {
-        HotRows::default()
-    }
     /// Called when a transaction begins. `record` is the requested kind; a command that is too long
     /// is logged as data.
     fn begin(&self, txn: &mut Self::TxnStamp, record: RecordKind) {
@@ -215,6 +211,10 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     fn rows(settings: &LogSettings) -> RowFrames {
         let _ = settings;
         RowFrames::None
+    }
+    /// What it keeps of recently used rows, for the metrics.
+    fn hot_rows(&self) -> HotRows {
+        HotRows::default()
     }
     /// Starts the protocol on a log that has just begun an incarnation.
     fn start(context: &StartContext<'_>) -> Self;

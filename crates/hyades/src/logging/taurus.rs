@@ -268,10 +268,6 @@ impl LoggingProtocol for Taurus {
     }
 
     /// Algorithm 5, FlushPLV; the eviction vector follows delta bytes behind.
-    fn hot_rows(&self) -> HotRows {
-        self.table.hot_rows()
-    }
-
     fn housekeep(&self) {
         self.anchoring.housekeep(&self.table, |cold| self.unwritten.housekeep(cold));
     }
@@ -411,6 +407,10 @@ impl LoggingProtocol for Taurus {
 impl StartsOnLog for Taurus {
     const NAME: &'static str = "taurus";
     const VECTORS: bool = true;
+
+    fn hot_rows(&self) -> HotRows {
+        self.table.hot_rows()
+    }
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.

@@ -285,10 +285,6 @@ impl LoggingProtocol for Taurus2016 {
         self.anchoring.enter_stream(writer, stream);
     }
 
-    fn hot_rows(&self) -> HotRows {
-        self.table.hot_rows()
-    }
-
     fn housekeep(&self) {
         self.anchoring.housekeep(&self.table, |_| {});
     }
@@ -385,6 +381,10 @@ impl StartsOnLog for Taurus2016 {
     const NAME: &'static str = "taurus-2016";
     const VECTORS: bool = true;
     const PREDECESSORS: bool = true;
+
+    fn hot_rows(&self) -> HotRows {
+        self.table.hot_rows()
+    }
 
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.

@@ -84,6 +84,7 @@ pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<D
 struct Host<C, P: LoggingProtocol> {
     shared: Arc<Sessions<P>>,
     log: Option<Log>,
+    hot_rows: fn(&P) -> HotRows,
     concurrency: PhantomData<fn() -> C>,
 }
 
@@ -102,7 +103,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
     }
 
     fn hot_rows(&self) -> HotRows {
-        self.shared.engine.protocol.hot_rows()
+        (self.hot_rows)(&self.shared.engine.protocol)
     }
 
     fn counts(&self) -> SessionCounts {
@@ -195,7 +196,8 @@ impl Opening<'_> {
         let row_ids = Arc::new(AtomicU64::new(1));
         let engine = Engine::new(tables, protocol, epoch, row_ids);
         let shared = Arc::new(Sessions::new(engine, self.builder.retries));
-        let host = Host::<C, P> { shared, log: None, concurrency: PhantomData };
+        let hot_rows = |_: &P| HotRows::default();
+        let host = Host::<C, P> { shared, log: None, hot_rows, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
     }
 
@@ -294,7 +296,8 @@ impl Opening<'_> {
         let mut shared = Sessions::new(engine, builder.retries);
         shared.nests = builder.log.research.stepped;
         let shared = Arc::new(shared);
-        let host = Host::<C, P> { shared, log: Some(log.clone()), concurrency: PhantomData };
+        let (own_log, hot_rows) = (Some(log.clone()), P::hot_rows as fn(&P) -> HotRows);
+        let host = Host::<C, P> { shared, log: own_log, hot_rows, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), Some(log), &catalogue, data_only, recovered.report))
     }
 

@@ -15,6 +15,7 @@ use crate::logging::row_frame::Before;
 use crate::logging::write::install_delta;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
+use crate::storage::layout::Layout;
 use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
@@ -117,15 +118,7 @@ impl Applier {
         let (id, key, change) = take_change(rest, shape)?;
         let at = replay.catalogue.table(id).expect("it had a shape");
         let table = &tables[at];
-        let key = match (key, change) {
-            (Some(key), _) => KeyBytes::from_slice(key),
-            (None, Change::Put(row)) => {
-                let mut key = KeyBytes::new();
-                table.layout.primary_key_of(row, &mut key);
-                key
-            }
-            (None, _) => unreachable!("only whole rows come without their key"),
-        };
+        let key = key_of(&table.layout, key, change);
         count_row_id(replay, table.keyless, &key);
         Some((at, key, change))
     }
@@ -360,6 +353,20 @@ pub(crate) fn defer_garbage<S: Stamp>(
     if !garbage.is_empty() {
         let left = (writer, std::mem::take(garbage));
         replay.later.lock().expect("no holder panics").push_back(left);
+    }
+}
+
+/// The key of a change as it was decoded. Whole rows may come without it: they contain it.
+#[inline]
+pub(super) fn key_of(layout: &Layout, key: Option<&[u8]>, change: Change<'_>) -> KeyBytes {
+    match (key, change) {
+        (Some(key), _) => KeyBytes::from_slice(key),
+        (None, Change::Put(row)) => {
+            let mut key = KeyBytes::new();
+            layout.primary_key_of(row, &mut key);
+            key
+        }
+        (None, _) => unreachable!("only whole rows come without their key"),
     }
 }
 

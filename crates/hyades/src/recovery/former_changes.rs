@@ -2,6 +2,7 @@
 //! converted when they are decoded, and those of dropped tables are left out. All of this happens
 //! only while an opening changes the schema.
 
+use super::apply::key_of;
 use super::former::FormerTable;
 use super::replay::ReplayContext;
 use crate::logging::record::{Change, take_change};
@@ -18,16 +19,7 @@ pub(crate) fn take_former<'r, 'a, S: Stamp>(
 ) -> Option<(&'r FormerTable, KeyBytes, Change<'a>)> {
     let (id, key, change) = take_change(rest, |id| Some(replay.catalogue.former(id)?.shape()))?;
     let former = replay.catalogue.former(id)?;
-    let key = match (key, change) {
-        (Some(key), _) => KeyBytes::from_slice(key),
-        (None, Change::Put(row)) => {
-            let mut key = KeyBytes::new();
-            former.layout.primary_key_of(row, &mut key);
-            key
-        }
-        (None, _) => return None,
-    };
-    Some((former, key, change))
+    Some((former, key_of(&former.layout, key, change), change))
 }
 
 /// Converts a change of the table at this position; what it needs is written to `out`. `None` if
