@@ -129,6 +129,9 @@ fn rows_of_one_transaction_share_a_slot_until_one_of_them_is_read() {
         table.raise_read(row, &[12, 9], 2, &mut reader);
     }
     assert_eq!(table.slots(), 3);
+    let (rows, one) = (table.hot_rows(), table.own.bytes() / u64::from(table.own.len()));
+    assert_eq!(rows.slots, 3);
+    assert!(rows.bytes >= 4 * one, "the slots, and the common one: {rows:?}");
     table.begin(&mut reader);
     table.raise_read(&cold[0], &[12, 20], 2, &mut reader);
     assert_eq!(fold(&table, &cold[0]), (vec![0, 0], vec![12, 20]));
