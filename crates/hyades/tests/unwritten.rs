@@ -140,8 +140,9 @@ fn is_recovered_apart(concurrency: Concurrency) -> bool {
     drop((reader, writer));
     let digest = db.digest();
     db.close().unwrap();
-    let again = builder(concurrency).0.recovery_threads(3).open(dir.path()).unwrap();
-    again.digest() == digest
+    // In the wrong order a command may write what it did not write then, which is refused.
+    let again = builder(concurrency).0.recovery_threads(3).open(dir.path());
+    again.inspect_err(|error| eprintln!("{error}")).is_ok_and(|again| again.digest() == digest)
 }
 
 /// Mutation test: without the floor, recovery differs.
