@@ -1,6 +1,7 @@
 //! Declaration of a database before it is opened.
 
 use crate::checkpoint::CheckpointSettings;
+use crate::engine::snapshots::SnapshotSettings;
 use crate::error::Abort;
 use crate::logging::record::RecordKind;
 use crate::logging::settings::LogSettings;
@@ -139,6 +140,7 @@ pub struct Builder {
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
     pub(crate) retries: RetrySettings,
+    pub(crate) snapshots: SnapshotSettings,
     /// Of the handles that it returns.
     pub(crate) origin: Origin,
 }
@@ -158,6 +160,7 @@ impl Default for Builder {
             progress: None,
             checkpoints: CheckpointSettings::default(),
             retries: RetrySettings::default(),
+            snapshots: SnapshotSettings::default(),
             origin: Origin::draw(),
         }
     }
@@ -253,6 +256,13 @@ impl Builder {
     /// Sets how often and for how long a transaction is retried after conflicts.
     pub fn retries(mut self, change: impl FnOnce(&mut RetrySettings)) -> Self {
         change(&mut self.retries);
+        self
+    }
+
+    /// Sets how much memory the older versions of rows may take that open snapshots need, and how
+    /// old a snapshot may become.
+    pub fn snapshots(mut self, change: impl FnOnce(&mut SnapshotSettings)) -> Self {
+        change(&mut self.snapshots);
         self
     }
 

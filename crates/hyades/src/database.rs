@@ -2,8 +2,10 @@
 
 mod metrics;
 mod session;
+mod snapshot;
 
 pub use session::Session;
+pub use snapshot::Snapshot;
 
 use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;
@@ -107,6 +109,16 @@ pub struct Stats {
     /// ([`LogSettings::epoch`](crate::LogSettings::epoch)). Both are freed after later transactions
     /// of the session that left them, or after that session has ended. See [`Database::session`].
     pub garbage: u64,
+    /// Snapshots that are open now.
+    pub snapshots: u64,
+    /// Older versions of rows in memory, and its bytes; open snapshots need them. When all are
+    /// closed, up to 64 KiB remain for each session.
+    pub old_versions: u64,
+    /// See [`Stats::old_versions`].
+    pub snapshot_bytes: u64,
+    /// Snapshots that were ended before they were closed, see
+    /// [`SnapshotSettings`](crate::SnapshotSettings).
+    pub snapshots_ended: u64,
     /// Bytes of frames made durable, without padding.
     pub log_bytes: u64,
     /// Bytes written to the log's devices.
@@ -289,6 +301,11 @@ impl Database {
         let mut stats =
             Stats { attempts, commits, conflicts, failures, panics, ..Stats::default() };
         (stats.starved, stats.garbage) = (starved, garbage);
+        let snapshots = self.shared.engine.snapshots();
+        stats.snapshots = snapshots.open_now();
+        (stats.old_versions, stats.snapshot_bytes) =
+            (snapshots.versions().count(), snapshots.versions().bytes());
+        stats.snapshots_ended = snapshots.ended();
         if let Some(log) = &self.shared.log {
             for stream in 0..log.streams() {
                 let of = log.stats(stream);

@@ -1,13 +1,16 @@
 //! State that the transactions of a database share.
 
 pub(crate) mod cut;
+pub(crate) mod snapshots;
 
-use crate::logging::LoggingProtocol;
 use crate::logging::settings::EPOCH;
+use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::table::TableData;
 use cut::Cut;
 use hyades_platform::clock;
 use hyades_platform::epoch::Epoch;
+use hyades_wal::{Lane, Log};
+use snapshots::{SnapshotState, Snapshots};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,6 +34,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub row_ids: Arc<AtomicU64>,
     /// Coordinates commits with checkpoints.
     pub cut: Cut,
+    /// Coordinates commits with readers of earlier states.
+    pub snapshots: Snapshots,
     /// How long an epoch is while the database is busy.
     pub epoch_interval: Duration,
     /// Updates are installed and logged as whole rows instead of changed columns.
@@ -53,10 +58,25 @@ impl<P: LoggingProtocol> Engine<P> {
             epoch,
             row_ids,
             cut: Cut::default(),
+            snapshots: Snapshots::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
             seed,
         }
+    }
+
+    /// Opens a snapshot. Its readers are acknowledged like a reader of all that was committed by
+    /// now.
+    pub fn open_snapshot(&self, log: Option<&Log>) -> Arc<SnapshotState> {
+        self.snapshots.open(&self.epoch, self.cut.active(), || {
+            let mut needs = Needs::default();
+            if let Some(log) = log {
+                let streams = 0..log.streams();
+                streams.for_each(|at| needs.push((Lane::position(at), log.next_lsn(at))));
+                needs.push((log.frontier().common_lane(), log.highest_number()));
+            }
+            needs
+        })
     }
 
     pub fn next_row_id(&self, block: &mut RowIdBlock) -> u64 {

@@ -2,14 +2,19 @@
 //! and logging protocol.
 
 use crate::checkpoint::keeper::Checkpointed;
-use crate::error::Error;
+use crate::engine::snapshots::{SnapshotState, Snapshots};
+use crate::error::{Abort, Error};
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, Needs};
+use crate::storage::row::Row;
+use crate::storage::schema::Columns;
+use crate::storage::table::WalkPosition;
 use crate::tally::SessionCounts;
-use crate::transaction::access::Transaction;
+use crate::transaction::access::{Table, Transaction};
 use hyades_platform::epoch::EpochNumber;
 use hyades_wal::Lsn;
+use std::sync::Arc;
 
 /// An engine of a supported pair.
 pub(crate) trait AnyEngine: Checkpointed {
@@ -20,6 +25,10 @@ pub(crate) trait AnyEngine: Checkpointed {
     fn hot_rows(&self) -> HotRows;
     /// Returns the counters of all its sessions.
     fn counts(&self) -> SessionCounts;
+    /// Opens a snapshot. [`AnyEngine::close_snapshot`] closes it.
+    fn open_snapshot(&self) -> Arc<SnapshotState>;
+    fn close_snapshot(&self, snapshot: &Arc<SnapshotState>);
+    fn snapshots(&self) -> &Snapshots;
 }
 
 /// How a transaction's body wants to end.
@@ -48,6 +57,26 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
+    /// Runs `body` once, as of a snapshot.
+    ///
+    /// # Errors
+    /// [`Abort::SnapshotEnded`] if it was ended: what the body has found may be wrong.
+    fn read_snapshot(
+        &mut self,
+        snapshot: &SnapshotState,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Result<(), Abort>;
+    /// Visits the next rows of a walk over a table, as of a snapshot.
+    ///
+    /// # Errors
+    /// [`Abort::SnapshotEnded`] if it was ended: some of the rows may be wrong.
+    fn walk_snapshot(
+        &mut self,
+        snapshot: &SnapshotState,
+        of: (Table, Columns),
+        at: &mut WalkPosition,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<(), Abort>;
     /// Called before the session may be idle for long: hands its garbage over to other sessions.
     fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.

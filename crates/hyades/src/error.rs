@@ -71,6 +71,12 @@ pub enum Abort {
     },
     /// The savepoint was discarded by a rollback to an earlier one, or is another transaction's.
     NoSuchSavepoint,
+    /// A snapshot is read, and nothing can be written in it, see
+    /// [`Database::snapshot`](crate::Database::snapshot).
+    ReadOnly,
+    /// The snapshot was ended, because older versions of rows took too much memory or because it
+    /// was too old, see [`SnapshotSettings`](crate::SnapshotSettings). Open another one.
+    SnapshotEnded,
 }
 
 impl fmt::Display for Abort {
@@ -116,6 +122,16 @@ impl fmt::Display for Abort {
             }
             Abort::NoSuchSavepoint => {
                 write!(f, "the transaction has no such savepoint, or no longer")
+            }
+            Abort::ReadOnly => {
+                write!(f, "a snapshot is only read: write in a transaction")
+            }
+            Abort::SnapshotEnded => {
+                write!(
+                    f,
+                    "the snapshot was ended, since it took too much memory or was too old: open \
+                     another one, read it faster, or raise Builder::snapshots"
+                )
             }
         }
     }

@@ -4,8 +4,8 @@
 //! accesses to the key. It can be removed once its version's epoch has passed: a row inserted under
 //! the key then gets a higher version. The gap that the tombstone leaves inherits its stamps.
 //! Waiting until the stamps are old enough to be dropped would not do: a scan that passes a
-//! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for an
-//! epoch.
+//! tombstone again and again keeps it fresh for ever. A stale index entry does not wait for its
+//! epoch to pass. Both wait until no snapshot is open that holds an earlier version of the row.
 //!
 //! **Each item is recorded once.** A tombstone is recorded by the transaction that deleted the row:
 //! a sweep that finds a version of a later epoch leaves it to the transaction that wrote that
@@ -66,6 +66,9 @@ struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
+    /// At least the epoch of the version that it does not match; 0 at replay. Snapshots of earlier
+    /// epochs need it.
+    epoch: EpochNumber,
 }
 
 /// Garbage of a session, oldest first.
@@ -122,9 +125,9 @@ impl Garbage {
         self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
-    /// Records an entry that may be stale.
-    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes) {
-        self.entries.push_back(StaleEntry { table, index, key });
+    /// Records an entry that may be stale since `epoch`; at replay, 0.
+    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes, epoch: EpochNumber) {
+        self.entries.push_back(StaleEntry { table, index, key, epoch });
     }
 
     /// Records the garbage of a transaction that has ended. `epoch` is `None` at replay.
@@ -135,19 +138,22 @@ impl Garbage {
         committed: bool,
     ) {
         let undone = !committed || state.rolled_back;
+        // The commit is over, so the version's epoch is not above the current one.
+        let entry_epoch = || epoch.map_or(EpochNumber::default(), Epoch::current);
         for link in &state.links {
             link.entry.unpin();
             // After a partial rollback it is unknown which entries are in use, so all are recorded.
             if undone && (link.fresh || committed) {
-                self.add_entry(link.table, link.index, KeyBytes::from_slice(link.entry.key()));
+                let key = KeyBytes::from_slice(link.entry.key());
+                self.add_entry(link.table, link.index, key, entry_epoch());
             }
         }
         if committed {
             for stale in &state.stale {
-                self.add_entry(stale.table, stale.index, KeyBytes::from_slice(stale.key));
+                let key = KeyBytes::from_slice(stale.key);
+                self.add_entry(stale.table, stale.index, key, entry_epoch());
             }
         }
-        // The commit is over, so the version's epoch is not above the current one.
         let now = || epoch.map_or(REPLAYED, Epoch::current);
         if committed {
             for write in state.final_writes() {
@@ -227,7 +233,7 @@ impl Garbage {
         let looks = looks(waiting.saturating_sub(self.before), waiting);
         let guard = crossbeam_epoch::pin();
         self.sweep_entries::<C, P>(engine, stamp, looks, &guard);
-        if self.rows.front().is_some_and(|row| row.epoch >= engine.epoch.current()) {
+        if self.rows.front().is_some_and(|row| !row.is_past(horizon(engine))) {
             self.early += 1;
             if self.early.is_multiple_of(EARLY) {
                 engine.epoch.advance_if_older_than(engine.epoch_interval);
@@ -248,9 +254,12 @@ impl Garbage {
         looks: usize,
         guard: &Guard,
     ) {
+        let oldest = engine.snapshots.oldest();
         for _ in 0..looks.min(self.entries.len()) {
-            let entry = self.entries.pop_front().expect("counted");
+            let is_ready = |entry: &mut StaleEntry| entry.epoch <= oldest;
+            let Some(mut entry) = self.entries.pop_front_if(is_ready) else { break };
             if sweep_entry::<C, P>(engine, stamp, &entry, guard) == Swept::NotYet {
+                entry.epoch = engine.epoch.current();
                 self.entries.push_back(entry);
                 if mutation::is(Mutation::SweepHeldUp) {
                     break;
@@ -266,25 +275,31 @@ impl Garbage {
         looks: usize,
         guard: &Guard,
     ) {
-        let now = engine.epoch.current();
+        let horizon = horizon(engine);
         for _ in 0..looks.min(self.rows.len()) {
-            let Some(mut row) = self.rows.pop_front_if(|row| row.is_past(now)) else { break };
+            let Some(mut row) = self.rows.pop_front_if(|row| row.is_past(horizon)) else { break };
             if sweep_row::<C, P>(engine, stamp, &row, guard) == Swept::NotYet {
                 // Locked, or referenced by an index entry. It is checked again in the next epoch.
                 if row.epoch != REPLAYED {
-                    row.epoch = now;
+                    row.epoch = engine.epoch.current();
                 }
                 self.rows.push_back(row);
             }
         }
     }
 
-    /// Takes up to `most` entries, and up to `most` rows whose epoch has passed.
-    fn take(&mut self, most: usize, now: EpochNumber) -> Garbage {
+    /// Takes up to `most` entries, and up to `most` rows, that can be removed as far as epochs
+    /// tell.
+    fn take<P: LoggingProtocol>(&mut self, most: usize, engine: &Engine<P>) -> Garbage {
         let mut taken = Garbage::default();
-        taken.entries.extend(self.entries.drain(..most.min(self.entries.len())));
+        let (oldest, horizon) = (engine.snapshots.oldest(), horizon(engine));
+        while taken.entries.len() < most
+            && let Some(entry) = self.entries.pop_front_if(|entry| entry.epoch <= oldest)
+        {
+            taken.entries.push_back(entry);
+        }
         while taken.rows.len() < most
-            && let Some(row) = self.rows.pop_front_if(|row| row.is_past(now))
+            && let Some(row) = self.rows.pop_front_if(|row| row.is_past(horizon))
         {
             taken.rows.push_back(row);
         }
@@ -300,15 +315,24 @@ impl Garbage {
 }
 
 impl AbsentRow {
-    /// Whether its epoch is over; always true at replay.
-    fn is_past(&self, now: EpochNumber) -> bool {
-        self.epoch == REPLAYED || self.epoch < now
+    /// Whether its epoch is below the [`horizon`]; always true at replay.
+    fn is_past(&self, horizon: EpochNumber) -> bool {
+        self.epoch == REPLAYED || self.epoch < horizon
     }
 }
 
-/// Whether a new row under the key would get a higher version than this one.
+/// Rows deleted in epochs below this one can be removed: the epoch is over, so that a new row under
+/// the key gets a higher version, and no snapshot holds an earlier version of the row.
+fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
+    // In this order: a snapshot that is opened later is not below `now`.
+    let now = engine.epoch.current();
+    let oldest = engine.snapshots.oldest();
+    if oldest < now { oldest.next() } else { now }
+}
+
+/// Whether this version of a row is below the [`horizon`].
 fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
-    word::tid(version).epoch() < engine.epoch.current()
+    word::tid(version).epoch() < horizon(engine)
 }
 
 fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
@@ -379,8 +403,12 @@ fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
         record.read_row(&mut row);
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
+    // A snapshot may hold an earlier version, which the entry matches.
+    let is_needed = word::tid(version).epoch() > engine.snapshots.oldest()
+        && !mutation::is(Mutation::UnlinkNeededEntries);
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
-    let done = true_entry || table.unlink_entry(at, entry, &StampHooks(inherit), leave, guard);
+    let done = true_entry
+        || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), leave, guard);
     C::unlock_record(record, version, false);
     if done { Swept::Done } else { Swept::NotYet }
 }

@@ -61,7 +61,8 @@ pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
 pub use config::{Builder, Concurrency, Protocol};
-pub use database::{Database, Session, Stats};
+pub use database::{Database, Session, Snapshot, Stats};
+pub use engine::snapshots::SnapshotSettings;
 
 pub use error::{Abort, Error};
 pub use hyades_derive::Table;

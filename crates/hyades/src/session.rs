@@ -3,9 +3,11 @@
 pub(crate) mod shared;
 
 use crate::concurrency::Commits;
+use crate::concurrency::snapshot_reads::SnapshotReads;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::RowIdBlock;
+use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
@@ -14,8 +16,11 @@ use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::retry::OnThisThread;
+use crate::storage::row::Row;
+use crate::storage::schema::Columns;
+use crate::storage::table::WalkPosition;
 use crate::tally::Tally;
-use crate::transaction::access::Transaction;
+use crate::transaction::access::{Table, Transaction};
 use crate::transaction::running::Running;
 use bumpalo::Bump;
 use hyades_platform::active_epochs::EpochSlot;
@@ -52,6 +57,9 @@ pub(crate) struct EngineSession<C: Commits, P: LoggingProtocol> {
     longest_streak: u64,
     /// The stream had no backlog when the transaction began.
     stream_was_idle: bool,
+    /// How much the last attempt had read when it met a conflict, if it had written nothing; all
+    /// there is if it failed when it was validated.
+    only_read: Option<usize>,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
 }
@@ -113,6 +121,11 @@ fn pass_on(
 /// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 
+/// A transaction that has read this many rows and gaps, and written nothing, when it meets a
+/// conflict probably only reads; or one that has met conflicts in this many attempts.
+const MANY_READS: usize = 64;
+const FEW_ATTEMPTS: u64 = 3;
+
 /// Number of attempts between two runs of `housekeep`.
 const HOUSEKEEPING_INTERVAL: u64 = 64;
 
@@ -139,6 +152,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             streak_bytes: 0,
             longest_streak: STREAK_BYTES.min(longest),
             stream_was_idle: false,
+            only_read: None,
             rng: fastrand::Rng::new(),
             concurrency: PhantomData,
         })
@@ -182,6 +196,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         let shared = Arc::clone(&self.shared);
         let (retries, began) = (shared.retries, clock::monotonic_ns());
         let (mut attempts, mut longest_ns, mut alone) = (1, 0, None);
+        let mut may_only_read = true;
         loop {
             self.tally.conflict();
             let attempt_began = clock::monotonic_ns();
@@ -201,6 +216,13 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             } else {
                 shared.gate.pass();
             }
+            let is_reader = |reads| reads >= MANY_READS || attempts >= FEW_ATTEMPTS;
+            if may_only_read && self.only_read.is_some_and(is_reader) {
+                if self.try_on_snapshot(body, answer) {
+                    return Ok(());
+                }
+                may_only_read = false;
+            }
             self.back_off(attempts.min(u64::from(u32::MAX)) as u32);
             if self.try_once(call, body, answer)?.is_ok() {
                 return Ok(());
@@ -208,6 +230,75 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             longest_ns = longest_ns.max(clock::monotonic_ns() - attempt_began);
             attempts += 1;
         }
+    }
+
+    /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
+    /// nothing when it ran before. False if it wants to write now.
+    fn try_on_snapshot(
+        &mut self,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let engine = &shared.engine;
+        let snapshot = engine.open_snapshot(self.log.as_ref());
+        let (verdict, refused) = self.read(&snapshot, body);
+        let is_valid = !refused && !snapshot.has_ended();
+        engine.snapshots.close(&snapshot, &engine.epoch);
+        if !is_valid {
+            return false;
+        }
+        match verdict {
+            Ok(verdict) => {
+                self.tally.attempt();
+                if verdict == Verdict::Abandon {
+                    self.tally.failure();
+                }
+            }
+            Err(panic) => {
+                self.tally.panic();
+                resume_unwind(panic);
+            }
+        }
+        (answer.needs, answer.position) = (snapshot.needs(), None);
+        true
+    }
+
+    /// Runs a body once as of a snapshot. Returns its verdict, or its panic, and whether it has
+    /// tried to write.
+    fn read(
+        &mut self,
+        snapshot: &SnapshotState,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> (Result<Verdict, Box<dyn Any + Send>>, bool) {
+        self.as_of(snapshot, |running| {
+            let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(running))));
+            (verdict, running.state().refused_write)
+        })
+    }
+
+    /// Begins a transaction that reads a snapshot, for `run`.
+    fn as_of<R>(
+        &mut self,
+        snapshot: &SnapshotState,
+        run: impl FnOnce(&mut Running<'_, SnapshotReads, P>) -> R,
+    ) -> R {
+        let engine = &self.shared.engine;
+        let guard = crossbeam_epoch::pin();
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        engine.protocol.begin(stamp, RecordKind::Data);
+        let mut state = TxnState::new(
+            &self.arena,
+            &guard,
+            stamp,
+            &mut self.workspace,
+            RowIds::Fresh(&mut self.row_ids),
+            Determinism::default(),
+        );
+        state.snapshot = Some(snapshot);
+        let result = run(&mut Running::new(engine, state));
+        self.arena.reset();
+        result
     }
 
     fn sweep(&mut self) {
@@ -268,6 +359,11 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         };
         C::release(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
+        if result.is_err() {
+            let reads = state.reads.len() + state.held.len() + state.gaps.len();
+            let reads = if state.conflict { reads } else { usize::MAX };
+            self.only_read = state.writes.is_empty().then_some(reads);
+        }
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
@@ -344,6 +440,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
     fn housekeep(&mut self) {
         self.shared.engine.epoch.advance_if_older_than(self.shared.engine.epoch_interval);
         self.shared.engine.protocol.housekeep();
+        self.shared.engine.snapshots.end_aged(&self.shared.engine.epoch);
         self.sweep_orphaned(0);
         // Limits what is sent to a device that has begun to stall.
         self.look_for_stream(0);
@@ -388,7 +485,34 @@ impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         }
     }
 
+    fn read_snapshot(
+        &mut self,
+        snapshot: &SnapshotState,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> Result<(), Abort> {
+        let (verdict, _) = self.read(snapshot, body);
+        if snapshot.has_ended() {
+            return Err(Abort::SnapshotEnded);
+        }
+        if let Err(panic) = verdict {
+            resume_unwind(panic);
+        }
+        Ok(())
+    }
+
+    fn walk_snapshot(
+        &mut self,
+        snapshot: &SnapshotState,
+        (table, columns): (Table, Columns),
+        at: &mut WalkPosition,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<(), Abort> {
+        self.as_of(snapshot, |running| running.walk(table, columns, at, visit))
+    }
+
     fn hand_over_garbage(&mut self) {
+        let engine = &self.shared.engine;
+        engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
         let noted = self.garbage.len();
         if noted > 0 {
             self.shared.orphaned.adopt(&mut self.garbage);

@@ -106,6 +106,12 @@ mutations! {
     BacklogInBytes "backlog-in-bytes",
     /// A session waits for room in its stream although another stream has room.
     WaitInFullStream "wait-in-full-stream",
+    /// A snapshot is read before the transactions that it holds are installed.
+    SnapshotWithoutWait "snapshot-without-wait",
+    /// What is overwritten while a snapshot is open is not kept.
+    ForgetOverwritten "forget-overwritten",
+    /// An index entry is removed although a snapshot holds a version of its row that it matches.
+    UnlinkNeededEntries "unlink-needed-entries",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
 }

@@ -5,7 +5,10 @@ use crate::program::{self, Program};
 use crate::schema::Tables;
 use crate::shape::Shape;
 use fastrand::Rng;
-use hyades::{Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Ticket};
+use hyades::{
+    Abort, CommitQueue, Database, Error, ProcedureId, RecordKind, Session, Snapshot, Ticket,
+    Transaction,
+};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -96,6 +99,8 @@ pub struct Runner<'d> {
     ran: Vec<ExecutedTransaction>,
     /// Whether it only reads everything.
     reads: bool,
+    /// A snapshot that it has read and will read again, and the moment before it was opened.
+    held: Option<(Snapshot, u64)>,
     /// Its index among the sessions.
     at: usize,
 }
@@ -113,6 +118,7 @@ impl<'d> Runner<'d> {
             queue: work.db.commit_queue(),
             ran: Vec::new(),
             reads: work.shape.reader && at == 0,
+            held: None,
             at,
         })
     }
@@ -191,9 +197,12 @@ impl<'d> Runner<'d> {
         if shape.session_each {
             self.session = self.work.db.session()?;
         }
-        let began = self.work.counters.moment();
+        let mut began = self.work.counters.moment();
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
-        let (how, ticket) = self.submit(&program, between)?;
+        let (how, ticket) = match program.only_reads() && self.rng.bool() {
+            true => self.read_snapshot(&program, &mut began, between)?,
+            false => self.submit(&program, between)?,
+        };
         self.work.steps[self.at].fetch_add(1, Ordering::Relaxed);
         let returned = self.work.counters.moment();
         let trace = program::take_trace();
@@ -214,6 +223,27 @@ impl<'d> Runner<'d> {
             self.drain()?;
         }
         Ok(())
+    }
+
+    /// Runs a program that only reads as of a snapshot: the one that is held, or a new one. That may
+    /// be held then. `began` becomes the moment before it was opened.
+    fn read_snapshot(
+        &mut self,
+        program: &Program,
+        began: &mut u64,
+        between: &mut dyn FnMut(),
+    ) -> Result<(String, Ticket), Error> {
+        let (snapshot, opened) =
+            self.held.take().unwrap_or_else(|| (self.work.db.open_snapshot(), *began));
+        *began = opened;
+        let tables = self.work.tables;
+        let run = |tx: &Transaction<'_>| program::run_with(tx, tables, program, between);
+        let (result, ticket) = self.session.read(&snapshot, run)?;
+        let how = format!("snapshot opened after {opened}");
+        if self.rng.u32(0..4) != 0 {
+            self.held = Some((snapshot, opened));
+        }
+        Ok((self.describe(how, result, program), ticket))
     }
 
     fn submit(

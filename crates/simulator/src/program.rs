@@ -26,6 +26,23 @@ pub struct Program {
     pub strict: bool,
 }
 
+impl Program {
+    /// Whether it writes nothing.
+    pub fn only_reads(&self) -> bool {
+        let reads = |step: &Step| {
+            matches!(
+                step,
+                Step::Get(_)
+                    | Step::Scan { .. }
+                    | Step::Group { .. }
+                    | Step::All { .. }
+                    | Step::Pair { write: false, .. }
+            )
+        };
+        !self.mark && self.steps.iter().all(reads)
+    }
+}
+
 /// One step of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {

@@ -2,7 +2,7 @@
 
 use crate::check::{Reader, Violation};
 use fastrand::Rng;
-use hyades::{Abort, Builder, Database, Error, Session, Ticket, Transaction};
+use hyades::{Abort, Builder, Database, Error, Session, Table, Ticket, Transaction};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +21,9 @@ pub trait Workload: Send + Sync {
     /// Declares tables and procedures, including those of the population, and keeps their handles.
     /// To be called once, before all other methods.
     fn declare(&mut self, builder: &mut Builder);
+
+    /// The table with the most bytes, which scans beside the workload read.
+    fn largest_table(&self) -> Table;
 
     /// The number of calls that populate the database. They may run in any order and concurrently.
     fn parts(&self) -> usize;

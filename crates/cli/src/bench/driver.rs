@@ -1,5 +1,6 @@
 //! Drives a workload: workers with many transactions in flight, each counted at acknowledgement.
 
+use crate::bench::scanners::{self, Scanned, Scanning};
 use crate::bench::timeline::{self, Look, TICK_NS, Ticks, Timeline};
 use crate::progress::Bar;
 use crate::units;
@@ -37,6 +38,8 @@ pub struct Drive {
     pub processor_time: bool,
     /// The log directories, whose size is sampled, if a timeline is wanted.
     pub timeline: Option<Vec<PathBuf>>,
+    /// Scans beside the workload.
+    pub scanning: Scanning,
 }
 
 /// Results of a run.
@@ -61,6 +64,8 @@ pub struct Measured {
     pub worker_cpu_ns: Option<u64>,
     /// The timeline, if wanted.
     pub timeline: Option<Timeline>,
+    /// What the scanners did, if there were any.
+    pub scanned: Option<Scanned>,
 }
 
 /// A transaction that awaits its acknowledgement.
@@ -124,10 +129,10 @@ impl Tally {
 /// The start of the warm-up, and the begin and end of the measured interval, in nanoseconds of the
 /// monotonic clock.
 #[derive(Clone, Copy)]
-struct Interval {
+pub(super) struct Interval {
     start: u64,
-    begin: u64,
-    end: u64,
+    pub begin: u64,
+    pub end: u64,
 }
 
 struct Worker<'a, W: Workload> {
@@ -271,7 +276,7 @@ pub fn drive<W: Workload>(
     database: &Database,
     drive: &Drive,
 ) -> Result<Measured, Error> {
-    let barrier = Barrier::new(drive.workers + 1);
+    let barrier = Barrier::new(drive.workers + drive.scanning.scanners + 1);
     // Stored once, before the barrier that all threads wait at, hence Relaxed.
     let start = AtomicU64::new(0);
     let interval = || {
@@ -291,6 +296,16 @@ pub fn drive<W: Workload>(
             });
             threads.push(running.expect("a thread can be started for each worker"));
         }
+        let scanners: Vec<_> = (0..drive.scanning.scanners)
+            .map(|_| {
+                let (barrier, interval) = (&barrier, &interval);
+                scope.spawn(move || {
+                    barrier.wait();
+                    let (table, how) = (workload.largest_table(), drive.scanning.scan_with);
+                    scanners::scan(database, table, how, interval())
+                })
+            })
+            .collect();
         start.store(monotonic_ns(), Ordering::Relaxed);
         barrier.wait();
         let mut looks = Vec::new();
@@ -299,6 +314,11 @@ pub fn drive<W: Workload>(
         for thread in threads {
             let tally = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             all.add(&tally);
+        }
+        let mut scanned = (!scanners.is_empty()).then(Scanned::default);
+        for thread in scanners {
+            let of = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            scanned.iter_mut().for_each(|all| all.add(&of));
         }
         Ok(Measured {
             seconds: drive.seconds,
@@ -311,6 +331,7 @@ pub fn drive<W: Workload>(
             device_bytes: after.device_bytes - before.device_bytes,
             worker_cpu_ns: drive.processor_time.then_some(all.cpu_ns),
             timeline: all.ticks.map(|ticks| Timeline::new(ticks, &looks)),
+            scanned,
         })
     })
 }

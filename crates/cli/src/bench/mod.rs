@@ -6,6 +6,7 @@ pub mod help;
 pub mod knobs;
 pub mod options;
 pub mod report;
+pub mod scanners;
 pub mod table;
 mod timeline;
 pub mod ycsb;
@@ -187,6 +188,7 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
             seed: settings.seed,
             processor_time: settings.knobs.processor_time,
             timeline: over_time.then(|| settings.dirs.clone()),
+            scanning: settings.scanning,
         },
     )?;
     let mut report = report_of(settings, &measured, load);
@@ -275,6 +277,8 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
         p99: quantile(0.99).map(|us| us.min(longest)),
         max: some.then_some(longest),
     };
+    let scanned = measured.scanned.map(|scanned| scanned.report(measured.seconds));
+    let (scans, versions) = scanned.unzip();
     Report {
         workload: settings.workload.name().to_string(),
         protocol: settings.protocol,
@@ -299,6 +303,8 @@ fn report_of(settings: &Settings, measured: &Measured, load: Load) -> Report {
             .filter(|_| some)
             .map(|ns| ns as f64 / 1e3 / measured.acknowledged as f64),
         checkpoints: None,
+        scans,
+        versions,
         load,
         recovery: Recovery::default(),
         consistent: None,

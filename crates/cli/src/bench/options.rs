@@ -2,6 +2,7 @@
 
 use super::help::CHOICES;
 use super::knobs::Knobs;
+use super::scanners::Scanning;
 use super::ycsb::Ycsb;
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
@@ -166,6 +167,8 @@ pub struct Common {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    scanning: Scanning,
+    #[command(flatten)]
     knobs: Knobs,
 }
 
@@ -282,6 +285,9 @@ pub struct Settings {
     pub recover: bool,
     /// Threads that recover; 0 for all cores.
     pub recovery_threads: usize,
+    /// Scans beside the workload.
+    #[serde(default)]
+    pub scanning: Scanning,
     /// Options of experiments.
     pub knobs: Knobs,
     /// Whether results are JSON.
@@ -341,6 +347,7 @@ impl Bench {
             timeline: common.timeline,
             recover: common.recover,
             recovery_threads: common.recovery_threads.unwrap_or(0),
+            scanning: common.scanning,
             knobs: common.knobs,
             json: common.json,
         })

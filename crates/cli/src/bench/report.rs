@@ -2,6 +2,7 @@
 
 use super::knobs::RecoveryKind;
 use super::options::{Concurrency, Protocol, RecordKind, Settings};
+use super::scanners::{OldVersions, Scans};
 use super::timeline::Contrast;
 use crate::device::DeviceChoice;
 use crate::place::DeviceKind;
@@ -52,6 +53,12 @@ pub struct Report {
     /// Checkpoints; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
+    /// Scans beside the workload; absent unless requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scans: Option<Scans>,
+    /// Older versions of rows that snapshots need; absent without scans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<OldVersions>,
     /// The population.
     pub load: Load,
     /// What recovery did.
@@ -192,6 +199,19 @@ impl Report {
                 ),
             );
         }
+        if let (Some(scans), Some(versions)) = (self.scans, self.versions) {
+            line(
+                "scans",
+                format!(
+                    "{} completed, {} failed: {} rows/s; at most {} older versions, {}",
+                    exact(scans.completed),
+                    exact(scans.failed),
+                    count(scans.rows_per_s),
+                    count(versions.peak as f64),
+                    bytes(versions.peak_bytes as f64)
+                ),
+            );
+        }
         self.checkpoint_text(&mut line);
         self.recovery_text(settings.knobs.recovery, &mut line);
         if let Some(consistent) = self.consistent {
@@ -284,6 +304,8 @@ mod tests {
             latency_us: Latency::default(),
             worker_cpu_us: None,
             checkpoints: None,
+            scans: None,
+            versions: None,
             load: Load::default(),
             recovery: Recovery { state_matches, ..Recovery::default() },
             consistent,

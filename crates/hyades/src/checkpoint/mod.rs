@@ -140,8 +140,8 @@ pub(crate) fn write<P: LoggingProtocol>(
     let manifest = log.manifest();
     let fuzzy = settings.fuzzy && manifest.newest().is_some_and(|i| i.data_only);
     let mut from = Vec::new();
-    let epoch =
-        engine.cut.begin(&engine.epoch, settings.buffer_bytes, fuzzy, || from = positions(log));
+    let readers = (&*engine.epoch, &engine.snapshots);
+    let epoch = engine.cut.begin(readers, settings.buffer_bytes, fuzzy, || from = positions(log));
     let _ended = Ended(engine);
     let shown = ImageBounds { taken_at_us: began_at_us, ..ImageBounds::now(engine, log) };
     let (number, parts) = log.next_checkpoint();
@@ -229,7 +229,7 @@ fn write_and_wait<P: LoggingProtocol>(
     stop: &AtomicBool,
 ) -> Result<(WrittenParts, ImageBounds), Error> {
     let written = writing.run()?;
-    engine.cut.end();
+    engine.cut.end(&engine.snapshots);
     if writing.fuzzy {
         // The image may show rows of any transaction that has its place in the log by now. (A
         // transaction reads its epoch and gets its place before it installs rows.)
@@ -251,7 +251,7 @@ struct Ended<'e, P: LoggingProtocol>(&'e Engine<P>);
 
 impl<P: LoggingProtocol> Drop for Ended<'_, P> {
     fn drop(&mut self) {
-        self.0.cut.end();
+        self.0.cut.end(&self.0.snapshots);
     }
 }
 

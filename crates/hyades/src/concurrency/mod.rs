@@ -19,6 +19,7 @@ mod known;
 pub(crate) mod no_wait;
 pub(crate) mod replaying;
 pub(crate) mod silo;
+pub(crate) mod snapshot_reads;
 pub(crate) mod state;
 pub(crate) mod steps;
 
@@ -29,6 +30,15 @@ use crate::storage::record::Record;
 use state::TxnState;
 use steps::{Commit, Committed};
 
+/// What a transaction sees of a row.
+pub(crate) enum Seen<'s, T> {
+    /// The row in place: a copy of the wanted columns.
+    There(T),
+    /// The whole row, in an older version.
+    Older(&'s [u8]),
+    Absent,
+}
+
 /// A concurrency control: how a transaction reads, writes, validates and commits.
 pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// Initial version word and lock word of a record that a transaction inserts under a new key.
@@ -38,16 +48,19 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     const LIMITS_KEYS: bool = true;
     /// Whether a transaction may see several versions of a row, see [`TxnState::versions`].
     const READS_VERSIONS: bool = false;
+    /// Whether transactions read a snapshot: they write nothing, and remember nothing of what they
+    /// have read.
+    const READS_SNAPSHOT: bool = false;
 
-    /// Reads a row. `copy` copies the wanted columns and may be called more than once. Returns
-    /// `None` if the row is absent.
+    /// Reads a row. `copy` copies the wanted columns of the row in place and may be called more than
+    /// once.
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         copy: impl FnMut() -> T,
-    ) -> Result<Option<T>, Abort>;
+    ) -> Result<Seen<'s, T>, Abort>;
 
     /// Prepares a write that depends on the row's content. Returns whether the row exists.
     fn intend<'s, P: LoggingProtocol>(

@@ -1,9 +1,9 @@
 //! No concurrency control, for replay: the order of the log keeps conflicting transactions apart.
 //! Where it orders only writers, readers use row versions.
 
-use super::ConcurrencyControl;
 use super::state::TxnState;
 use super::steps;
+use super::{ConcurrencyControl, Seen};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -28,9 +28,9 @@ impl ConcurrencyControl for Replaying {
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Option<T>, Abort> {
+    ) -> Result<Seen<'s, T>, Abort> {
         let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
-        Ok(if there { Some(copy()) } else { None })
+        Ok(if there { Seen::There(copy()) } else { Seen::Absent })
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl};
+use super::{Commits, ConcurrencyControl, Seen};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::write::Write;
@@ -101,10 +101,10 @@ impl ConcurrencyControl for Silo {
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Option<T>, Abort> {
+    ) -> Result<Seen<'s, T>, Abort> {
         for _ in 0..PATIENCE {
             let seen = stable_word(record)?;
-            let copied = if seen & word::ABSENT == 0 { Some(copy()) } else { None };
+            let copied = if seen & word::ABSENT == 0 { Seen::There(copy()) } else { Seen::Absent };
             // Orders the copy before the second load of the version word.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
@@ -128,7 +128,8 @@ impl ConcurrencyControl for Silo {
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        Ok(Self::read(engine, state, table, record, || ())?.is_some())
+        let seen = Self::read(engine, state, table, record, || ())?;
+        Ok(matches!(seen, Seen::There(())))
     }
 
     /// Does nothing: commit locks the row and folds its stamp.

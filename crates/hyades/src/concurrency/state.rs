@@ -2,6 +2,7 @@
 
 use super::known::KnownRows;
 use crate::engine::RowIdBlock;
+use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
@@ -9,6 +10,7 @@ use crate::logging::versions::{Versions, View};
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
+use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::secondary::IndexEntry;
@@ -48,6 +50,7 @@ pub(crate) enum RowIds<'s> {
 /// Buffers that a session or a replay thread reuses between transactions.
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
+    pub old_versions: OldVersionWriter,
     known: KnownRows,
     /// Number of the newest savepoint.
     last_savepoint: u64,
@@ -57,7 +60,12 @@ impl Workspace {
     pub fn new() -> Self {
         // Sessions start at numbers far apart, so that a savepoint of one is not valid in another.
         let last_savepoint = Random::from_entropy().next_u64() >> 1;
-        Workspace { scratch: Vec::new(), known: KnownRows::new(), last_savepoint }
+        Workspace {
+            scratch: Vec::new(),
+            old_versions: OldVersionWriter::default(),
+            known: KnownRows::new(),
+            last_savepoint,
+        }
     }
 }
 
@@ -111,11 +119,15 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub has_read: bool,
     /// The row versions that it reads and its view of them, in replays that keep several versions.
     pub versions: Option<(&'s Versions, &'s View)>,
+    /// What it reads, if that is not the present.
+    pub snapshot: Option<&'s SnapshotState>,
     /// Where rows are in `writes` and `held`.
     known: &'s mut KnownRows,
     /// An operation met a conflict. The transaction runs again, whatever the body returns.
     pub conflict: bool,
     pub rolled_back: bool,
+    /// It reads a snapshot, and an operation would have written.
+    pub refused_write: bool,
     /// Operations since the last check of the reads, and how many of them make the next one due.
     pub operations: u32,
     pub check_at: u32,
@@ -126,6 +138,8 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub last_savepoint: &'s mut u64,
     /// Buffer owned by the session.
     pub scratch: &'s mut Vec<u8>,
+    /// Where it keeps what it overwrites.
+    pub old_versions: &'s mut OldVersionWriter,
 }
 
 impl<'s, P: LoggingProtocol> TxnState<'s, P> {
@@ -138,7 +152,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
-        let Workspace { scratch, known, last_savepoint } = workspace;
+        let Workspace { scratch, old_versions, known, last_savepoint } = workspace;
         known.begin();
         TxnState {
             arena,
@@ -160,15 +174,18 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             max_tid: Tid::NONE,
             has_read: false,
             versions: None,
+            snapshot: None,
             known,
             conflict: false,
             rolled_back: false,
+            refused_write: false,
             operations: 0,
             check_at: CHECK_INTERVAL,
             ignored: 0,
             savepoints: ArenaVec::new_in(arena),
             last_savepoint,
             scratch,
+            old_versions,
         }
     }
 

@@ -7,12 +7,16 @@ use crate::logging::draft::{Call, Draft, Reserved};
 use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
+use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
+use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
+use crossbeam_epoch::Guard;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::checker_fence;
 use hyades_wal::{Lsn, Writer};
+use std::sync::atomic::{Ordering, fence};
 
 /// What a commit is given besides the transaction's sets: where and how it is logged.
 pub(crate) struct Commit<'a> {
@@ -165,11 +169,11 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     tid: Tid,
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
-    let cut = engine.cut.before(tid);
+    let keeps = engine.snapshots.are_below(tid);
     for write in final_writes(&state.writes) {
         let table = &engine.tables[write.table as usize];
-        if let Some(cut) = cut {
-            engine.cut.save(table, write.record, cut);
+        if keeps {
+            keep_overwritten(engine, table, write.record, tid, state.old_versions, state.guard);
         }
         let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
@@ -184,6 +188,26 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
             engine.protocol.publish_write(&write.record.stamp, state.stamp);
         }
     }
+}
+
+/// Keeps a row, before it is overwritten, for those who read an earlier state. The caller has its
+/// write protection, and keeps it until it stores a new version word.
+#[cold]
+fn keep_overwritten<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    table: &TableData<P::RowStamp>,
+    record: &Record<P::RowStamp>,
+    tid: Tid,
+    writer: &mut OldVersionWriter,
+    guard: &Guard,
+) {
+    let seen = record.set_locked();
+    if let Some(cut) = engine.cut.before(tid) {
+        engine.cut.save(table, (record, seen), cut);
+    }
+    engine.snapshots.keep(writer, (record, seen), tid, &engine.epoch, guard);
+    // A reader that sees a word of the new row finds the old one kept.
+    fence(Ordering::Release);
 }
 
 /// Ends a transaction that wrote nothing or whose writes are discarded: returns what it read from,

@@ -1,12 +1,16 @@
 //! The public session: transactions of one thread at a time.
 
-use super::DatabaseInner;
+use super::{DatabaseInner, Snapshot};
+use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
+use crate::storage::row::Row;
+use crate::storage::schema::Columns;
+use crate::storage::table::WalkPosition;
 use crate::ticket::{Ticket, Tickets};
-use crate::transaction::access::Transaction;
+use crate::transaction::access::{Table, Transaction};
 use crate::transaction::procedure::{ProcedureId, append, decode_result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -187,6 +191,78 @@ impl Session {
         };
         some(inner).run(Some((call, kind)), &mut body, answer)?;
         Ok((outcome, self.tickets.issue(answer)))
+    }
+
+    /// Reads a snapshot of the present, like [`Database::snapshot`](crate::Database::snapshot), but
+    /// does not wait: the ticket reports when everything that the snapshot holds is on disk.
+    ///
+    /// # Errors
+    /// As for [`Database::snapshot`](crate::Database::snapshot).
+    pub fn snapshot<T>(
+        &mut self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<(T, Ticket), Error> {
+        let snapshot = self.shared.engine.open_snapshot();
+        let read = self.read_as_of(&snapshot, body);
+        self.shared.engine.close_snapshot(&snapshot);
+        let (result, ticket) = read?;
+        match result {
+            Ok(value) => Ok((value, ticket)),
+            Err(error) => {
+                ticket.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads an open snapshot, like [`Snapshot::try_read`], but does not wait: the ticket, which is
+    /// given in any case, reports when everything that the snapshot holds is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the snapshot is another database's; otherwise as for
+    /// [`Snapshot::try_read`].
+    pub fn read<T, E: From<Abort>>(
+        &mut self,
+        snapshot: &Snapshot,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<(Result<T, E>, Ticket), Error> {
+        if !snapshot.is_of(&self.shared) {
+            return Err(Error::Misuse("the snapshot is another database's".to_string()));
+        }
+        self.read_as_of(snapshot.state(), body)
+    }
+
+    /// Runs a body as of a snapshot, once.
+    pub(super) fn read_as_of<T, E: From<Abort>>(
+        &mut self,
+        snapshot: &SnapshotState,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<(Result<T, E>, Ticket), Error> {
+        let (mut body, mut result) = (Some(body), None);
+        let mut body = |tx: &Transaction<'_>| {
+            let body = body.take().expect("a snapshot is read once");
+            result = Some(body(tx));
+            Verdict::Commit
+        };
+        some(&mut self.inner).read_snapshot(snapshot, &mut body)?;
+        let ticket = self.ticket_of(snapshot);
+        Ok((result.expect("the body ran"), ticket))
+    }
+
+    /// The ticket of a reader of a snapshot.
+    pub(super) fn ticket_of(&mut self, snapshot: &SnapshotState) -> Ticket {
+        self.tickets.issue(&mut Answer { needs: snapshot.needs(), position: None })
+    }
+
+    /// Visits the next rows of a walk over a table, as of a snapshot.
+    pub(super) fn walk(
+        &mut self,
+        snapshot: &SnapshotState,
+        of: (Table, Columns),
+        at: &mut WalkPosition,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<(), Abort> {
+        some(&mut self.inner).walk_snapshot(snapshot, of, at, visit)
     }
 
     /// Decodes the result of the last procedure call.

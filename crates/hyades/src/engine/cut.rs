@@ -29,16 +29,17 @@
 //! [`crate::CheckpointSettings::buffer_bytes`], plus what one transaction of each session
 //! overwrites, since sessions wait for it to drain only before they begin a transaction.
 
+use super::snapshots::Snapshots;
 use crate::logging::record::{Change, push_change, push_tid};
 use crate::storage::Stamp;
-use crate::storage::record::{Record, WRITER, word};
+use crate::storage::record::{Record, word};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::{ActiveEpochs, EpochSlot};
 use hyades_platform::epoch::{Epoch, EpochNumber};
 use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
-use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -93,8 +94,8 @@ impl Drop for Entered<'_> {
 
 /// Coordinates commits with checkpoints, see the module.
 pub(crate) struct Cut {
-    /// The active cut, or [`NONE`]. Written by the checkpoint, read by every commit; SeqCst, to be
-    /// in one order with the epoch.
+    /// The active cut, or [`NONE`]. Written by the checkpoint, read by commits that overwrite while
+    /// anybody reads an earlier state; SeqCst, to be in one order with the epoch.
     epoch: AtomicU64,
     /// The checkpointing thread sleeps until something is committed. Written by it and by the
     /// threads that wake it; SeqCst, since it checks the log after it has set this.
@@ -134,6 +135,11 @@ impl Cut {
         Cut { active, ..Cut::default() }
     }
 
+    /// The epoch slots of all sessions.
+    pub fn active(&self) -> &ActiveEpochs {
+        &self.active
+    }
+
     /// Adds a slot for a new session.
     pub fn add_slot(&self) -> Arc<EpochSlot> {
         self.active.add()
@@ -168,32 +174,21 @@ impl Cut {
         }
     }
 
-    /// Returns the active cut if transaction `tid` is after it.
-    #[inline]
+    /// Returns the active cut if transaction `tid` is after it. [`Snapshots::are_below`] is asked
+    /// first.
     pub fn before(&self, tid: Tid) -> Option<EpochNumber> {
-        if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
-            // Makes it likely that a cut falls between reading a transaction's epoch and
-            // installing.
-            std::thread::sleep(Duration::from_micros(300));
-        }
-        checker_fence();
         let cut = EpochNumber(self.epoch.load(Ordering::SeqCst));
         (tid.epoch() > cut).then_some(cut)
     }
 
     /// Saves a row before a transaction after the cut overwrites it, unless the row is not in the
-    /// cut or the cut is fuzzy. The caller has the row's write protection, and keeps it until it
-    /// stores a new version word.
-    #[cold]
-    pub fn save<S: Stamp>(&self, table: &TableData<S>, record: &Record<S>, cut: EpochNumber) {
-        let seen = record.word.load(Ordering::Relaxed);
-        debug_assert!(
-            seen & word::LOCKED != 0 || record.lock.load(Ordering::Relaxed) == WRITER,
-            "a row is saved by the holder of its write protection"
-        );
-        // Under every concurrency control: a scan must not accept a half-written row.
-        record.word.store(seen | word::LOCKED, Ordering::Relaxed);
-        fence(Ordering::Release);
+    /// cut or the cut is fuzzy. The caller has set the row's lock bit; `seen` is its version word.
+    pub fn save<S: Stamp>(
+        &self,
+        table: &TableData<S>,
+        (record, seen): (&Record<S>, u64),
+        cut: EpochNumber,
+    ) {
         let tid = word::tid(seen);
         if seen & word::ABSENT != 0
             || tid.epoch() > cut
@@ -254,7 +249,7 @@ impl Cut {
     /// Returns the cut once everything in it is installed. [`Cut::end`] ends it.
     pub fn begin(
         &self,
-        epoch: &Epoch,
+        (epoch, snapshots): (&Epoch, &Snapshots),
         limit: u64,
         fuzzy: bool,
         mut note: impl FnMut(),
@@ -266,6 +261,7 @@ impl Cut {
         let cut = loop {
             let cut = epoch.current();
             self.epoch.store(cut.0, Ordering::SeqCst);
+            snapshots.set_cut(cut);
             note();
             if epoch.current() == cut {
                 break cut;
@@ -282,8 +278,9 @@ impl Cut {
     }
 
     /// Ends the cut: nothing is saved any more.
-    pub fn end(&self) {
+    pub fn end(&self, snapshots: &Snapshots) {
         self.epoch.store(NONE.0, Ordering::SeqCst);
+        snapshots.set_cut(NONE);
         for shard in &self.shards {
             drop(self.empty(&mut shard.lock().expect("no holder panics")));
         }
@@ -326,6 +323,7 @@ mod loom_tests {
     fn a_transaction_is_in_the_cut_or_knows_of_it() {
         struct Shared {
             cut: Cut,
+            snapshots: Snapshots,
             epoch: Epoch,
             /// The end of the log, and what each session has installed.
             log: AtomicU64,
@@ -336,6 +334,7 @@ mod loom_tests {
         model.check(|| {
             let shared = Arc::new(Shared {
                 cut: Cut::default(),
+                snapshots: Snapshots::default(),
                 epoch: Epoch::new(EpochNumber(5)),
                 log: AtomicU64::new(0),
                 installed: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -346,7 +345,9 @@ mod loom_tests {
                     let entered = shared.cut.enter(&slot, &shared.epoch);
                     let epoch = shared.epoch.current();
                     let place = shared.log.fetch_add(1, Ordering::SeqCst);
-                    let knows = shared.cut.before(Tid::new(epoch, 0));
+                    let tid = Tid::new(epoch, 0);
+                    let below = shared.snapshots.are_below(tid);
+                    let knows = below.then(|| shared.cut.before(tid)).flatten();
                     // Relaxed: the slot has to make it visible.
                     shared.installed[at].store(1, Ordering::Relaxed);
                     drop(entered);
@@ -355,7 +356,8 @@ mod loom_tests {
             };
             let sessions = [session(0), session(1)];
             let mut noted = 0;
-            let cut = shared.cut.begin(&shared.epoch, u64::MAX, false, || {
+            let readers = (&shared.epoch, &shared.snapshots);
+            let cut = shared.cut.begin(readers, u64::MAX, false, || {
                 noted = shared.log.load(Ordering::SeqCst);
             });
             let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);

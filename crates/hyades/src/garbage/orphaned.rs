@@ -55,8 +55,8 @@ impl OrphanedGarbage {
             return;
         }
         // Sessions that end after a few transactions advance no epoch otherwise.
-        let now = engine.epoch.advance_if_older_than(engine.epoch_interval);
-        let mut taken = self.items().take(looks(noted, waiting), now);
+        engine.epoch.advance_if_older_than(engine.epoch_interval);
+        let mut taken = self.items().take(looks(noted, waiting), engine);
         self.sweep_taken::<C, P>(engine, stamp, &mut taken);
     }
 
@@ -64,7 +64,7 @@ impl OrphanedGarbage {
     pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(&self, engine: &Engine<P>) {
         if self.len() > 0 {
             let mut stamp = engine.protocol.txn_stamp();
-            let mut taken = self.items().take(usize::MAX, engine.epoch.current());
+            let mut taken = self.items().take(usize::MAX, engine);
             self.sweep_taken::<C, P>(engine, &mut stamp, &mut taken);
             engine.protocol.end_session(stamp);
         }

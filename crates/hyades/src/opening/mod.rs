@@ -9,6 +9,7 @@ use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
+use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
 use crate::logging::record::RecordKind;
@@ -106,6 +107,19 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> AnyEngine for Host<C, P> {
         (self.hot_rows)(&self.shared.engine.protocol)
     }
 
+    fn open_snapshot(&self) -> Arc<SnapshotState> {
+        self.shared.engine.open_snapshot(self.log.as_ref())
+    }
+
+    fn close_snapshot(&self, snapshot: &Arc<SnapshotState>) {
+        let engine = &self.shared.engine;
+        engine.snapshots.close(snapshot, &engine.epoch);
+    }
+
+    fn snapshots(&self) -> &Snapshots {
+        &self.shared.engine.snapshots
+    }
+
     fn counts(&self) -> SessionCounts {
         let mut counts = self.shared.tallies.sum();
         counts.garbage += self.shared.orphaned.len() as u64;
@@ -151,6 +165,9 @@ fn check(builder: &Builder) -> Result<(), Error> {
         )));
     }
     builder.retries.check()?;
+    if let Some(fault) = builder.snapshots.fault() {
+        return Err(Error::Misuse(fault));
+    }
     ranges::check(builder)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
@@ -324,6 +341,7 @@ impl Opening<'_> {
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
+        engine.snapshots = Snapshots::new(self.builder.snapshots);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;
         engine

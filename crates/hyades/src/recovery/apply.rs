@@ -332,7 +332,8 @@ fn reindex<S: Stamp>(
             entry.unpin();
         }
         if let (Some(key), Some(stale)) = (&old_key, &mut stale) {
-            stale.add_entry(table.layout.table, at as u16, key.clone());
+            let epoch = EpochNumber::default();
+            stale.add_entry(table.layout.table, at as u16, key.clone(), epoch);
             continue;
         }
         if let Some(key) = old_key

@@ -8,6 +8,7 @@ pub(crate) mod gap;
 pub mod hash_index;
 pub(crate) mod key;
 pub(crate) mod layout;
+pub(crate) mod old_versions;
 pub mod ordered_index;
 pub(crate) mod origin;
 pub(crate) mod prefetch;

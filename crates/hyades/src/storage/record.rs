@@ -58,7 +58,9 @@ pub(crate) struct Record<S> {
     /// its primary index until it is 0.
     pub entries: AtomicU32,
     key_len: u32,
-    inline_words: u32,
+    /// The version before the one in the row, see [`super::old_versions`]; 0 if there is none.
+    /// Written under the write lock.
+    pub(super) older: AtomicU32,
 }
 
 /// Head word of a block: capacity in words in the upper half, row length in bytes in the lower.
@@ -108,7 +110,7 @@ impl<S: Default> Record<S> {
                 lock: AtomicU32::new(lock),
                 entries: AtomicU32::new(0),
                 key_len,
-                inline_words: inline_words as u32,
+                older: AtomicU32::new(0),
             });
             std::ptr::copy_nonoverlapping(
                 key.as_ptr(),
@@ -128,8 +130,9 @@ impl<S: Default> Record<S> {
         // numbers, and a block that is not the inline one came from `store_row`.
         unsafe {
             let this = &*record;
-            let (allocation, _) =
-                Self::allocation(this.key_len as usize, this.inline_words as usize);
+            // The inline block's head states its capacity, which never changes.
+            let head = (*this.inline_block()).load(Ordering::Relaxed);
+            let (allocation, _) = Self::allocation(this.key_len as usize, (head >> 32) as usize);
             let block = this.block.load(Ordering::Relaxed);
             if block != this.inline_block() {
                 free_block(block);
@@ -176,13 +179,14 @@ impl<S> Record<S> {
 
     fn inline_block(&self) -> *mut AtomicU64 {
         let at = std::mem::size_of::<Self>() + words_for(self.key_len as usize) * 8;
-        // SAFETY: the inline block is in the record's own allocation. The result is only compared.
+        // SAFETY: the inline block is in the record's own allocation. The result is only compared,
+        // and read by `free`, which owns the allocation.
         unsafe { (self as *const Self).cast::<u8>().add(at).cast::<AtomicU64>().cast_mut() }
     }
 
     /// The block's words after its head, and the row's length in bytes.
     #[inline]
-    fn block(&self) -> (&[AtomicU64], usize) {
+    pub(super) fn block(&self) -> (&[AtomicU64], usize) {
         // Acquire: pairs with the Release that published the block, after its head was initialised.
         let block = self.block.load(Ordering::Acquire);
         // SAFETY: the block is the inline one, or `store_row` published it; its head states its
@@ -220,7 +224,7 @@ impl<S> Record<S> {
     #[inline]
     pub fn read_row_into<'a>(&self, arena: &'a Bump) -> &'a [u8] {
         let (words, len) = self.block();
-        &copy_words(&words[..words_for(len)], arena)[..len]
+        copy_row(words, len, arena)
     }
 
     /// The little-endian `u32` at `offset` of the row, or 0 beyond its capacity.
@@ -239,8 +243,7 @@ impl<S> Record<S> {
     #[inline]
     pub fn read_prefix_into<'a>(&self, len: usize, arena: &'a Bump) -> &'a [u8] {
         let (words, row_len) = self.block();
-        let len = len.min(row_len);
-        &copy_words(&words[..words_for(len)], arena)[..len]
+        copy_row(words, len.min(row_len), arena)
     }
 
     /// The row's first word: its null bitmap, if the table has one.
@@ -314,6 +317,20 @@ impl<S> Record<S> {
         }
     }
 
+    /// Sets [`word::LOCKED`], whatever protects the row: who reads it without a lock does not accept
+    /// a half-written row. The caller has the row's write protection, and keeps it until it stores a
+    /// new version word. Returns the version word before.
+    pub fn set_locked(&self) -> u64 {
+        let seen = self.word.load(Ordering::Relaxed);
+        debug_assert!(
+            seen & word::LOCKED != 0 || self.lock.load(Ordering::Relaxed) == WRITER,
+            "a row is overwritten by the holder of its write protection"
+        );
+        self.word.store(seen | word::LOCKED, Ordering::Relaxed);
+        fence(Ordering::Release);
+        seen
+    }
+
     /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether it did.
     #[inline]
     pub fn try_lock(&self, expected: u64) -> bool {
@@ -345,6 +362,12 @@ fn store_part(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     let mut value = words[0].load(Ordering::Relaxed).to_le_bytes();
     value[within..within + bytes.len()].copy_from_slice(bytes);
     words[0].store(u64::from_le_bytes(value), Ordering::Relaxed);
+}
+
+/// Copies the first `len` bytes of a row into `arena` memory.
+#[inline]
+pub(super) fn copy_row<'a>(words: &[AtomicU64], len: usize, arena: &'a Bump) -> &'a [u8] {
+    &copy_words(&words[..words_for(len)], arena)[..len]
 }
 
 /// Copies words into `arena` memory, as little-endian bytes.

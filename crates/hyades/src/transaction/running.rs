@@ -1,9 +1,10 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Savepoint, Table};
-use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::{RowIds, TxnState};
+use crate::concurrency::{ConcurrencyControl, Seen};
 use crate::engine::Engine;
+use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::write::{Pending, merge_deltas};
@@ -56,7 +57,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Like [`Running::attempted`], for every operation except a blind write.
     #[inline(always)]
-    fn guarded<T>(
+    pub(super) fn guarded<T>(
         &self,
         run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
     ) -> Result<T, Abort> {
@@ -78,7 +79,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         if state.operations >= state.check_at {
             self.check(state)?;
         }
-        let result = run(state);
+        let mut result = run(state);
+        if C::READS_SNAPSHOT && state.snapshot.is_none_or(SnapshotState::has_ended) {
+            result = Err(Abort::SnapshotEnded);
+        }
         match &result {
             Err(Abort::Conflict) => Self::conflicts(state),
             // A failed operation may have inserted a record or an entry that no write will fill.
@@ -141,6 +145,10 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Adds a gap to the read set: the transaction saw that a key is missing.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
+        if C::READS_SNAPSHOT {
+            // What was inserted later is absent as of the snapshot.
+            return;
+        }
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
         state.gaps.push(gap);
     }
@@ -161,7 +169,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             window_nulls,
             row_id: if table.keyless { row_id(record.key()) } else { 0 },
         };
-        if let Some(at) = state.own_write(record) {
+        if !C::READS_SNAPSHOT
+            && let Some(at) = state.own_write(record)
+        {
             let own = state.own_row(at, table)?;
             return Ok(own.map(|bytes| row(bytes, 0, None)));
         }
@@ -184,7 +194,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             }
             CopyWindow::Whole => (record.read_row_into(arena), 0, None),
         })?;
-        Ok(read.map(|(bytes, base, nulls)| row(bytes, base, nulls)))
+        Ok(match read {
+            Seen::There((bytes, base, nulls)) => Some(row(bytes, base, nulls)),
+            Seen::Older(bytes) => Some(row(bytes, 0, None)),
+            Seen::Absent => None,
+        })
     }
 
     /// Reads a whole row, in encoded form. It is the transaction's own, locked, or added to the
@@ -198,6 +212,16 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
+    /// Refuses to write where a snapshot is read.
+    #[inline(always)]
+    fn check_writable(state: &mut TxnState<'s, P>) -> Result<(), Abort> {
+        if C::READS_SNAPSHOT {
+            state.refused_write = true;
+            return Err(Abort::ReadOnly);
+        }
+        Ok(())
+    }
+
     fn update_row(
         &self,
         state: &mut TxnState<'s, P>,
@@ -205,6 +229,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         key: &[Value<'_>],
         sets: &[Set<'_>],
     ) -> Result<bool, Abort> {
+        Self::check_writable(state)?;
         let data = self.table(table)?;
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
@@ -343,6 +368,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
 
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
         self.guarded(|state| {
+            Self::check_writable(state)?;
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
@@ -362,6 +388,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
 
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
         self.guarded(|state| {
+            Self::check_writable(state)?;
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
@@ -384,6 +411,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
             return self.upsert(table, row).map(drop);
         }
         self.attempted(|state| {
+            Self::check_writable(state)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
@@ -402,6 +430,7 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P>
 
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
         self.guarded(|state| {
+            Self::check_writable(state)?;
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;

@@ -10,6 +10,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_KEY_BYTES};
+use crate::storage::table::WalkPosition;
 use crate::storage::wanted::{ahead, fetch_rows};
 use bumpalo::collections::Vec as ArenaVec;
 use std::ops::{Bound, ControlFlow};
@@ -56,6 +57,31 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
     fn with_entry_columns(data: &Tables<P>, index: usize, columns: Columns) -> Columns {
         let both = columns.and(data.secondaries[index].columns());
         if both.0 & data.layout.variable_set == 0 { Columns::ALL } else { both }
+    }
+
+    /// Visits the next rows of a walk over all rows of a table, which a snapshot holds.
+    pub fn walk(
+        &mut self,
+        table: Table,
+        columns: Columns,
+        at: &mut WalkPosition,
+        visit: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<(), Abort> {
+        let data = self.table(table)?;
+        self.guarded(|state| {
+            let mut read = Ok(());
+            data.walk(at, state.guard, |record| match self.read(state, data, record, columns) {
+                Ok(row) => {
+                    row.iter().for_each(&mut *visit);
+                    ControlFlow::Continue(())
+                }
+                Err(abort) => {
+                    read = Err(abort);
+                    ControlFlow::Break(())
+                }
+            });
+            read
+        })
     }
 
     /// Reads the rows of a range, and adds the gaps between them to the read set.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Violation;
 use crate::workload::{Outcome, Workload};
-use hyades::{Builder, Database, Error, ProcedureId, Session};
+use hyades::{Builder, Database, Error, ProcedureId, Session, Table};
 
 /// The bank workload.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Workload for Bank {
             audit: builder.procedure("bank_audit", 1, move |tx, ()| audit(tx, &tables)),
         };
         self.handles = Some((tables, procedures));
+    }
+
+    fn largest_table(&self) -> Table {
+        self.tables().accounts.untyped()
     }
 
     fn parts(&self) -> usize {

@@ -4,7 +4,7 @@ use super::*;
 use crate::Violation;
 use crate::workload::{Outcome, Workload};
 use fastrand::Rng;
-use hyades::{Builder, Database, Error, ProcedureId, Session};
+use hyades::{Builder, Database, Error, ProcedureId, Session, Table};
 
 /// Settings of the workload.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,10 @@ impl Workload for Tpcc {
                 .procedure("tpcc_stock_level", 1, move |tx, c| stock_level(tx, &t, &c)),
         };
         self.handles = Some((t, procedures));
+    }
+
+    fn largest_table(&self) -> Table {
+        self.tables().stock.untyped()
     }
 
     fn parts(&self) -> usize {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::workload::{Outcome, Workload};
 use crate::{MISSING_ROW, Violation};
-use hyades::{Abort, Builder, Database, Error, ProcedureId, Session};
+use hyades::{Abort, Builder, Database, Error, ProcedureId, Session, Table};
 
 /// The YCSB workload.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Ycsb {
 
 #[derive(Clone, Copy, Debug)]
 struct YcsbProcedures {
+    /// What they work on.
+    table: Table,
     populate: ProcedureId,
     access: ProcedureId,
     access_all: ProcedureId,
@@ -51,6 +53,7 @@ impl Workload for Ycsb {
         // Reads leave no trace in the database, so they may be a setting.
         let reads = self.inputs.config().reads;
         self.procedures = Some(YcsbProcedures {
+            table: table.untyped(),
             populate: builder
                 .procedure("ycsb_populate", 1, move |tx, call| populate(tx, table, &call)),
             access: builder
@@ -68,6 +71,10 @@ impl Workload for Ycsb {
             write_and_scan: builder
                 .procedure("ycsb_write_and_scan", 1, move |tx, c| write_and_scan(tx, table, &c)),
         });
+    }
+
+    fn largest_table(&self) -> Table {
+        self.procedures().table
     }
 
     fn parts(&self) -> usize {

@@ -1,0 +1,91 @@
+//! Reading a snapshot: as of an epoch, beside any writers, under every concurrency control. Such a
+//! transaction writes nothing. It never waits and has no conflicts: all that its snapshot holds is
+//! installed, and writers keep what they overwrite of it ([`crate::engine::snapshots`]).
+
+use super::state::TxnState;
+use super::{ConcurrencyControl, Seen};
+use crate::engine::Engine;
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::storage::old_versions::OldVersion;
+use crate::storage::record::{Record, word};
+use std::sync::atomic::{Ordering, fence};
+
+pub(crate) struct SnapshotReads;
+
+impl ConcurrencyControl for SnapshotReads {
+    // It inserts nothing.
+    const INSERTED_WORD: u64 = word::ABSENT;
+    const INSERTED_LOCK: u32 = 0;
+    const READS_SNAPSHOT: bool = true;
+
+    /// A row in place that nobody has locked, before and after the copy, is as the version word
+    /// says. One that is locked may be half-written, but only after its version was kept: so after
+    /// the copy this looks for that, and takes it if it is there.
+    #[inline]
+    fn read<'s, P: LoggingProtocol, T>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        _: u32,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<Seen<'s, T>, Abort> {
+        let Some(snapshot) = state.snapshot else { return Err(Abort::SnapshotEnded) };
+        let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
+        let older = |version| match version {
+            OldVersion::Row(row) => Seen::Older(row),
+            OldVersion::Absent => Seen::Absent,
+        };
+        loop {
+            // Before a link is followed: versions may be gone as soon as it has ended.
+            if snapshot.has_ended() {
+                return Err(Abort::SnapshotEnded);
+            }
+            let seen = record.word.load(Ordering::Acquire);
+            if word::tid(seen).epoch() > snapshot.epoch {
+                return Ok(older(versions.read(record, snapshot.epoch, arena, guard)));
+            }
+            if seen & (word::ABSENT | word::DEAD) != 0 {
+                // Dead: no snapshot holds the row, and whoever inserts it again does so later.
+                return Ok(Seen::Absent);
+            }
+            let copied = copy();
+            // Orders the copy before the second look.
+            fence(Ordering::Acquire);
+            let now = record.word.load(Ordering::Relaxed);
+            if (now | seen) & word::LOCKED != 0
+                && let Some(kept) = versions.kept(record, seen, arena, guard)
+            {
+                return Ok(older(kept));
+            }
+            if now & !word::LOCKED == seen & !word::LOCKED {
+                return Ok(Seen::There(copied));
+            }
+        }
+    }
+
+    fn intend<'s, P: LoggingProtocol>(
+        _: &Engine<P>,
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        _: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
+        Err(Abort::ReadOnly)
+    }
+
+    fn inserted<'s, P: LoggingProtocol>(
+        _: &mut TxnState<'s, P>,
+        _: u32,
+        _: &'s Record<P::RowStamp>,
+    ) {
+        unreachable!("a reader of a snapshot inserts nothing");
+    }
+
+    fn try_lock_record<S>(_: &Record<S>) -> Option<u64> {
+        None
+    }
+
+    fn unlock_record<S>(_: &Record<S>, _: u64, _: bool) {}
+
+    fn unmark_dead<S>(_: &Record<S>, _: u64) {}
+}

@@ -1,0 +1,171 @@
+//! Reading a consistent state while transactions go on.
+
+use super::{Database, DatabaseInner, Session};
+use crate::engine::snapshots::SnapshotState;
+use crate::error::{Abort, Error};
+use crate::storage::row::Row;
+use crate::storage::schema::Columns;
+use crate::storage::table::WalkPosition;
+use crate::ticket::Ticket;
+use crate::transaction::access::{Table, Transaction};
+use std::fmt;
+use std::sync::Arc;
+
+/// A consistent state of a database, which stays while transactions go on; see
+/// [`Database::open_snapshot`]. Closed when it is dropped. Several threads may read it.
+pub struct Snapshot {
+    database: Database,
+    state: Arc<SnapshotState>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("epoch", &self.state.epoch.0).finish()
+    }
+}
+
+impl Snapshot {
+    pub(super) fn is_of(&self, database: &Arc<DatabaseInner>) -> bool {
+        Arc::ptr_eq(&self.database.shared, database)
+    }
+
+    pub(super) fn state(&self) -> &SnapshotState {
+        &self.state
+    }
+
+    /// Reads the snapshot. Returns once everything that it holds is on disk. Memory for the rows
+    /// that the closure reads is freed when it returns, so read a large table in several calls.
+    ///
+    /// # Errors
+    /// As for [`Database::snapshot`].
+    pub fn read<T>(
+        &self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.try_read(body)?
+    }
+
+    /// Like [`Snapshot::read`], with an error of any type: the inner result is the closure's.
+    ///
+    /// # Errors
+    /// As for [`Database::snapshot`].
+    pub fn try_read<T, E: From<Abort>>(
+        &self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Error> {
+        let mut session: Session = self.database.pooled()?;
+        let (result, ticket): (_, Ticket) = session.read_as_of(&self.state, body)?;
+        drop(session);
+        self.database.acknowledge(ticket)?;
+        Ok(result)
+    }
+}
+
+impl Snapshot {
+    /// Visits every row of a table: by ascending key in an ordered table, in no order in a hash
+    /// table. Takes no more memory than some thousand rows do, however long the table is. Returns
+    /// the number of rows, once everything that the snapshot holds is on disk.
+    ///
+    /// ```
+    /// # use hyades::{Column, Columns, Database, Schema, Type};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut builder = Database::builder();
+    /// # let schema = Schema::new("words").column("w", Type::Text).primary_key(&["w"]).hash();
+    /// # let words = builder.table(schema);
+    /// # let db = builder.open(dir.path())?;
+    /// # db.transact(|tx| Ok(tx.insert(words, &["durable".into()])?))?;
+    /// let (snapshot, mut bytes) = (db.open_snapshot(), 0);
+    /// let rows = snapshot.for_each(words, Columns::ALL, |row| {
+    ///     bytes += row.get(Column::<str>::at(0)).len();
+    /// })?;
+    /// assert_eq!((rows, bytes), (1, 7));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Database::snapshot`]. Rows visited before [`Abort::SnapshotEnded`] may be wrong.
+    pub fn for_each(
+        &self,
+        table: Table,
+        columns: Columns,
+        mut visit: impl FnMut(&Row<'_>),
+    ) -> Result<u64, Error> {
+        let (mut at, mut rows) = (WalkPosition::Start, 0);
+        let mut session: Session = self.database.pooled()?;
+        let mut visit = |row: &Row<'_>| {
+            rows += 1;
+            visit(row);
+        };
+        while !matches!(at, WalkPosition::End) {
+            session.walk(&self.state, (table, columns), &mut at, &mut visit)?;
+        }
+        let ticket = session.ticket_of(&self.state);
+        drop(session);
+        self.database.acknowledge(ticket)?;
+        Ok(rows)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.database.shared.engine.close_snapshot(&self.state);
+    }
+}
+
+impl Database {
+    /// Reads a consistent state of the database: all that was committed before the call, and
+    /// nothing of what is committed later. Transactions go on meanwhile. The closure runs once: it
+    /// never meets a conflict and never waits for a transaction, however long it takes. Its
+    /// transaction cannot write ([`Abort::ReadOnly`]), but other transactions may run inside it.
+    ///
+    /// Returns once everything that the snapshot holds is on disk. Opening one takes about as long
+    /// as a commit. While it is open, each row that is overwritten is kept once in memory;
+    /// [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
+    ///
+    /// ```
+    /// # use hyades::{Database, Table};
+    /// # let dir = tempfile::tempdir()?;
+    /// # #[derive(Table)]
+    /// # struct Account { #[key] id: u64, balance: i64 }
+    /// # let mut builder = Database::builder();
+    /// # let accounts = builder.table_of::<Account>();
+    /// # let db = builder.open(dir.path())?;
+    /// # db.transact(|tx| {
+    /// #     for id in 1..=9 { accounts.insert(tx, &Account { id, balance: 10 })?; }
+    /// #     Ok(())
+    /// # })?;
+    /// let total = db.snapshot(|tx| {
+    ///     let rows = accounts.scan(tx).rows()?;
+    ///     Ok(rows.iter().map(|account| account.balance).sum::<i64>())
+    /// })?;
+    /// assert_eq!(total, 90);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The closure's; [`Abort::SnapshotEnded`] if the snapshot took too much memory;
+    /// [`Error::OutcomeUnknown`] if the log failed before all was on disk.
+    pub fn snapshot<T>(
+        &self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.open_snapshot().read(body)
+    }
+
+    /// Like [`Database::snapshot`], with an error of any type: the inner result is the closure's.
+    ///
+    /// # Errors
+    /// As for [`Database::snapshot`].
+    pub fn try_snapshot<T, E: From<Abort>>(
+        &self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Error> {
+        self.open_snapshot().try_read(body)
+    }
+
+    /// Opens a snapshot to be read several times, or by several threads. Every read sees the same
+    /// state.
+    pub fn open_snapshot(&self) -> Snapshot {
+        Snapshot { database: self.clone(), state: self.shared.engine.open_snapshot() }
+    }
+}

@@ -1,0 +1,454 @@
+//! Snapshots: epochs as of which transactions read while others write, and what is kept for them.
+//!
+//! A snapshot is an epoch E. It holds the effects of the transactions with epochs up to E, which is
+//! a consistent state for the reason that [`super::cut`] gives. Opening takes these steps, in order:
+//!
+//! 1. Publish the snapshot; then check that the epoch is still E, else begin again. A transaction
+//!    of a later epoch reads its epoch after that, so it knows of the snapshot when it installs:
+//!    before it overwrites a row it keeps the version that the snapshot holds
+//!    ([`OldVersions`]).
+//! 2. Advance the epoch, and wait until every session has been seen idle or in a later epoch: then
+//!    everything up to E is installed.
+//! 3. Only now note how far the log has to be durable before a reader is acknowledged: commits of
+//!    the snapshot took their places until then.
+//!
+//! Nothing else waits: writers never wait for a snapshot, and its readers neither wait nor fail.
+//! A version is kept if some snapshot may hold it: it is not newer than the newest snapshot, and
+//! the transaction that overwrites it is newer than the oldest. So a row has at most one version
+//! for each open snapshot, however often it is overwritten.
+//!
+//! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
+//! budget: see [`EPOCHS_AT_ONCE`]. One that is open serves those who ask for one, if nothing was
+//! written since, or if it was opened after they asked.
+
+use crate::logging::Needs;
+use crate::storage::old_versions::{OldVersionWriter, OldVersions};
+use crate::storage::record::{Record, word};
+use crate::storage::tid::Tid;
+use crossbeam_epoch::Guard;
+use hyades_platform::active_epochs::ActiveEpochs;
+use hyades_platform::clock;
+use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::event;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// Nobody reads: no epoch is above this one.
+const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
+
+/// Epochs that snapshots may end at any speed. Beyond that, one in a millisecond: then the numbers
+/// of epochs last for half a year of nothing else.
+const EPOCHS_AT_ONCE: u64 = 1 << 23;
+
+/// The least memory for older versions that can be set.
+const LEAST_MEMORY: u64 = 1 << 20;
+
+/// Limits of snapshots, see [`Builder::snapshots`](crate::Builder::snapshots).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotSettings {
+    /// Bytes of memory for the older versions of rows that open snapshots need, at least 1 MiB.
+    /// Where they need more, the oldest snapshot ends: its reads fail with
+    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded). Writers go on. Default: 1 GiB.
+    pub memory: u64,
+    /// The age at which a snapshot ends in any case. Default: none.
+    pub age: Option<Duration>,
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        SnapshotSettings { memory: 1 << 30, age: None }
+    }
+}
+
+impl SnapshotSettings {
+    /// Says what is wrong with the settings.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.memory < LEAST_MEMORY {
+            return Some(format!(
+                "snapshots have {} bytes of memory: set at least {LEAST_MEMORY}",
+                self.memory
+            ));
+        }
+        if self.age == Some(Duration::ZERO) {
+            return Some("snapshots end at age 0: set a longer one, or none".to_string());
+        }
+        None
+    }
+}
+
+/// A snapshot that is, or was, open.
+#[derive(Debug)]
+pub(crate) struct SnapshotState {
+    /// The last epoch that it holds.
+    pub epoch: EpochNumber,
+    /// The number of this opening.
+    generation: u64,
+    opened_ns: u64,
+    /// It was ended: what its readers find may be wrong, and is discarded. Set (SeqCst) before
+    /// writers stop to keep versions for it.
+    ended: AtomicBool,
+    /// What the frontier has to reach before its readers are acknowledged.
+    needs: OnceLock<Needs>,
+}
+
+impl SnapshotState {
+    /// Whether it was ended. To be asked after a row was read, too.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// What its readers wait for.
+    pub fn needs(&self) -> Needs {
+        self.needs.get().cloned().unwrap_or_default()
+    }
+}
+
+struct OpenSnapshot {
+    state: Arc<SnapshotState>,
+    users: u32,
+}
+
+struct Registry {
+    /// By ascending epoch.
+    open: VecDeque<OpenSnapshot>,
+    /// The active cut of a checkpoint, or [`NONE`].
+    cut: EpochNumber,
+    began_ns: u64,
+    /// Epochs that snapshots have ended.
+    epochs: u64,
+}
+
+/// The snapshots of a database, see the module.
+pub(crate) struct Snapshots {
+    /// The lowest epoch as of which anybody reads, checkpoints included, or [`NONE`]. This and the
+    /// next two are written under the lock of `registry` and read by commits: SeqCst, to be in one
+    /// order with the epoch.
+    lowest: Padded<AtomicU64>,
+    /// The lowest epoch of an open snapshot, or [`NONE`].
+    oldest: AtomicU64,
+    /// The highest epoch of an open snapshot, or 0.
+    newest: AtomicU64,
+    /// Whether anything was written that is newer than the newest snapshot. Set before that is
+    /// visible (SeqCst), cleared before an epoch ends for a new snapshot.
+    overwritten: AtomicBool,
+    /// The number of openings so far.
+    generation: AtomicU64,
+    /// Held by the thread that opens a snapshot, while it waits for commits. These never take it.
+    opening: Mutex<()>,
+    /// Held for moments.
+    registry: Mutex<Registry>,
+    versions: OldVersions,
+    settings: SnapshotSettings,
+    /// Snapshots ended before they were closed. Relaxed: a counter.
+    ended: AtomicU64,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Snapshots::new(SnapshotSettings::default())
+    }
+}
+
+impl Snapshots {
+    pub fn new(settings: SnapshotSettings) -> Self {
+        Snapshots {
+            lowest: Padded(AtomicU64::new(NONE.0)),
+            oldest: AtomicU64::new(NONE.0),
+            newest: AtomicU64::new(0),
+            overwritten: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            opening: Mutex::default(),
+            registry: Mutex::new(Registry {
+                open: VecDeque::new(),
+                cut: NONE,
+                began_ns: clock::monotonic_ns(),
+                epochs: 0,
+            }),
+            versions: OldVersions::default(),
+            settings,
+            ended: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether anybody reads as of an epoch before the one of transaction `tid`, which is about to
+    /// install its writes.
+    #[inline]
+    pub fn are_below(&self, tid: Tid) -> bool {
+        if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
+            // Makes it likely that a cut falls between reading a transaction's epoch and
+            // installing.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        checker_fence();
+        let below = tid.epoch().0 > self.lowest.load(Ordering::SeqCst);
+        // A reader that sees a write of a row also sees that its snapshot has ended, if that is why
+        // no version was kept for it.
+        fence(Ordering::Release);
+        below
+    }
+
+    /// The lowest epoch of an open snapshot; above all epochs if there is none. What was replaced
+    /// or deleted later is still needed. A snapshot opened from now on is not lower than an epoch
+    /// that was current before this call.
+    #[inline]
+    pub fn oldest(&self) -> EpochNumber {
+        EpochNumber(self.oldest.load(Ordering::SeqCst))
+    }
+
+    /// The older versions of rows.
+    pub fn versions(&self) -> &OldVersions {
+        &self.versions
+    }
+
+    /// The number of open snapshots.
+    pub fn open_now(&self) -> u64 {
+        self.registry.lock().expect("no holder panics").open.len() as u64
+    }
+
+    /// How many snapshots were ended before they were closed.
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Stores what commits read.
+    fn publish(&self, registry: &Registry) {
+        let of = |open: Option<&OpenSnapshot>| open.map(|open| open.state.epoch);
+        let (oldest, newest) = (of(registry.open.front()), of(registry.open.back()));
+        let oldest = oldest.unwrap_or(NONE);
+        self.newest.store(newest.unwrap_or_default().0, Ordering::SeqCst);
+        self.oldest.store(oldest.0, Ordering::SeqCst);
+        self.lowest.store(oldest.min(registry.cut).0, Ordering::SeqCst);
+    }
+
+    /// Sets or ends ([`NONE`]) the active cut of a checkpoint.
+    pub fn set_cut(&self, cut: EpochNumber) {
+        let mut registry = self.registry.lock().expect("no holder panics");
+        registry.cut = cut;
+        self.publish(&registry);
+    }
+
+    /// Opens a snapshot of the present. `note` says what its readers have to wait for, and is
+    /// called when everything that the snapshot holds is installed. [`Snapshots::close`] closes it.
+    pub fn open(
+        &self,
+        epoch: &Epoch,
+        active: &ActiveEpochs,
+        note: impl FnOnce() -> Needs,
+    ) -> Arc<SnapshotState> {
+        let arrived = self.generation.load(Ordering::SeqCst);
+        let _opening = self.opening.lock().expect("no holder panics");
+        if let Some(open) = self.share(arrived) {
+            return open;
+        }
+        self.wait_for_an_epoch();
+        let state = self.begin(epoch);
+        while epoch.current() <= state.epoch {
+            epoch.advance();
+        }
+        if !mutation::is(Mutation::SnapshotWithoutWait) {
+            active.wait_for_all_of(state.epoch);
+        }
+        state.needs.set(note()).expect("it is noted once");
+        state
+    }
+
+    /// An open snapshot that serves a caller who came when `arrived` snapshots had been opened.
+    fn share(&self, arrived: u64) -> Option<Arc<SnapshotState>> {
+        let mut registry = self.registry.lock().expect("no holder panics");
+        let newest = registry.open.back_mut()?;
+        let generation = newest.state.generation;
+        let is_last = generation == self.generation.load(Ordering::SeqCst);
+        let is_current = is_last && !self.overwritten.load(Ordering::SeqCst);
+        (generation > arrived || is_current).then(|| {
+            newest.users += 1;
+            newest.state.clone()
+        })
+    }
+
+    /// Waits, if snapshots have ended so many epochs that it has to.
+    fn wait_for_an_epoch(&self) {
+        loop {
+            let mut registry = self.registry.lock().expect("no holder panics");
+            let passed_ms = (clock::monotonic_ns() - registry.began_ns) / 1_000_000;
+            if registry.epochs < EPOCHS_AT_ONCE + passed_ms {
+                registry.epochs += 1;
+                return;
+            }
+            drop(registry);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Step 1.
+    fn begin(&self, epoch: &Epoch) -> Arc<SnapshotState> {
+        let mut registry = self.registry.lock().expect("no holder panics");
+        let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
+        let opened_ns = clock::monotonic_ns();
+        loop {
+            let now = epoch.current();
+            let newest = registry.open.back();
+            debug_assert!(newest.is_none_or(|open| open.state.epoch < now), "each ends an epoch");
+            let state = Arc::new(SnapshotState {
+                epoch: now,
+                generation,
+                opened_ns,
+                ended: AtomicBool::new(false),
+                needs: OnceLock::new(),
+            });
+            registry.open.push_back(OpenSnapshot { state: state.clone(), users: 1 });
+            self.publish(&registry);
+            self.overwritten.store(false, Ordering::SeqCst);
+            if epoch.current() == now {
+                return state;
+            }
+            registry.open.pop_back();
+        }
+    }
+
+    /// Closes a snapshot, for one of its users.
+    pub fn close(&self, state: &Arc<SnapshotState>, epoch: &Epoch) {
+        let mut registry = self.registry.lock().expect("no holder panics");
+        let is_it = |open: &OpenSnapshot| Arc::ptr_eq(&open.state, state);
+        // One that was ended is gone already.
+        let Some(at) = registry.open.iter().position(is_it) else { return };
+        registry.open[at].users -= 1;
+        if registry.open[at].users == 0 {
+            registry.open.remove(at);
+            self.publish(&registry);
+            self.free(&registry, epoch);
+        }
+    }
+
+    /// Frees the versions that no snapshot holds.
+    fn free(&self, registry: &Registry, epoch: &Epoch) {
+        let oldest = registry.open.front().map(|open| open.state.epoch);
+        // Under the lock no snapshot is opened, and one opened later is not below this epoch.
+        let lowest = oldest.unwrap_or_else(|| epoch.current());
+        self.versions.free_up_to(lowest, &crossbeam_epoch::pin());
+    }
+
+    /// Ends snapshots, the oldest first, while `too_many` says so.
+    #[cold]
+    fn end_oldest(&self, epoch: &Epoch, too_many: impl Fn(&SnapshotState) -> bool) {
+        let mut registry = self.registry.lock().expect("no holder panics");
+        while let Some(oldest) = registry.open.pop_front_if(|open| too_many(&open.state)) {
+            oldest.state.ended.store(true, Ordering::SeqCst);
+            self.ended.fetch_add(1, Ordering::Relaxed);
+            event!(WARN, "snapshot ended", epoch = oldest.state.epoch.0);
+            self.publish(&registry);
+            self.free(&registry, epoch);
+        }
+    }
+
+    /// Ends the snapshots that are too old.
+    pub fn end_aged(&self, epoch: &Epoch) {
+        let Some(age) = self.settings.age else { return };
+        if self.oldest() != NONE {
+            let now = clock::monotonic_ns();
+            let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            self.end_oldest(epoch, |state| now.saturating_sub(state.opened_ns) >= age);
+        }
+    }
+
+    /// Keeps the version of a row that transaction `tid` is about to overwrite, if a snapshot may
+    /// hold it. The caller has set the row's lock bit; `seen` is its version word.
+    pub fn keep<S>(
+        &self,
+        writer: &mut OldVersionWriter,
+        (record, seen): (&Record<S>, u64),
+        tid: Tid,
+        epoch: &Epoch,
+        guard: &Guard,
+    ) {
+        let newest = EpochNumber(self.newest.load(Ordering::SeqCst));
+        if tid.epoch() > newest && !self.overwritten.load(Ordering::SeqCst) {
+            self.overwritten.store(true, Ordering::SeqCst);
+        }
+        let oldest = self.oldest();
+        let base = word::tid(seen);
+        // A row that never existed has no version to keep.
+        let wanted = base != Tid::NONE && base.epoch() <= newest && tid.epoch() > oldest;
+        if !wanted || mutation::is(Mutation::ForgetOverwritten) {
+            return;
+        }
+        let kept = self.versions.keep(writer, record, seen, (oldest, tid.epoch()), guard);
+        if !kept {
+            self.end_oldest(epoch, |state| state.epoch < tid.epoch());
+        } else if self.versions.bytes() > self.settings.memory {
+            self.end_oldest(epoch, |_| self.versions.bytes() > self.settings.memory);
+        }
+    }
+
+    /// Frees what a session has kept, as far as no snapshot holds it.
+    pub fn end_writer(&self, writer: &mut OldVersionWriter, epoch: &Epoch) {
+        if self.versions.end_writer(writer) {
+            self.free(&self.registry.lock().expect("no holder panics"), epoch);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// Two sessions commit while a snapshot is opened. A transaction of the snapshot is installed
+    /// once it is open, and its place in the log is noted; a later one knows of the snapshot before
+    /// it installs.
+    #[test]
+    fn a_transaction_is_in_the_snapshot_or_knows_of_it() {
+        struct Shared {
+            snapshots: Snapshots,
+            active: ActiveEpochs,
+            epoch: Epoch,
+            /// The end of the log, and what each session has installed.
+            log: AtomicU64,
+            installed: [AtomicU64; 2],
+        }
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new(Shared {
+                snapshots: Snapshots::default(),
+                active: ActiveEpochs::default(),
+                epoch: Epoch::new(EpochNumber(5)),
+                log: AtomicU64::new(0),
+                installed: [AtomicU64::new(0), AtomicU64::new(0)],
+            });
+            let session = |at: usize| {
+                let (shared, slot) = (Arc::clone(&shared), shared.active.add());
+                thread::spawn(move || {
+                    slot.enter(&shared.epoch);
+                    let epoch = shared.epoch.current();
+                    let place = shared.log.fetch_add(1, Ordering::SeqCst);
+                    let knows = shared.snapshots.are_below(Tid::new(epoch, 0));
+                    // Relaxed: the slot has to make it visible.
+                    shared.installed[at].store(1, Ordering::Relaxed);
+                    slot.leave();
+                    (epoch, place, knows)
+                })
+            };
+            let sessions = [session(0), session(1)];
+            let mut noted = 0;
+            let state = shared.snapshots.open(&shared.epoch, &shared.active, || {
+                noted = shared.log.load(Ordering::SeqCst);
+                Needs::default()
+            });
+            let seen = [0, 1].map(|at: usize| shared.installed[at].load(Ordering::Relaxed) == 1);
+            for (session, seen) in sessions.into_iter().zip(seen) {
+                let (epoch, place, knows) = session.join().unwrap();
+                if epoch <= state.epoch {
+                    assert!(seen, "the snapshot holds it, and it is not installed");
+                    assert!(place < noted, "the snapshot holds it, and does not wait for it");
+                } else {
+                    assert!(knows, "it comes after the snapshot, and does not know");
+                }
+            }
+        });
+    }
+}

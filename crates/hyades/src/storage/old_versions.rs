@@ -1,0 +1,469 @@
+//! Older versions of rows, for readers of snapshots: images of whole rows, chained behind the row.
+//!
+//! The newest version is in the row itself. [`Record::older`] refers to the version before it, that
+//! one to the one before, and so on. A writer keeps the version that it overwrites only if a reader
+//! may want it, so a chain may have gaps, and *a link may dangle*: memory is used again, without
+//! being unlinked, once no reader is below the epoch in which its versions ended. A reader as of
+//! epoch e never follows such a link. It follows the link of a version that began after e, and the
+//! version behind that, in which it is interested, ended after e. It was kept, since the reader was
+//! there when it was overwritten, and its memory is not used again before the reader has gone.
+//! `crates/model/src/snapshots.rs` visits every interleaving of this.
+//!
+//! Two kinds of readers may *look* behind a dangling link all the same: one that was ended because
+//! versions took too much memory, in the moment before it notices, and one that finds the row
+//! locked and asks whether its version was kept by now. So all words are atomic, lengths are
+//! clipped to their chunk, a chunk is freed through the epoch of memory reclamation, and a version
+//! names its row: before and after it is read, as under a sequence lock.
+
+use super::record::{Record, copy_row, word};
+use bumpalo::Bump;
+use crossbeam_epoch::Guard;
+use hyades_platform::epoch::EpochNumber;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, OnceLock};
+
+/// A version is stored from a multiple of this many words on.
+const UNIT_WORDS: usize = 2;
+
+/// Words of a version ahead of the row: the address of the row's record, stored last; the version
+/// word; the epoch in which it ended; the link to the version before it, below the length of the
+/// row in bytes.
+const HEAD_WORDS: usize = 4;
+
+/// Bits of a link that state the unit within a chunk.
+const UNIT_BITS: u32 = 12;
+
+/// Words of a chunk that holds several versions: 64 KiB.
+const CHUNK_WORDS: usize = UNIT_WORDS << UNIT_BITS;
+
+/// A version longer than this has a chunk of its own.
+const LARGE_WORDS: usize = CHUNK_WORDS / 8;
+
+/// Chunks are found by number through a directory of two levels.
+const DIRECTORY: usize = 1 << 10;
+
+/// Numbers of chunks, a million: with the shortest chunks 64 GiB of versions.
+const MOST_CHUNKS: usize = DIRECTORY * DIRECTORY;
+
+/// Memory of versions.
+struct Chunk {
+    words: Box<[AtomicU64]>,
+    /// How many versions it holds. Written by the session that fills it; Relaxed: a counter.
+    versions: AtomicU32,
+}
+
+impl Chunk {
+    fn bytes(&self) -> u64 {
+        (self.words.len() * 8) as u64
+    }
+}
+
+/// A chunk that no writer fills any more.
+struct FullChunk {
+    number: u32,
+    /// The highest epoch in which one of its versions ended.
+    last_end: EpochNumber,
+}
+
+#[derive(Default)]
+struct Numbers {
+    /// Chunks that can be used again once no reader is below their last end.
+    full: Vec<FullChunk>,
+    /// Numbers without a chunk, and the lowest that was never used.
+    free: Vec<u32>,
+    next: u32,
+}
+
+type Directory = Box<[AtomicPtr<Chunk>]>;
+
+/// The older versions of all rows of a database.
+pub(crate) struct OldVersions {
+    /// A chunk is published (Release) before a link to it, and removed (under the lock of
+    /// `numbers`) before it is freed.
+    directories: Box<[OnceLock<Directory>]>,
+    numbers: Mutex<Numbers>,
+    /// Bytes of all chunks. Relaxed: it only tells when to end readers.
+    bytes: AtomicU64,
+}
+
+/// Where one session stores versions.
+#[derive(Default)]
+pub(crate) struct OldVersionWriter {
+    /// The chunk that it fills: its number, and the next free unit.
+    chunk: Option<(u32, usize)>,
+    /// The highest epoch in which a version in the chunk ended.
+    last_end: EpochNumber,
+}
+
+/// A version of a row that a reader of a snapshot finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OldVersion<'a> {
+    Row(&'a [u8]),
+    Absent,
+}
+
+/// A version in a chunk.
+struct Stored<'g> {
+    /// Its version word.
+    seen: u64,
+    ended: EpochNumber,
+    /// The link to the version before it.
+    older: u32,
+    row: &'g [AtomicU64],
+    /// Of the row, in bytes.
+    len: usize,
+    /// The word that names the record.
+    name: &'g AtomicU64,
+}
+
+impl Stored<'_> {
+    fn copy<'a>(&self, arena: &'a Bump) -> OldVersion<'a> {
+        if self.seen & word::ABSENT != 0 {
+            return OldVersion::Absent;
+        }
+        OldVersion::Row(copy_row(self.row, self.len, arena))
+    }
+}
+
+/// What names a row.
+fn address<S>(record: &Record<S>) -> u64 {
+    std::ptr::from_ref(record).addr() as u64
+}
+
+impl Default for OldVersions {
+    fn default() -> Self {
+        OldVersions {
+            directories: (0..DIRECTORY).map(|_| OnceLock::new()).collect(),
+            numbers: Mutex::new(Numbers { next: 1, ..Numbers::default() }),
+            bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl OldVersions {
+    /// Bytes of memory held for versions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn slot(&self, number: u32) -> &AtomicPtr<Chunk> {
+        let directory = self.directories[number as usize / DIRECTORY]
+            .get_or_init(|| (0..DIRECTORY).map(|_| AtomicPtr::default()).collect());
+        &directory[number as usize % DIRECTORY]
+    }
+
+    /// A chunk, unless it was freed. Valid as long as the guard.
+    fn chunk<'g>(&self, number: u32, _guard: &'g Guard) -> Option<&'g Chunk> {
+        let chunk = self.slot(number).load(Ordering::Acquire);
+        // SAFETY: a chunk is removed from its slot before it is retired through the epoch, and the
+        // guard was pinned before this load. It was initialised before it was published.
+        unsafe { chunk.as_ref() }
+    }
+
+    /// The number of versions that are held for snapshots, and of those not yet freed. Takes a
+    /// while if there are many.
+    pub fn count(&self) -> u64 {
+        let guard = crossbeam_epoch::pin();
+        let next = self.numbers.lock().expect("no holder panics").next;
+        let chunks = (1..next).filter_map(|number| self.chunk(number, &guard));
+        chunks.map(|chunk| u64::from(chunk.versions.load(Ordering::Relaxed))).sum()
+    }
+
+    /// Creates a chunk. `None` if there are too many.
+    fn add_chunk(&self, words: usize) -> Option<u32> {
+        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let chunk = Chunk { words, versions: AtomicU32::new(0) };
+        self.bytes.fetch_add(chunk.bytes(), Ordering::Relaxed);
+        let mut numbers = self.numbers.lock().expect("no holder panics");
+        let number = match numbers.free.pop() {
+            Some(number) => number,
+            None if numbers.next as usize == MOST_CHUNKS => {
+                self.bytes.fetch_sub(chunk.bytes(), Ordering::Relaxed);
+                return None;
+            }
+            None => {
+                numbers.next += 1;
+                numbers.next - 1
+            }
+        };
+        let old = self.slot(number).swap(Box::into_raw(Box::new(chunk)), Ordering::Release);
+        debug_assert!(old.is_null(), "a free number has no chunk");
+        Some(number)
+    }
+
+    /// Leaves a chunk to be used again once no reader is below `last_end`.
+    fn fill(&self, number: u32, last_end: EpochNumber) {
+        self.numbers.lock().expect("no holder panics").full.push(FullChunk { number, last_end });
+    }
+
+    /// Room for a version of this many words: the number of its chunk and its unit there.
+    fn place(&self, writer: &mut OldVersionWriter, words: usize) -> Option<(u32, usize)> {
+        if words > LARGE_WORDS {
+            return Some((self.add_chunk(words)?, 0));
+        }
+        let units = words.div_ceil(UNIT_WORDS);
+        let (number, unit) = match writer.chunk {
+            Some((number, unit)) if (unit + units) * UNIT_WORDS <= CHUNK_WORDS => (number, unit),
+            _ => {
+                self.end_writer(writer);
+                (self.add_chunk(CHUNK_WORDS)?, 0)
+            }
+        };
+        writer.chunk = Some((number, unit + units));
+        Some((number, unit))
+    }
+
+    /// Keeps the version of a row that is overwritten by a transaction of epoch `end`. The caller
+    /// has set the row's lock bit, and changes the row afterwards; `seen` is its version word.
+    /// `lowest` is the lowest epoch of any reader. Returns false if there was no room: the readers
+    /// that want the version have to be ended.
+    #[must_use]
+    pub fn keep<S>(
+        &self,
+        writer: &mut OldVersionWriter,
+        record: &Record<S>,
+        seen: u64,
+        (lowest, end): (EpochNumber, EpochNumber),
+        guard: &Guard,
+    ) -> bool {
+        debug_assert!(word::tid(seen).epoch() <= end, "a version ends after it has begun");
+        if writer.last_end <= lowest {
+            // No reader wants a version of the chunk.
+            writer.chunk = writer.chunk.map(|(number, _)| (number, 0));
+            let chunk = writer.chunk.and_then(|(number, _)| self.chunk(number, guard));
+            chunk.inspect(|chunk| chunk.versions.store(0, Ordering::Relaxed));
+        }
+        let (row, len) = if seen & word::ABSENT == 0 { record.block() } else { (&[][..], 0) };
+        let row = &row[..len.div_ceil(8)];
+        let Some((number, unit)) = self.place(writer, HEAD_WORDS + row.len()) else { return false };
+        let chunk = self.chunk(number, guard).expect("a chunk stays while it is filled");
+        chunk.versions.store(chunk.versions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let words = &chunk.words[unit * UNIT_WORDS..];
+        let older = record.older.load(Ordering::Relaxed);
+        words[0].store(0, Ordering::Relaxed);
+        // Who reads a word stored below finds, afterwards, that the version was replaced.
+        fence(Ordering::Release);
+        words[1].store(seen & !word::LOCKED, Ordering::Relaxed);
+        words[2].store(end.0, Ordering::Relaxed);
+        words[3].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
+        for (to, from) in words[HEAD_WORDS..].iter().zip(row) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        words[0].store(address(record), Ordering::Release);
+        let link = number << UNIT_BITS | unit as u32;
+        // Release: a reader that follows the link finds the version.
+        record.older.store(link, Ordering::Release);
+        if HEAD_WORDS + row.len() > LARGE_WORDS {
+            self.fill(number, end);
+        } else {
+            writer.last_end = writer.last_end.max(end);
+        }
+        true
+    }
+
+    /// The version behind a link, if it is one of this row.
+    fn at<'g, S>(&self, link: u32, record: &Record<S>, guard: &'g Guard) -> Option<Stored<'g>> {
+        if link == 0 {
+            return None;
+        }
+        let chunk = &self.chunk(link >> UNIT_BITS, guard)?.words;
+        let at = (link & ((1 << UNIT_BITS) - 1)) as usize * UNIT_WORDS;
+        let head = chunk.get(at..at + HEAD_WORDS)?;
+        let is_of_row = || head[0].load(Ordering::Acquire) == address(record);
+        if !is_of_row() {
+            return None;
+        }
+        let [seen, end, third] = [1, 2, 3].map(|at: usize| head[at].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let row = &chunk[at + HEAD_WORDS..];
+        let len = ((third >> 32) as usize).min(row.len() * 8);
+        let ended = EpochNumber(end);
+        is_of_row().then_some(Stored { seen, ended, older: third as u32, row, len, name: &head[0] })
+    }
+
+    /// Reads the version of a row as of epoch `as_of`, into `arena` memory. The caller has seen
+    /// that the version in the row began later.
+    pub fn read<'a, S>(
+        &self,
+        record: &Record<S>,
+        as_of: EpochNumber,
+        arena: &'a Bump,
+        guard: &Guard,
+    ) -> OldVersion<'a> {
+        let mut link = record.older.load(Ordering::Acquire);
+        // The chain ends where the row did not exist yet.
+        while let Some(stored) = self.at(link, record, guard) {
+            if word::tid(stored.seen).epoch() <= as_of {
+                debug_assert!(stored.ended > as_of, "a reader follows no link that dangles");
+                return stored.copy(arena);
+            }
+            link = stored.older;
+        }
+        OldVersion::Absent
+    }
+
+    /// Reads the version with the version word `seen`, into `arena` memory, if it was kept: then
+    /// its row may be about to change. The caller has copied the row before.
+    pub fn kept<'a, S>(
+        &self,
+        record: &Record<S>,
+        seen: u64,
+        arena: &'a Bump,
+        guard: &Guard,
+    ) -> Option<OldVersion<'a>> {
+        let stored = self.at(record.older.load(Ordering::Acquire), record, guard)?;
+        if stored.seen != seen & !word::LOCKED {
+            return None;
+        }
+        let copied = stored.copy(arena);
+        // A version that is replaced was of no reader's interest: this is another one.
+        fence(Ordering::Acquire);
+        (stored.name.load(Ordering::Relaxed) == address(record)).then_some(copied)
+    }
+
+    /// Leaves the chunk of a writer to be freed, as when its session ends. Returns whether it had
+    /// one.
+    pub fn end_writer(&self, writer: &mut OldVersionWriter) -> bool {
+        let chunk = writer.chunk.take();
+        if let Some((number, _)) = chunk {
+            self.fill(number, writer.last_end);
+        }
+        writer.last_end = EpochNumber::default();
+        chunk.is_some()
+    }
+
+    /// Frees the chunks whose versions all ended at or before `lowest`, the lowest epoch of any
+    /// reader, now or later.
+    pub fn free_up_to(&self, lowest: EpochNumber, guard: &Guard) {
+        let mut numbers = self.numbers.lock().expect("no holder panics");
+        let Numbers { full, free, .. } = &mut *numbers;
+        full.retain(|chunk| {
+            if chunk.last_end > lowest {
+                return true;
+            }
+            let removed = self.slot(chunk.number).swap(std::ptr::null_mut(), Ordering::AcqRel);
+            debug_assert!(!removed.is_null(), "a full chunk is there until it is freed here");
+            free.push(chunk.number);
+            // SAFETY: `add_chunk` made it from a box. It was removed from the only place where
+            // readers find it, once, by the swap; those that found it before are pinned.
+            unsafe {
+                self.bytes.fetch_sub((*removed).bytes(), Ordering::Relaxed);
+                let removed = removed as usize;
+                guard.defer_unchecked(move || drop(Box::from_raw(removed as *mut Chunk)));
+            }
+            false
+        });
+    }
+}
+
+impl Drop for OldVersions {
+    fn drop(&mut self) {
+        for directory in &mut self.directories {
+            for chunk in directory.get_mut().into_iter().flatten() {
+                let chunk = *chunk.get_mut();
+                if !chunk.is_null() {
+                    // SAFETY: `add_chunk` made it from a box, and nothing else refers to it: the
+                    // database, with its sessions and readers, is gone.
+                    drop(unsafe { Box::from_raw(chunk) });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::tid::Tid;
+    use proptest::prelude::*;
+
+    fn word_of(epoch: u64, absent: bool) -> u64 {
+        word::of(Tid::new(EpochNumber(epoch), 0)) | if absent { word::ABSENT } else { 0 }
+    }
+
+    proptest! {
+        /// A row is overwritten, deleted and inserted again, while readers come and go: each reader
+        /// finds the version that it has seen as the newest when it came.
+        #[test]
+        fn each_reader_finds_the_version_of_its_epoch(
+            steps in proptest::collection::vec((0u8..4, 0usize..3000, any::<bool>()), 1..60),
+        ) {
+            let versions = OldVersions::default();
+            let mut writer = OldVersionWriter::default();
+            let record = Record::<()>::new(b"key", 100, word::ABSENT, 0);
+            // SAFETY: this test owns the record until `free`.
+            let this = unsafe { &*record };
+            let (mut epoch, mut readers) = (1u64, Vec::<(EpochNumber, Option<Vec<u8>>)>::new());
+            let mut now = None;
+            for (step, len, is_large) in steps {
+                let guard = crossbeam_epoch::pin();
+                match step {
+                    0 => {
+                        readers.push((EpochNumber(epoch), now.clone()));
+                        epoch += 1;
+                    }
+                    1 if !readers.is_empty() => {
+                        readers.remove(len % readers.len());
+                        let lowest = readers.first().map_or(EpochNumber(epoch), |r| r.0);
+                        versions.free_up_to(lowest, &guard);
+                    }
+                    _ => {
+                        let seen = this.word.load(Ordering::Relaxed);
+                        let lowest = readers.first().map(|reader| reader.0);
+                        let newest = readers.last().map(|reader| reader.0);
+                        if let (Some(lowest), Some(newest)) = (lowest, newest)
+                            && word::tid(seen).epoch() <= newest
+                        {
+                            let epochs = (lowest, EpochNumber(epoch));
+                            prop_assert!(versions.keep(&mut writer, this, seen, epochs, &guard));
+                        }
+                        let len = if is_large { len * 10 } else { len / 10 };
+                        now = (step != 3).then(|| vec![(len % 251) as u8; len]);
+                        if let Some(row) = &now {
+                            this.store_row(row, &guard);
+                        }
+                        this.word.store(word_of(epoch, now.is_none()), Ordering::Relaxed);
+                    }
+                }
+                for (as_of, was) in &readers {
+                    let arena = Bump::new();
+                    let seen = this.word.load(Ordering::Relaxed);
+                    if word::tid(seen).epoch() > *as_of {
+                        let found = versions.read(this, *as_of, &arena, &guard);
+                        let was = was.as_deref().map_or(OldVersion::Absent, OldVersion::Row);
+                        prop_assert!(found == was, "as of {}", as_of);
+                    }
+                }
+            }
+            versions.end_writer(&mut writer);
+            versions.free_up_to(EpochNumber(epoch), &crossbeam_epoch::pin());
+            prop_assert_eq!(versions.bytes(), 0);
+            // SAFETY: this is the only reference to the record.
+            unsafe { Record::free(record) };
+        }
+    }
+
+    #[test]
+    fn a_link_into_memory_that_was_freed_finds_nothing() {
+        let versions = OldVersions::default();
+        let mut writer = OldVersionWriter::default();
+        let record = Record::<()>::new(b"key", 8, word_of(3, false), 0);
+        // SAFETY: this test owns the record until `free`.
+        let this = unsafe { &*record };
+        let guard = crossbeam_epoch::pin();
+        this.store_row(&[7; 8], &guard);
+        let epochs = (EpochNumber(3), EpochNumber(4));
+        assert!(versions.keep(&mut writer, this, word_of(3, false), epochs, &guard));
+        let arena = Bump::new();
+        let found = versions.read(this, EpochNumber(3), &arena, &guard);
+        assert_eq!(found, OldVersion::Row(&[7; 8]));
+        versions.end_writer(&mut writer);
+        versions.free_up_to(EpochNumber(3), &guard);
+        assert_eq!(versions.read(this, EpochNumber(3), &arena, &guard), found);
+        versions.free_up_to(EpochNumber(4), &guard);
+        let found = versions.read(this, EpochNumber(3), &arena, &guard);
+        assert_eq!(found, OldVersion::Absent);
+        // SAFETY: this is the only reference to the record.
+        unsafe { Record::free(record) };
+    }
+}
