@@ -1,9 +1,9 @@
 //! A session: state that one thread keeps between its transactions, and how it runs them.
 
 pub(crate) mod shared;
+mod snapshots;
 
 use crate::concurrency::Commits;
-use crate::concurrency::snapshot_reads::SnapshotReads;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::RowIdBlock;
@@ -117,6 +117,13 @@ fn pass_on(
     resume_unwind(panic)
 }
 
+/// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
+#[cold]
+fn only_read<P: LoggingProtocol>(state: &TxnState<'_, P>) -> Option<usize> {
+    let reads = state.reads.len() + state.held.len() + state.gaps.len();
+    state.writes.is_empty().then_some(if state.conflict { reads } else { usize::MAX })
+}
+
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
 /// beside it.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
@@ -172,6 +179,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             answer.needs.is_empty(),
             "its ticket has taken what the last transaction needs"
         );
+        answer.position = None;
         let result = self.attempt(call, body, answer);
         self.arena.reset();
         if self.tally.attempt().is_multiple_of(HOUSEKEEPING_INTERVAL) {
@@ -222,6 +230,9 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
                     return Ok(());
                 }
                 may_only_read = false;
+                attempts += 1;
+                self.tally.attempt();
+                continue;
             }
             self.back_off(attempts.min(u64::from(u32::MAX)) as u32);
             if self.try_once(call, body, answer)?.is_ok() {
@@ -230,75 +241,6 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             longest_ns = longest_ns.max(clock::monotonic_ns() - attempt_began);
             attempts += 1;
         }
-    }
-
-    /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
-    /// nothing when it ran before. False if it wants to write now.
-    fn try_on_snapshot(
-        &mut self,
-        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-        answer: &mut Answer,
-    ) -> bool {
-        let shared = Arc::clone(&self.shared);
-        let engine = &shared.engine;
-        let snapshot = engine.open_snapshot(self.log.as_ref());
-        let (verdict, refused) = self.read(&snapshot, body);
-        let is_valid = !refused && !snapshot.has_ended();
-        engine.snapshots.close(&snapshot, &engine.epoch);
-        if !is_valid {
-            return false;
-        }
-        match verdict {
-            Ok(verdict) => {
-                self.tally.attempt();
-                if verdict == Verdict::Abandon {
-                    self.tally.failure();
-                }
-            }
-            Err(panic) => {
-                self.tally.panic();
-                resume_unwind(panic);
-            }
-        }
-        (answer.needs, answer.position) = (snapshot.needs(), None);
-        true
-    }
-
-    /// Runs a body once as of a snapshot. Returns its verdict, or its panic, and whether it has
-    /// tried to write.
-    fn read(
-        &mut self,
-        snapshot: &SnapshotState,
-        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> (Result<Verdict, Box<dyn Any + Send>>, bool) {
-        self.as_of(snapshot, |running| {
-            let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(running))));
-            (verdict, running.state().refused_write)
-        })
-    }
-
-    /// Begins a transaction that reads a snapshot, for `run`.
-    fn as_of<R>(
-        &mut self,
-        snapshot: &SnapshotState,
-        run: impl FnOnce(&mut Running<'_, SnapshotReads, P>) -> R,
-    ) -> R {
-        let engine = &self.shared.engine;
-        let guard = crossbeam_epoch::pin();
-        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        engine.protocol.begin(stamp, RecordKind::Data);
-        let mut state = TxnState::new(
-            &self.arena,
-            &guard,
-            stamp,
-            &mut self.workspace,
-            RowIds::Fresh(&mut self.row_ids),
-            Determinism::default(),
-        );
-        state.snapshot = Some(snapshot);
-        let result = run(&mut Running::new(engine, state));
-        self.arena.reset();
-        result
     }
 
     fn sweep(&mut self) {
@@ -319,7 +261,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         let engine = &self.shared.engine;
         let guard = crossbeam_epoch::pin();
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
-        let kind = call.map_or(RecordKind::Data, |(_, kind)| kind);
+        let (call, kind) = call.map_or((None, RecordKind::Data), |(call, kind)| (Some(call), kind));
         engine.protocol.begin(stamp, kind);
         let state = TxnState::new(
             &self.arena,
@@ -339,7 +281,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
             writer: self.writer.as_mut(),
             stream: self.stream,
             kind,
-            call: call.map(|(call, _)| call),
+            call,
             stated_epoch: self.stated_epoch,
             payload: &mut self.payload,
         };
@@ -359,15 +301,10 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         };
         C::release(state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        if result.is_err() {
-            let reads = state.reads.len() + state.held.len() + state.gaps.len();
-            let reads = if state.conflict { reads } else { usize::MAX };
-            self.only_read = state.writes.is_empty().then_some(reads);
-        }
+        self.only_read = result.as_ref().err().and_then(|_| only_read(state));
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
-        answer.position = None;
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed {
                 self.stated_epoch = done.tid.epoch();

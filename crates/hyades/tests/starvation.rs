@@ -52,6 +52,12 @@ fn sum(tx: &Transaction<'_>, commits: &Commits, patience: Duration) -> Result<i6
     Ok(rows.iter().map(|row| row.get(VALUE)).sum::<i64>() - first)
 }
 
+/// Writes, so that it cannot run as of a snapshot, then reads all rows.
+fn write_and_sum(tx: &Transaction<'_>, commits: &Commits) -> Result<i64, Abort> {
+    tx.update(ROWS, 1i64, &[VALUE.set(1)])?;
+    sum(tx, commits, FOR_EVER)
+}
+
 /// Runs `body` while another thread updates one row continually.
 fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
     let (over, commits) = (AtomicBool::new(false), Commits::new(0));
@@ -121,7 +127,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
     fill(&db);
     let began = Instant::now();
     let error = beside_a_writer(&db, |commits| {
-        db.try_transact(|tx| sum(tx, commits, FOR_EVER)).unwrap_err()
+        db.try_transact(|tx| write_and_sum(tx, commits)).unwrap_err()
     });
     assert!(matches!(error, Error::Starved { attempts, .. } if attempts > 1), "{error}");
     assert!(began.elapsed() >= Duration::from_millis(150));
@@ -138,7 +144,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
         let error = beside_a_writer(&db, |commits| {
             let counted = |tx: &Transaction<'_>| {
                 runs += 1;
-                sum(tx, commits, FOR_EVER)
+                write_and_sum(tx, commits)
             };
             db.try_transact(counted).unwrap_err()
         });
@@ -191,6 +197,7 @@ fn a_closure_that_waits_for_a_thread_at_the_gate_goes_on() {
     let mut attempts = 0i64;
     let waits = |tx: &Transaction<'_>| {
         attempts += 1;
+        tx.update(ROWS, 1i64, &[VALUE.set(attempts)])?;
         tx.get(ROWS, 0i64)?;
         let touch = |tx: &Transaction<'_>| tx.update(ROWS, 0i64, &[VALUE.set(attempts)]);
         let db = &db;

@@ -51,8 +51,9 @@ fn interleaved(
                 scope.spawn(|| db.transact(&other).unwrap()).join().unwrap();
             });
         }
+        tx.update(ROWS, 0i64, &[VALUE.set(1)])?;
         end(runs.load(Ordering::Relaxed));
-        Ok(tx.update(ROWS, 0i64, &[VALUE.set(1)])?)
+        Ok(())
     };
     db.transact(body).unwrap();
     runs.into_inner()

@@ -225,8 +225,8 @@ impl<'d> Runner<'d> {
         Ok(())
     }
 
-    /// Runs a program that only reads as of a snapshot: the one that is held, or a new one. That may
-    /// be held then. `began` becomes the moment before it was opened.
+    /// Runs a program that only reads as of a snapshot: the one that is held, or a new one. Either
+    /// may be held afterwards. `began` becomes the moment before it was opened.
     fn read_snapshot(
         &mut self,
         program: &Program,

@@ -199,19 +199,7 @@ impl Report {
                 ),
             );
         }
-        if let (Some(scans), Some(versions)) = (self.scans, self.versions) {
-            line(
-                "scans",
-                format!(
-                    "{} completed, {} failed: {} rows/s; at most {} older versions, {}",
-                    exact(scans.completed),
-                    exact(scans.failed),
-                    count(scans.rows_per_s),
-                    count(versions.peak as f64),
-                    bytes(versions.peak_bytes as f64)
-                ),
-            );
-        }
+        self.scans_text(&mut line);
         self.checkpoint_text(&mut line);
         self.recovery_text(settings.knobs.recovery, &mut line);
         if let Some(consistent) = self.consistent {
@@ -221,6 +209,21 @@ impl Report {
             line("note", "the log is in shared memory: not durable".to_string());
         }
         out
+    }
+
+    fn scans_text(&self, line: &mut impl FnMut(&str, String)) {
+        let (Some(scans), Some(versions)) = (self.scans, self.versions) else { return };
+        line(
+            "scans",
+            format!(
+                "{} completed, {} failed: {} rows/s; at most {} older versions, {}",
+                exact(scans.completed),
+                exact(scans.failed),
+                count(scans.rows_per_s),
+                count(versions.peak as f64),
+                bytes(versions.peak_bytes as f64)
+            ),
+        );
     }
 
     fn checkpoint_text(&self, line: &mut impl FnMut(&str, String)) {

@@ -31,7 +31,7 @@ use state::TxnState;
 use steps::{Commit, Committed};
 
 /// What a transaction sees of a row.
-pub(crate) enum Seen<'s, T> {
+pub(crate) enum VisibleRow<'s, T> {
     /// The row in place: a copy of the wanted columns.
     There(T),
     /// The whole row, in an older version.
@@ -52,15 +52,15 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     /// have read.
     const READS_SNAPSHOT: bool = false;
 
-    /// Reads a row. `copy` copies the wanted columns of the row in place and may be called more than
-    /// once.
+    /// Reads a row. `copy` copies the wanted columns of the row in place, and may be called more
+    /// than once.
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
         record: &'s Record<P::RowStamp>,
         copy: impl FnMut() -> T,
-    ) -> Result<Seen<'s, T>, Abort>;
+    ) -> Result<VisibleRow<'s, T>, Abort>;
 
     /// Prepares a write that depends on the row's content. Returns whether the row exists.
     fn intend<'s, P: LoggingProtocol>(

@@ -5,7 +5,7 @@
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, Seen};
+use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
@@ -43,7 +43,7 @@ impl ConcurrencyControl for NoWait {
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Seen<'s, T>, Abort> {
+    ) -> Result<VisibleRow<'s, T>, Abort> {
         if state.own_lock(record).is_none() {
             let readers = record.lock.load(Ordering::Relaxed);
             // `fetch_update` retries after losing a race against another reader, and fails against
@@ -60,7 +60,7 @@ impl ConcurrencyControl for NoWait {
         }
         let version = Self::version(record)?;
         state.max_tid = state.max_tid.max(word::tid(version));
-        Ok(if version & word::ABSENT == 0 { Seen::There(copy()) } else { Seen::Absent })
+        Ok(if version & word::ABSENT == 0 { VisibleRow::There(copy()) } else { VisibleRow::Absent })
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 
 use super::state::TxnState;
 use super::steps;
-use super::{ConcurrencyControl, Seen};
+use super::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -28,9 +28,9 @@ impl ConcurrencyControl for Replaying {
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Seen<'s, T>, Abort> {
+    ) -> Result<VisibleRow<'s, T>, Abort> {
         let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
-        Ok(if there { Seen::There(copy()) } else { Seen::Absent })
+        Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, Seen};
+use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::write::Write;
@@ -101,10 +101,14 @@ impl ConcurrencyControl for Silo {
         table: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Seen<'s, T>, Abort> {
+    ) -> Result<VisibleRow<'s, T>, Abort> {
         for _ in 0..PATIENCE {
             let seen = stable_word(record)?;
-            let copied = if seen & word::ABSENT == 0 { Seen::There(copy()) } else { Seen::Absent };
+            let copied = if seen & word::ABSENT == 0 {
+                VisibleRow::There(copy())
+            } else {
+                VisibleRow::Absent
+            };
             // Orders the copy before the second load of the version word.
             fence(Ordering::Acquire);
             if record.word.load(Ordering::Relaxed) == seen {
@@ -129,7 +133,7 @@ impl ConcurrencyControl for Silo {
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
         let seen = Self::read(engine, state, table, record, || ())?;
-        Ok(matches!(seen, Seen::There(())))
+        Ok(matches!(seen, VisibleRow::There(())))
     }
 
     /// Does nothing: commit locks the row and folds its stamp.

@@ -3,7 +3,7 @@
 //! installed, and writers keep what they overwrite of it ([`crate::engine::snapshots`]).
 
 use super::state::TxnState;
-use super::{ConcurrencyControl, Seen};
+use super::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -19,9 +19,9 @@ impl ConcurrencyControl for SnapshotReads {
     const INSERTED_LOCK: u32 = 0;
     const READS_SNAPSHOT: bool = true;
 
-    /// A row in place that nobody has locked, before and after the copy, is as the version word
-    /// says. One that is locked may be half-written, but only after its version was kept: so after
-    /// the copy this looks for that, and takes it if it is there.
+    /// A row in place that is unlocked, before and after the copy, is as the version word says. One
+    /// that is locked may be half-written, but only after its version was kept: so after the copy
+    /// this looks for that, and takes it if it is there.
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
@@ -29,12 +29,12 @@ impl ConcurrencyControl for SnapshotReads {
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
-    ) -> Result<Seen<'s, T>, Abort> {
+    ) -> Result<VisibleRow<'s, T>, Abort> {
         let Some(snapshot) = state.snapshot else { return Err(Abort::SnapshotEnded) };
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
         let older = |version| match version {
-            OldVersion::Row(row) => Seen::Older(row),
-            OldVersion::Absent => Seen::Absent,
+            OldVersion::Row(row) => VisibleRow::Older(row),
+            OldVersion::Absent => VisibleRow::Absent,
         };
         loop {
             // Before a link is followed: versions may be gone as soon as it has ended.
@@ -46,8 +46,8 @@ impl ConcurrencyControl for SnapshotReads {
                 return Ok(older(versions.read(record, snapshot.epoch, arena, guard)));
             }
             if seen & (word::ABSENT | word::DEAD) != 0 {
-                // Dead: no snapshot holds the row, and whoever inserts it again does so later.
-                return Ok(Seen::Absent);
+                // Dead: no snapshot holds the row; another one under the key is newer.
+                return Ok(VisibleRow::Absent);
             }
             let copied = copy();
             // Orders the copy before the second look.
@@ -59,7 +59,7 @@ impl ConcurrencyControl for SnapshotReads {
                 return Ok(older(kept));
             }
             if now & !word::LOCKED == seen & !word::LOCKED {
-                return Ok(Seen::There(copied));
+                return Ok(VisibleRow::There(copied));
             }
         }
     }

@@ -190,7 +190,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     }
 }
 
-/// Keeps a row, before it is overwritten, for those who read an earlier state. The caller has its
+/// Keeps a row, before it is overwritten, for readers of an earlier state. The caller has its
 /// write protection, and keeps it until it stores a new version word.
 #[cold]
 fn keep_overwritten<P: LoggingProtocol>(

@@ -136,7 +136,7 @@ impl Database {
     /// # })?;
     /// let total = db.snapshot(|tx| {
     ///     let rows = accounts.scan(tx).rows()?;
-    ///     Ok(rows.iter().map(|account| account.balance).sum::<i64>())
+    ///     Ok(rows.map(|account| account.balance).sum::<i64>())
     /// })?;
     /// assert_eq!(total, 90);
     /// # Ok::<_, Box<dyn std::error::Error>>(())

@@ -95,7 +95,7 @@ impl Drop for Entered<'_> {
 /// Coordinates commits with checkpoints, see the module.
 pub(crate) struct Cut {
     /// The active cut, or [`NONE`]. Written by the checkpoint, read by commits that overwrite while
-    /// anybody reads an earlier state; SeqCst, to be in one order with the epoch.
+    /// an earlier state is read; SeqCst, to be in one order with the epoch.
     epoch: AtomicU64,
     /// The checkpointing thread sleeps until something is committed. Written by it and by the
     /// threads that wake it; SeqCst, since it checks the log after it has set this.

@@ -1,7 +1,7 @@
 //! Snapshots: epochs as of which transactions read while others write, and what is kept for them.
 //!
-//! A snapshot is an epoch E. It holds the effects of the transactions with epochs up to E, which is
-//! a consistent state for the reason that [`super::cut`] gives. Opening takes these steps, in order:
+//! A snapshot is an epoch E. It holds the effects of the transactions with epochs up to E: a
+//! consistent state, for the reason that [`super::cut`] gives. Opening takes these steps, in order:
 //!
 //! 1. Publish the snapshot; then check that the epoch is still E, else begin again. A transaction
 //!    of a later epoch reads its epoch after that, so it knows of the snapshot when it installs:
@@ -18,8 +18,8 @@
 //! for each open snapshot, however often it is overwritten.
 //!
 //! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
-//! budget: see [`EPOCHS_AT_ONCE`]. One that is open serves those who ask for one, if nothing was
-//! written since, or if it was opened after they asked.
+//! budget: see [`EPOCHS_AT_ONCE`]. A caller that wants a snapshot shares an open one if
+//! nothing was written since, or if it was opened after the call.
 
 use crate::logging::Needs;
 use crate::storage::old_versions::{OldVersionWriter, OldVersions};
@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// Nobody reads: no epoch is above this one.
+/// No reader: no epoch is above this one.
 const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
 /// Epochs that snapshots may end at any speed. Beyond that, one in a millisecond: then the numbers
@@ -125,7 +125,7 @@ struct Registry {
 
 /// The snapshots of a database, see the module.
 pub(crate) struct Snapshots {
-    /// The lowest epoch as of which anybody reads, checkpoints included, or [`NONE`]. This and the
+    /// The lowest epoch as of which a snapshot or a checkpoint reads, or [`NONE`]. This and the
     /// next two are written under the lock of `registry` and read by commits: SeqCst, to be in one
     /// order with the epoch.
     lowest: Padded<AtomicU64>,
@@ -175,8 +175,8 @@ impl Snapshots {
         }
     }
 
-    /// Whether anybody reads as of an epoch before the one of transaction `tid`, which is about to
-    /// install its writes.
+    /// Whether a snapshot or a checkpoint reads as of an epoch before the one of transaction `tid`,
+    /// which is about to install its writes.
     #[inline]
     pub fn are_below(&self, tid: Tid) -> bool {
         if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
@@ -257,7 +257,7 @@ impl Snapshots {
         state
     }
 
-    /// An open snapshot that serves a caller who came when `arrived` snapshots had been opened.
+    /// An open snapshot for a caller that came when `arrived` snapshots had been opened.
     fn share(&self, arrived: u64) -> Option<Arc<SnapshotState>> {
         let mut registry = self.registry.lock().expect("no holder panics");
         let newest = registry.open.back_mut()?;
@@ -270,7 +270,7 @@ impl Snapshots {
         })
     }
 
-    /// Waits, if snapshots have ended so many epochs that it has to.
+    /// Waits, if snapshots have ended epochs too fast.
     fn wait_for_an_epoch(&self) {
         loop {
             let mut registry = self.registry.lock().expect("no holder panics");

@@ -46,13 +46,13 @@ const DIRECTORY: usize = 1 << 10;
 const MOST_CHUNKS: usize = DIRECTORY * DIRECTORY;
 
 /// Memory of versions.
-struct Chunk {
+struct VersionChunk {
     words: Box<[AtomicU64]>,
     /// How many versions it holds. Written by the session that fills it; Relaxed: a counter.
     versions: AtomicU32,
 }
 
-impl Chunk {
+impl VersionChunk {
     fn bytes(&self) -> u64 {
         (self.words.len() * 8) as u64
     }
@@ -74,13 +74,13 @@ struct Numbers {
     next: u32,
 }
 
-type Directory = Box<[AtomicPtr<Chunk>]>;
+type ChunkDirectory = Box<[AtomicPtr<VersionChunk>]>;
 
 /// The older versions of all rows of a database.
 pub(crate) struct OldVersions {
     /// A chunk is published (Release) before a link to it, and removed (under the lock of
     /// `numbers`) before it is freed.
-    directories: Box<[OnceLock<Directory>]>,
+    directories: Box<[OnceLock<ChunkDirectory>]>,
     numbers: Mutex<Numbers>,
     /// Bytes of all chunks. Relaxed: it only tells when to end readers.
     bytes: AtomicU64,
@@ -146,14 +146,14 @@ impl OldVersions {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn slot(&self, number: u32) -> &AtomicPtr<Chunk> {
+    fn slot(&self, number: u32) -> &AtomicPtr<VersionChunk> {
         let directory = self.directories[number as usize / DIRECTORY]
             .get_or_init(|| (0..DIRECTORY).map(|_| AtomicPtr::default()).collect());
         &directory[number as usize % DIRECTORY]
     }
 
     /// A chunk, unless it was freed. Valid as long as the guard.
-    fn chunk<'g>(&self, number: u32, _guard: &'g Guard) -> Option<&'g Chunk> {
+    fn chunk<'g>(&self, number: u32, _guard: &'g Guard) -> Option<&'g VersionChunk> {
         let chunk = self.slot(number).load(Ordering::Acquire);
         // SAFETY: a chunk is removed from its slot before it is retired through the epoch, and the
         // guard was pinned before this load. It was initialised before it was published.
@@ -172,7 +172,7 @@ impl OldVersions {
     /// Creates a chunk. `None` if there are too many.
     fn add_chunk(&self, words: usize) -> Option<u32> {
         let words = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let chunk = Chunk { words, versions: AtomicU32::new(0) };
+        let chunk = VersionChunk { words, versions: AtomicU32::new(0) };
         self.bytes.fetch_add(chunk.bytes(), Ordering::Relaxed);
         let mut numbers = self.numbers.lock().expect("no holder panics");
         let number = match numbers.free.pop() {
@@ -241,7 +241,7 @@ impl OldVersions {
         let words = &chunk.words[unit * UNIT_WORDS..];
         let older = record.older.load(Ordering::Relaxed);
         words[0].store(0, Ordering::Relaxed);
-        // Who reads a word stored below finds, afterwards, that the version was replaced.
+        // A reader of a word stored below finds, afterwards, that the version was replaced.
         fence(Ordering::Release);
         words[1].store(seen & !word::LOCKED, Ordering::Relaxed);
         words[2].store(end.0, Ordering::Relaxed);
@@ -349,7 +349,7 @@ impl OldVersions {
             unsafe {
                 self.bytes.fetch_sub((*removed).bytes(), Ordering::Relaxed);
                 let removed = removed as usize;
-                guard.defer_unchecked(move || drop(Box::from_raw(removed as *mut Chunk)));
+                guard.defer_unchecked(move || drop(Box::from_raw(removed as *mut VersionChunk)));
             }
             false
         });

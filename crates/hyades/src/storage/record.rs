@@ -317,9 +317,9 @@ impl<S> Record<S> {
         }
     }
 
-    /// Sets [`word::LOCKED`], whatever protects the row: who reads it without a lock does not accept
-    /// a half-written row. The caller has the row's write protection, and keeps it until it stores a
-    /// new version word. Returns the version word before.
+    /// Sets [`word::LOCKED`], whatever protects the row: a reader without a lock must not accept a
+    /// half-written row. The caller has the row's write protection, and keeps it until it stores
+    /// a new version word. Returns the version word before.
     pub fn set_locked(&self) -> u64 {
         let seen = self.word.load(Ordering::Relaxed);
         debug_assert!(

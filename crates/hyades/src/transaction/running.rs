@@ -2,7 +2,7 @@
 
 use super::access::{Access, Index, Savepoint, Table};
 use crate::concurrency::state::{RowIds, TxnState};
-use crate::concurrency::{ConcurrencyControl, Seen};
+use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
@@ -195,9 +195,9 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
             CopyWindow::Whole => (record.read_row_into(arena), 0, None),
         })?;
         Ok(match read {
-            Seen::There((bytes, base, nulls)) => Some(row(bytes, base, nulls)),
-            Seen::Older(bytes) => Some(row(bytes, 0, None)),
-            Seen::Absent => None,
+            VisibleRow::There((bytes, base, nulls)) => Some(row(bytes, base, nulls)),
+            VisibleRow::Older(bytes) => Some(row(bytes, 0, None)),
+            VisibleRow::Absent => None,
         })
     }
 

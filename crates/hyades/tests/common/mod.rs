@@ -5,6 +5,7 @@
 pub mod by_hand;
 pub mod checkpointing;
 pub mod evolving;
+pub mod grouped;
 pub mod held;
 pub mod watched;
 

@@ -1,0 +1,87 @@
+//! Transactions of a session that read a snapshot.
+
+use super::EngineSession;
+use crate::concurrency::Commits;
+use crate::concurrency::snapshot_reads::SnapshotReads;
+use crate::concurrency::state::{RowIds, TxnState};
+use crate::engine::snapshots::SnapshotState;
+use crate::erased::{Answer, Verdict};
+use crate::logging::LoggingProtocol;
+use crate::logging::determinism::Determinism;
+use crate::logging::record::RecordKind;
+use crate::transaction::access::Transaction;
+use crate::transaction::running::Running;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
+    /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
+    /// nothing when it ran before. False if it wants to write now.
+    pub(super) fn try_on_snapshot(
+        &mut self,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let engine = &shared.engine;
+        let snapshot = engine.open_snapshot(self.log.as_ref());
+        let (verdict, refused) = self.read(&snapshot, body);
+        let is_valid = !refused && !snapshot.has_ended();
+        engine.snapshots.close(&snapshot, &engine.epoch);
+        if !is_valid {
+            return false;
+        }
+        match verdict {
+            Ok(verdict) => {
+                self.tally.attempt();
+                if verdict == Verdict::Abandon {
+                    self.tally.failure();
+                }
+            }
+            Err(panic) => {
+                self.tally.panic();
+                resume_unwind(panic);
+            }
+        }
+        (answer.needs, answer.position) = (snapshot.needs(), None);
+        true
+    }
+
+    /// Runs a body once as of a snapshot. Returns its verdict, or its panic, and whether it has
+    /// tried to write.
+    pub(super) fn read(
+        &mut self,
+        snapshot: &SnapshotState,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+    ) -> (Result<Verdict, Box<dyn Any + Send>>, bool) {
+        self.as_of(snapshot, |running| {
+            let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(running))));
+            (verdict, running.state().refused_write)
+        })
+    }
+
+    /// Begins a transaction that reads a snapshot, for `run`.
+    pub(super) fn as_of<R>(
+        &mut self,
+        snapshot: &SnapshotState,
+        run: impl FnOnce(&mut Running<'_, SnapshotReads, P>) -> R,
+    ) -> R {
+        let engine = &self.shared.engine;
+        let guard = crossbeam_epoch::pin();
+        let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
+        engine.protocol.begin(stamp, RecordKind::Data);
+        let mut state = TxnState::new(
+            &self.arena,
+            &guard,
+            stamp,
+            &mut self.workspace,
+            RowIds::Fresh(&mut self.row_ids),
+            Determinism::default(),
+        );
+        state.snapshot = Some(snapshot);
+        let result = run(&mut Running::new(engine, state));
+        self.arena.reset();
+        result
+    }
+}

@@ -1,0 +1,155 @@
+//! Promise: what snapshots need in memory is bounded and freed, and writers go on.
+#![allow(missing_docs)]
+
+mod common;
+use common::directory;
+use common::grouped::{BY_GROUP, COUNT, GROUP, ROWS, open, row, schema, text};
+use hyades::{Abort, Columns, Concurrency, Database, Error, Protocol, Transaction};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_snapshot_ends_when_versions_take_too_much_memory_and_writers_go_on() {
+    for limit in [1 << 20, 8 << 20u64] {
+        let dir = directory();
+        let mut builder = Database::builder().snapshots(|limits| limits.memory = limit);
+        builder.table(schema(true));
+        let db = builder.open(dir.path()).unwrap();
+        let text = text(3000);
+        let put_all = |from: i64| {
+            let put = |tx: &Transaction<'_>| {
+                (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, 0, &text)))
+            };
+            db.try_transact(put).unwrap().unwrap();
+        };
+        put_all(0);
+        put_all(1000);
+        let first = db.open_snapshot();
+        let get = |tx: &Transaction<'_>| Ok(tx.get(ROWS, 0i64)?.is_some());
+        assert!(first.read(get).unwrap());
+        // About 3 MB of versions.
+        put_all(0);
+        let second = db.open_snapshot();
+        let ended = limit < 3 << 20;
+        match first.read(get) {
+            Err(Error::Aborted(Abort::SnapshotEnded)) => assert!(ended),
+            read => assert!(read.unwrap() && !ended),
+        }
+        let stats = db.stats();
+        assert_eq!(
+            (stats.snapshots_ended, stats.snapshots),
+            (u64::from(ended), 2 - u64::from(ended))
+        );
+        assert!(second.read(get).unwrap());
+        for _ in 0..4 {
+            put_all(0);
+            put_all(1000);
+            assert!(
+                db.stats().snapshot_bytes <= limit + (1 << 17),
+                "{}",
+                db.stats().snapshot_bytes
+            );
+        }
+        drop((first, second));
+        assert_eq!(db.stats().snapshots, 0);
+        assert!(db.stats().snapshot_bytes <= 64 << 10, "one session's chunk remains");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_ends_at_its_age() {
+    let dir = directory();
+    let age = Duration::from_millis(30);
+    let mut builder = Database::builder().snapshots(|limits| limits.age = Some(age));
+    builder.table(schema(true));
+    let db = builder.open(dir.path()).unwrap();
+    let snapshot = db.open_snapshot();
+    assert!(snapshot.read(|tx| Ok(tx.get(ROWS, 1i64)?.is_none())).unwrap());
+    std::thread::sleep(age);
+    let mut session = db.session().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while db.stats().snapshots_ended == 0 {
+        assert!(Instant::now() < until, "it was never ended");
+        session.submit(|tx| Ok(tx.put(ROWS, &row(1, 1, ""))?)).unwrap().1.wait().unwrap();
+    }
+    let error = snapshot.read(|tx| Ok(tx.get(ROWS, 1i64)?.is_none())).unwrap_err();
+    assert!(matches!(error, Error::Aborted(Abort::SnapshotEnded)), "{error}");
+    assert!(error.to_string().contains("open another one"), "{error}");
+}
+
+#[test]
+fn settings_are_checked_at_their_limits() {
+    let dir = directory();
+    let open = |memory: u64, age: Option<Duration>| {
+        let mut builder = Database::builder();
+        builder = builder.snapshots(|limits| (limits.memory, limits.age) = (memory, age));
+        builder.table(schema(true));
+        builder.open(dir.path()).map(drop)
+    };
+    assert!(matches!(open((1 << 20) - 1, None), Err(Error::Misuse(_))));
+    assert!(matches!(open(1 << 20, Some(Duration::ZERO)), Err(Error::Misuse(_))));
+    open(1 << 20, Some(Duration::MAX)).unwrap();
+    open(u64::MAX, Some(Duration::from_nanos(1))).unwrap();
+}
+
+#[test]
+fn a_row_is_kept_once_however_often_it_is_overwritten() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
+    let text = text(1000);
+    db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, &text))?)).unwrap();
+    let _snapshot = db.open_snapshot();
+    let mut session = db.session().unwrap();
+    for n in 0..2000i64 {
+        session.try_submit(|tx| tx.update(ROWS, 1i64, &[COUNT.set(n)])).unwrap().0.unwrap();
+        if n % 100 == 0 {
+            // Epochs pass.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    assert!(db.stats().snapshot_bytes <= 64 << 10, "{}", db.stats().snapshot_bytes);
+}
+
+/// What is deleted, and entries of changed rows, stay while a snapshot needs them, and go after.
+#[test]
+fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), false);
+    let rows = 20_000i64;
+    for from in (0..rows).step_by(1000) {
+        let put = |tx: &Transaction<'_>| {
+            (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, 0, "")))
+        };
+        db.try_transact(put).unwrap().unwrap();
+    }
+    let snapshot = db.open_snapshot();
+    let mut session = db.session().unwrap();
+    for id in 0..rows {
+        let change = |tx: &Transaction<'_>| {
+            tx.update(ROWS, id, &[GROUP.set(1)])?;
+            if id % 2 == 0 { tx.delete(ROWS, id) } else { Ok(true) }
+        };
+        session.try_submit(change).unwrap().0.unwrap();
+    }
+    assert!(db.stats().garbage >= rows as u64, "{}", db.stats().garbage);
+    let count = |tx: &Transaction<'_>| {
+        let by_index = tx.scan_index(ROWS, BY_GROUP).prefix(&[0i64.into()]).rows()?.len();
+        Ok((tx.scan(ROWS).columns(Columns::ALL).rows()?.len(), by_index))
+    };
+    assert_eq!(snapshot.read(count).unwrap(), (rows as usize, rows as usize));
+    let began = Instant::now();
+    for id in 0..2000i64 {
+        session.try_submit(|tx| tx.get(ROWS, id).map(drop)).unwrap().0.unwrap();
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "2,000 transactions take {took:?} beside garbage");
+    drop(snapshot);
+    let until = Instant::now() + Duration::from_secs(30);
+    while db.stats().garbage > 0 {
+        assert!(Instant::now() < until, "{} items are left", db.stats().garbage);
+        for id in 0..100i64 {
+            session.try_submit(|tx| tx.get(ROWS, id).map(drop)).unwrap().0.unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
