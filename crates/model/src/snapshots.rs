@@ -8,9 +8,10 @@
 //!
 //! Left out: rows that are inserted or deleted, aborts, checkpoints, snapshots that are ended
 //! because versions take too much memory, and what readers wait for in the log. Both rows have one
-//! lock, and a row is overwritten in one step.
+//! lock, and a row is overwritten in one step; `reading` models how one is copied meanwhile.
 
 mod cases;
+mod reading;
 mod steps;
 mod telling;
 

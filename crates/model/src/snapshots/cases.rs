@@ -2,7 +2,7 @@
 
 use super::ReaderStep::{Advance, Ask, Check, Clear, Close, Open, Read, Wait};
 use super::WriterStep::{Enter, Install, Leave, Lock, Look, Mark, ReadEpoch};
-use super::{AS_LEFT, Mistake, NOT_REUSED, OURS, Order, RECENT, Snapshots};
+use super::{AS_LEFT, Mistake, NOT_REUSED, OURS, Order, RECENT, Snapshots, reading};
 use crate::case::{Case, Rules};
 use crate::check::{Outcome, explore};
 
@@ -20,7 +20,7 @@ fn mistake(rule: &'static str, promise: &'static str, explore: fn() -> Outcome) 
     Case::breaks((ITEM, Rules::Mutation), rule, promise, explore)
 }
 
-/// The cases of this model.
+/// The cases of both models.
 pub fn cases() -> Vec<Case> {
     let mut cases = opening();
     cases.extend(keeping());
@@ -31,6 +31,7 @@ pub fn cases() -> Vec<Case> {
         100_000,
         || run(OURS),
     ));
+    cases.extend(reading::cases(ITEM));
     cases
 }
 
