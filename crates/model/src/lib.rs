@@ -35,6 +35,7 @@ pub mod occ;
 pub mod poplar;
 pub mod replaying;
 pub mod silo_r;
+pub mod snapshots;
 pub mod unwritten;
 
 use case::Case;
@@ -53,6 +54,7 @@ pub fn cases() -> Vec<Case> {
         unwritten::cases,
         mixed::cases,
         checkpoint::cases,
+        snapshots::cases,
         poplar::cases,
         silo_r::cases,
     ];
@@ -81,6 +83,7 @@ pub const ITEMS: &[&str] = &[
     "After recovery",
     "Data and commands",
     "Checkpoints",
+    "Snapshots",
     "Poplar",
     "Silo-R",
 ];
