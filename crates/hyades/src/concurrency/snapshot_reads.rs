@@ -21,7 +21,8 @@ impl ConcurrencyControl for SnapshotReads {
 
     /// A row in place that is unlocked, before and after the copy, is as the version word says. One
     /// that is locked may be half-written, but only after its version was kept: so after the copy
-    /// this looks for that, and takes it if it is there.
+    /// this looks for that, and takes it if it is there. `crates/model/src/snapshots/reading.rs`
+    /// visits every interleaving.
     #[inline]
     fn read<'s, P: LoggingProtocol, T>(
         engine: &Engine<P>,
@@ -52,11 +53,15 @@ impl ConcurrencyControl for SnapshotReads {
             let copied = copy();
             // Orders the copy before the second look.
             fence(Ordering::Acquire);
-            let now = record.word.load(Ordering::Relaxed);
-            if (now | seen) & word::LOCKED != 0
-                && let Some(kept) = versions.kept(record, seen, arena, guard)
-            {
-                return Ok(older(kept));
+            let mut now = record.word.load(Ordering::Relaxed);
+            if (now | seen) & word::LOCKED != 0 {
+                if let Some(kept) = versions.kept(record, seen, arena, guard) {
+                    return Ok(older(kept));
+                }
+                // The version may have been kept and another one since: then it is not the one in
+                // place any more.
+                fence(Ordering::Acquire);
+                now = record.word.load(Ordering::Relaxed);
             }
             if now & !word::LOCKED == seen & !word::LOCKED {
                 return Ok(VisibleRow::There(copied));

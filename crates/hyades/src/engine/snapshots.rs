@@ -99,6 +99,8 @@ impl SnapshotState {
     /// Whether it was ended. To be asked after a row was read, too.
     #[inline]
     pub fn has_ended(&self) -> bool {
+        // What was read before was read before this.
+        fence(Ordering::Acquire);
         self.ended.load(Ordering::SeqCst)
     }
 

@@ -26,9 +26,8 @@ use std::sync::{Mutex, OnceLock};
 const UNIT_WORDS: usize = 2;
 
 /// Words of a version ahead of the row: the address of the row's record, stored last; the version
-/// word; the epoch in which it ended; the link to the version before it, below the length of the
-/// row in bytes.
-const HEAD_WORDS: usize = 4;
+/// word; the link to the version before it, below the length of the row in bytes.
+const HEAD_WORDS: usize = 3;
 
 /// Bits of a link that state the unit within a chunk.
 const UNIT_BITS: u32 = 12;
@@ -106,7 +105,6 @@ pub(crate) enum OldVersion<'a> {
 struct Stored<'g> {
     /// Its version word.
     seen: u64,
-    ended: EpochNumber,
     /// The link to the version before it.
     older: u32,
     row: &'g [AtomicU64],
@@ -244,8 +242,7 @@ impl OldVersions {
         // A reader of a word stored below finds, afterwards, that the version was replaced.
         fence(Ordering::Release);
         words[1].store(seen & !word::LOCKED, Ordering::Relaxed);
-        words[2].store(end.0, Ordering::Relaxed);
-        words[3].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
+        words[2].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
         for (to, from) in words[HEAD_WORDS..].iter().zip(row) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -273,12 +270,11 @@ impl OldVersions {
         if !is_of_row() {
             return None;
         }
-        let [seen, end, third] = [1, 2, 3].map(|at: usize| head[at].load(Ordering::Relaxed));
+        let [seen, last] = [1, 2].map(|at: usize| head[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let row = &chunk[at + HEAD_WORDS..];
-        let len = ((third >> 32) as usize).min(row.len() * 8);
-        let ended = EpochNumber(end);
-        is_of_row().then_some(Stored { seen, ended, older: third as u32, row, len, name: &head[0] })
+        let len = ((last >> 32) as usize).min(row.len() * 8);
+        is_of_row().then_some(Stored { seen, older: last as u32, row, len, name: &head[0] })
     }
 
     /// Reads the version of a row as of epoch `as_of`, into `arena` memory. The caller has seen
@@ -291,13 +287,14 @@ impl OldVersions {
         guard: &Guard,
     ) -> OldVersion<'a> {
         let mut link = record.older.load(Ordering::Acquire);
-        // The chain ends where the row did not exist yet.
-        while let Some(stored) = self.at(link, record, guard) {
+        let mut above = u64::MAX;
+        // The chain ends where the row did not exist yet. Behind a link that dangles, which only a
+        // reader that was ended follows, a later version may be stored by now.
+        while let Some(stored) = self.at(link, record, guard).filter(|stored| stored.seen < above) {
             if word::tid(stored.seen).epoch() <= as_of {
-                debug_assert!(stored.ended > as_of, "a reader follows no link that dangles");
                 return stored.copy(arena);
             }
-            link = stored.older;
+            (link, above) = (stored.older, stored.seen);
         }
         OldVersion::Absent
     }
@@ -441,6 +438,31 @@ mod tests {
             // SAFETY: this is the only reference to the record.
             unsafe { Record::free(record) };
         }
+    }
+
+    /// Versions of one row in memory that is used again, so that their links form a circle. A
+    /// reader that was ended meets it.
+    #[test]
+    fn a_reader_does_not_follow_links_in_a_circle() {
+        let versions = OldVersions::default();
+        let (mut first, mut second) = (OldVersionWriter::default(), OldVersionWriter::default());
+        let record = Record::<()>::new(b"key", 8, word_of(1, false), 0);
+        // SAFETY: this test owns the record until `free`.
+        let this = unsafe { &*record };
+        let guard = crossbeam_epoch::pin();
+        let keep = |writer: &mut OldVersionWriter, version, lowest| {
+            let epochs = (EpochNumber(lowest), EpochNumber(version + 1));
+            assert!(versions.keep(writer, this, word_of(version, false), epochs, &guard));
+        };
+        keep(&mut first, 1, 1);
+        keep(&mut second, 2, 1);
+        // The reader of epoch 1 has been ended, and no other wants what ended in epoch 2.
+        keep(&mut first, 3, 2);
+        let arena = Bump::new();
+        let found = versions.read(this, EpochNumber(1), &arena, &guard);
+        assert_eq!(found, OldVersion::Absent);
+        // SAFETY: this is the only reference to the record.
+        unsafe { Record::free(record) };
     }
 
     #[test]
