@@ -254,7 +254,7 @@ impl Garbage {
         looks: usize,
         guard: &Guard,
     ) {
-        let oldest = engine.snapshots.oldest();
+        let oldest = oldest(engine);
         for _ in 0..looks.min(self.entries.len()) {
             let is_ready = |entry: &mut StaleEntry| entry.epoch <= oldest;
             let Some(mut entry) = self.entries.pop_front_if(is_ready) else { break };
@@ -292,7 +292,7 @@ impl Garbage {
     /// tell.
     fn take<P: LoggingProtocol>(&mut self, most: usize, engine: &Engine<P>) -> Garbage {
         let mut taken = Garbage::default();
-        let (oldest, horizon) = (engine.snapshots.oldest(), horizon(engine));
+        let (oldest, horizon) = (oldest(engine), horizon(engine));
         while taken.entries.len() < most
             && let Some(entry) = self.entries.pop_front_if(|entry| entry.epoch <= oldest)
         {
@@ -319,6 +319,14 @@ impl AbsentRow {
     fn is_past(&self, horizon: EpochNumber) -> bool {
         self.epoch == REPLAYED || self.epoch < horizon
     }
+}
+
+/// Entries that became stale in epochs up to this one are not needed by any snapshot.
+fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
+    if mutation::is(Mutation::UnlinkNeededEntries) {
+        return EpochNumber::ABOVE_ALL;
+    }
+    engine.snapshots.oldest()
 }
 
 /// Rows deleted in epochs below this one can be removed: the epoch is over, so that a new row under
@@ -404,8 +412,7 @@ fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     // A snapshot may hold an earlier version, which the entry matches.
-    let is_needed = word::tid(version).epoch() > engine.snapshots.oldest()
-        && !mutation::is(Mutation::UnlinkNeededEntries);
+    let is_needed = word::tid(version).epoch() > oldest(engine);
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
     let done = true_entry
         || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), leave, guard);

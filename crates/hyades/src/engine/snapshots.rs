@@ -181,9 +181,10 @@ impl Snapshots {
     /// which is about to install its writes.
     #[inline]
     pub fn are_below(&self, tid: Tid) -> bool {
-        if mutation::is(Mutation::NoWaitForCommits) && tid.sequence().is_multiple_of(4) {
-            // Makes it likely that a cut falls between reading a transaction's epoch and
-            // installing.
+        let slow = [Mutation::NoWaitForCommits, Mutation::SnapshotWithoutWait];
+        if slow.into_iter().any(mutation::is) && tid.sequence().is_multiple_of(4) {
+            // Makes it likely that a cut or a snapshot falls between reading a transaction's epoch
+            // and installing.
             std::thread::sleep(Duration::from_micros(300));
         }
         checker_fence();
