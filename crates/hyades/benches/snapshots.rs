@@ -58,11 +58,13 @@ fn update(session: &mut Session, table: Table, rows: u64, random: &mut fastrand:
     assert!(session.try_submit(set).expect("it runs").0.expect("it is there"));
 }
 
-/// Scans once; false if it failed.
-fn scan(db: &Database, table: Table, how: Scans, over: &AtomicBool) -> bool {
+/// Scans once, and notes how many older versions there are at the end; false if it failed.
+fn scan(db: &Database, table: Table, how: Scans, over: &AtomicBool, most: &AtomicU64) -> bool {
     if how == Scans::Snapshot {
         let snapshot = db.open_snapshot();
-        return snapshot.for_each(table, Columns::ALL, |row| _ = std::hint::black_box(row)).is_ok();
+        let scanned = snapshot.for_each(table, Columns::ALL, |row| _ = std::hint::black_box(row));
+        most.fetch_max(db.stats().old_versions, Ordering::Relaxed);
+        return scanned.is_ok();
     }
     let mut attempts = 0;
     let scanned = db.try_transact(|tx| {
@@ -82,9 +84,8 @@ fn round(db: &Database, tables: [Table; 2], scanned: usize, how: Scans, rows: u6
     let updates = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let done = scan(db, tables[scanned], how, &over);
+                let done = scan(db, tables[scanned], how, &over, &most);
                 (if done { &scans } else { &failed }).fetch_add(1, Ordering::Relaxed);
-                most.fetch_max(db.stats().old_versions, Ordering::Relaxed);
             }
         });
         let (mut session, mut random) = (db.session().expect("a session"), fastrand::Rng::new());

@@ -9,7 +9,7 @@ use common::grouped::{
     ACCOUNTS, BY_GROUP, COUNT, Content, GROUP, ID, ROWS, TEXT, beside_transfers, content, fill,
     open, pairs, row, sum, text,
 };
-use hyades::{Abort, Concurrency, Database, Error, Protocol, Row, Snapshot, Transaction};
+use hyades::{Abort, Concurrency, Database, Error, Protocol, Snapshot, Transaction};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -48,12 +48,19 @@ impl Database {
     }
 
     fn memory(&self, out: &mut Metrics) {
+        let stats = self.stats();
         let hot = self.shared.engine.hot_rows();
         let held = self.shared.engine.cut().held();
         let buffers =
             self.shared.log.as_ref().map_or(0, |log| log.streams() * log.buffer_bytes()) as u64;
         let help = "Deleted rows and stale index entries that are still in memory";
-        gauge(out, "hyades_garbage_items", "items", help, self.stats().garbage);
+        gauge(out, "hyades_garbage_items", "items", help, stats.garbage);
+        let help = "Snapshots that are open";
+        gauge(out, "hyades_snapshots", "snapshots", help, stats.snapshots);
+        let help = "Older versions of rows in memory, which open snapshots need";
+        gauge(out, "hyades_old_versions", "versions", help, stats.old_versions);
+        let help = "Memory of older versions of rows";
+        gauge(out, "hyades_snapshot_bytes", "bytes", help, stats.snapshot_bytes);
         let help = "Most recently used rows that had a logging vector of their own at once";
         gauge(out, "hyades_hot_rows", "rows", help, hot.slots);
         let help = "Memory of the logging vectors of recently used rows";
@@ -109,6 +116,8 @@ fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
     counter(out, "hyades_retries_total", "attempts", help, conflicts.saturating_sub(starved));
     let help = "Transactions that ended because all their attempts met conflicts";
     counter(out, "hyades_starved_total", "transactions", help, starved);
+    let help = "Snapshots that ended because they took too much memory or were too old";
+    counter(out, "hyades_snapshots_ended_total", "snapshots", help, stats.snapshots_ended);
     let help = "Time from commit to acknowledgement, of transact and call";
     let of = describe("hyades_acknowledgement_seconds", "seconds", help);
     out.add(of, vec![], seconds(acknowledged));
