@@ -40,6 +40,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub epoch_interval: Duration,
     /// Updates are installed and logged as whole rows instead of changed columns.
     pub whole_rows: bool,
+    /// How often two-phase locking looks again for a lock before it aborts.
+    pub patience: u32,
     /// Source of the seeds of transactions.
     seed: AtomicU64,
 }
@@ -61,6 +63,7 @@ impl<P: LoggingProtocol> Engine<P> {
             snapshots: Snapshots::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
+            patience: 0,
             seed,
         }
     }

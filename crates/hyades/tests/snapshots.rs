@@ -212,6 +212,27 @@ fn a_snapshot_holds_what_its_thread_has_committed() {
     }
 }
 
+/// Snapshots between which nothing is written are one, even if it was closed: no epoch ends.
+#[test]
+fn snapshots_of_the_same_state_are_shared() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
+    let opened = || format!("{:?}", db.open_snapshot());
+    let mut session = db.session().unwrap();
+    let mut before = opened();
+    for n in 0..100i64 {
+        for _ in 0..100 {
+            assert_eq!(opened(), before, "nothing was written");
+        }
+        session.try_submit(|tx| tx.put(ROWS, &row(n, 0, ""))).unwrap().0.unwrap();
+        assert_ne!(opened(), before, "something was written");
+        before = opened();
+        let count = |tx: &Transaction<'_>| Ok(tx.scan_index(ROWS, BY_GROUP).rows()?.len() as i64);
+        assert_eq!(db.snapshot(count).unwrap(), n + 1);
+        assert_eq!(db.stats().snapshots, 0);
+    }
+}
+
 #[test]
 fn a_snapshot_is_only_read_and_transactions_run_inside_it() {
     for pair in [(Protocol::Taurus, Concurrency::Silo), (Protocol::Serial, Concurrency::NoWait)] {

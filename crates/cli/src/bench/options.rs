@@ -106,6 +106,9 @@ pub struct Common {
     /// Concurrency control: no-wait or silo
     #[arg(long, default_value = "silo")]
     concurrency: Concurrency,
+    /// How often no-wait looks again for a lock before it aborts [default: 0]
+    #[arg(long, value_name = "N")]
+    patience: Option<u32>,
     /// Log streams, 1 to 64 [default: 4; serial and physiological have 1]
     #[arg(long)]
     streams: Option<usize>,
@@ -251,6 +254,9 @@ pub struct Settings {
     pub record: RecordKind,
     /// The concurrency control.
     pub concurrency: Concurrency,
+    /// How often no-wait looks again for a lock.
+    #[serde(default)]
+    pub patience: u32,
     /// Log streams; 0 without a log.
     pub streams: usize,
     /// Log directories, filled in once they are known.
@@ -330,6 +336,7 @@ impl Bench {
             protocol: common.protocol,
             record: common.record,
             concurrency: common.concurrency,
+            patience: common.patience.unwrap_or(0),
             streams,
             dirs: common.log_dir,
             device: common.device,
@@ -402,6 +409,13 @@ impl Common {
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
         }
+        if self.patience.is_some() && self.concurrency != Concurrency::NoWait {
+            return usage(format!(
+                "{} never waits for locks that transactions hold: --patience is for \
+                 --concurrency no-wait",
+                self.concurrency.word()
+            ));
+        }
         if self.knobs.no_undo && self.protocol != Protocol::Physiological {
             return usage(format!(
                 "{} logging has nothing to undo: --no-undo is for --protocol physiological",
@@ -473,6 +487,7 @@ impl Settings {
                 Concurrency::NoWait => hyades::Concurrency::NoWait,
                 Concurrency::Silo => hyades::Concurrency::Silo,
             })
+            .patience(self.patience)
             .record(record)
             .streams(self.streams.max(1))
             .recovery_threads(self.recovery_threads)

@@ -53,11 +53,11 @@ pub struct Report {
     /// Checkpoints; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
-    /// Scans beside the workload; absent unless requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Scans beside the workload; null without scanners.
+    #[serde(default)]
     pub scans: Option<Scans>,
-    /// Older versions of rows that snapshots need; absent without scans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Older versions of rows that snapshots need; null without scanners.
+    #[serde(default)]
     pub versions: Option<OldVersions>,
     /// The population.
     pub load: Load,

@@ -2,6 +2,11 @@
 //! "Staring into the Abyss", VLDB 2014, NO_WAIT), with the logging of Taurus, algorithm 1. An
 //! operation locks its row at once; writes are buffered and installed at commit. Gaps are not
 //! locked but validated, as under optimistic concurrency control.
+//!
+//! With *patience* ([`crate::Builder::patience`]) it looks so many times for a lock that another
+//! transaction holds before it aborts. Transactions may then wait for each other in a circle, but
+//! none waits for ever: the first whose patience is over aborts, releases its locks, and opens the
+//! circle. So there is no deadlock to detect, and patience bounds what one costs.
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
@@ -19,6 +24,37 @@ impl NoWait {
     fn version<S>(record: &Record<S>) -> Result<u64, Abort> {
         let version = record.word.load(Ordering::Acquire);
         if version & word::DEAD != 0 { Err(Abort::Conflict) } else { Ok(version) }
+    }
+
+    /// Takes a row's lock with `take`, which returns whether it did.
+    #[inline]
+    fn acquire<S>(
+        record: &Record<S>,
+        patience: u32,
+        mut take: impl FnMut() -> bool,
+    ) -> Result<(), Abort> {
+        if take() { Ok(()) } else { Self::wait(record, patience, &mut take) }
+    }
+
+    #[cold]
+    fn wait<S>(
+        record: &Record<S>,
+        patience: u32,
+        take: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Abort> {
+        for look in 1..=patience {
+            if look.is_multiple_of(64) {
+                // The holder may have been descheduled.
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            Self::version(record)?;
+            if take() {
+                return Ok(());
+            }
+        }
+        Err(Abort::Conflict)
     }
 
     fn end_read_only<P: LoggingProtocol>(
@@ -45,16 +81,17 @@ impl ConcurrencyControl for NoWait {
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         if state.own_lock(record).is_none() {
-            let readers = record.lock.load(Ordering::Relaxed);
             // `fetch_update` retries after losing a race against another reader, and fails against
             // a writer.
             let shared =
                 |readers: u32| if readers & WRITER == 0 { Some(readers + 1) } else { None };
-            if readers & WRITER != 0
-                || record.lock.fetch_update(Ordering::Acquire, Ordering::Relaxed, shared).is_err()
-            {
-                return Err(Abort::Conflict);
-            }
+            Self::acquire(record, engine.patience, || {
+                record.lock.load(Ordering::Relaxed) & WRITER == 0
+                    && record
+                        .lock
+                        .fetch_update(Ordering::Acquire, Ordering::Relaxed, shared)
+                        .is_ok()
+            })?;
             state.push_lock(table, record, false);
             engine.protocol.prefetch(&record.stamp);
         }
@@ -72,10 +109,12 @@ impl ConcurrencyControl for NoWait {
     ) -> Result<bool, Abort> {
         // SeqCst: orders the lock before the load of the read stamp at commit (E4).
         let take = |from| {
-            record
-                .lock
-                .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
-                .map_err(|_| Abort::Conflict)
+            Self::acquire(record, engine.patience, || {
+                record
+                    .lock
+                    .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            })
         };
         match state.own_lock(record) {
             Some(at) if state.held[at].writer => {}

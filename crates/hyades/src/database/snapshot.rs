@@ -119,7 +119,8 @@ impl Database {
     /// transaction cannot write ([`Abort::ReadOnly`]), but other transactions may run inside it.
     ///
     /// Returns once everything that the snapshot holds is on disk. Opening one takes about as long
-    /// as a commit. While it is open, each row that is overwritten is kept once in memory;
+    /// as a commit; in the long run it takes up to a millisecond if something is written between
+    /// one and the next, in which callers share one. While it is open, each row that is overwritten is kept once in memory;
     /// [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
     ///
     /// ```

@@ -18,8 +18,9 @@
 //! for each open snapshot, however often it is overwritten.
 //!
 //! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
-//! budget: see [`EPOCHS_AT_ONCE`]. A caller that wants a snapshot shares an open one if
-//! nothing was written since, or if it was opened after the call.
+//! budget: see [`EPOCHS_AT_ONCE`]. A caller that wants a snapshot shares the newest one if nothing
+//! was written since, or if it was opened after the call. For that the newest one stays open when
+//! its last user has closed it, until something is written.
 
 use crate::logging::Needs;
 use crate::storage::old_versions::{OldVersionWriter, OldVersions};
@@ -112,6 +113,7 @@ impl SnapshotState {
 
 struct OpenSnapshot {
     state: Arc<SnapshotState>,
+    /// 0 if it is only kept to be shared.
     users: u32,
 }
 
@@ -208,9 +210,10 @@ impl Snapshots {
         &self.versions
     }
 
-    /// The number of open snapshots.
+    /// The number of snapshots that are in use.
     pub fn open_now(&self) -> u64 {
-        self.registry.lock().expect("no holder panics").open.len() as u64
+        let registry = self.registry.lock().expect("no holder panics");
+        registry.open.iter().filter(|open| open.users > 0).count() as u64
     }
 
     /// How many snapshots were ended before they were closed.
@@ -290,6 +293,7 @@ impl Snapshots {
     /// Step 1.
     fn begin(&self, epoch: &Epoch) -> Arc<SnapshotState> {
         let mut registry = self.registry.lock().expect("no holder panics");
+        registry.open.retain(|open| open.users > 0);
         let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let opened_ns = clock::monotonic_ns();
         loop {
@@ -316,15 +320,22 @@ impl Snapshots {
     /// Closes a snapshot, for one of its users.
     pub fn close(&self, state: &Arc<SnapshotState>, epoch: &Epoch) {
         let mut registry = self.registry.lock().expect("no holder panics");
-        let is_it = |open: &OpenSnapshot| Arc::ptr_eq(&open.state, state);
         // One that was ended is gone already.
-        let Some(at) = registry.open.iter().position(is_it) else { return };
+        let found = registry.open.binary_search_by_key(&state.epoch, |open| open.state.epoch);
+        let Ok(at) = found else { return };
         registry.open[at].users -= 1;
-        if registry.open[at].users == 0 {
-            registry.open.remove(at);
-            self.publish(&registry);
-            self.free(&registry, epoch);
+        let is_last = state.generation == self.generation.load(Ordering::SeqCst);
+        let may_be_shared = is_last && !self.overwritten.load(Ordering::SeqCst);
+        if registry.open[at].users == 0 && !may_be_shared {
+            self.remove_unused(&mut registry, epoch);
         }
+    }
+
+    /// Removes the snapshots without users.
+    fn remove_unused(&self, registry: &mut Registry, epoch: &Epoch) {
+        registry.open.retain(|open| open.users > 0);
+        self.publish(registry);
+        self.free(registry, epoch);
     }
 
     /// Frees the versions that no snapshot holds.
@@ -341,8 +352,10 @@ impl Snapshots {
         let mut registry = self.registry.lock().expect("no holder panics");
         while let Some(oldest) = registry.open.pop_front_if(|open| too_many(&open.state)) {
             oldest.state.ended.store(true, Ordering::SeqCst);
-            self.ended.fetch_add(1, Ordering::Relaxed);
-            event!(WARN, "snapshot ended", epoch = oldest.state.epoch.0);
+            if oldest.users > 0 {
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                event!(WARN, "snapshot ended", epoch = oldest.state.epoch.0);
+            }
             self.publish(&registry);
             self.free(&registry, epoch);
         }
@@ -369,8 +382,11 @@ impl Snapshots {
         guard: &Guard,
     ) {
         let newest = EpochNumber(self.newest.load(Ordering::SeqCst));
-        if tid.epoch() > newest && !self.overwritten.load(Ordering::SeqCst) {
-            self.overwritten.store(true, Ordering::SeqCst);
+        if tid.epoch() > newest
+            && !self.overwritten.load(Ordering::SeqCst)
+            && !self.overwritten.swap(true, Ordering::SeqCst)
+        {
+            self.remove_unused(&mut self.registry.lock().expect("no holder panics"), epoch);
         }
         let oldest = self.oldest();
         let base = word::tid(seen);

@@ -344,6 +344,7 @@ impl Opening<'_> {
         engine.snapshots = Snapshots::new(self.builder.snapshots);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;
+        engine.patience = self.builder.patience;
         engine
     }
 
