@@ -4,6 +4,7 @@
 use crate::bank::{self, Bank};
 use crate::oracle::Oracle;
 use crate::smallbank::{self, SmallBank};
+use crate::tatp::{self, Tatp};
 use crate::tpcc::{self, Tpcc};
 use crate::ycsb::{self, Ycsb};
 use crate::{Outcome, Reader, Workload, populate};
@@ -39,9 +40,14 @@ fn bank() -> Bank {
 /// Few hot customers, so that there are conflicts.
 const CUSTOMERS: smallbank::SmallBankConfig =
     smallbank::SmallBankConfig { accounts: 200, hot_accounts: 4, hot_share: 0.25, seed: 1 };
+const SUBSCRIBERS: tatp::TatpConfig = tatp::TatpConfig { subscribers: 300, seed: 1 };
 
 fn smallbank() -> SmallBank {
     SmallBank::new(CUSTOMERS)
+}
+
+fn tatp() -> Tatp {
+    Tatp::new(SUBSCRIBERS)
 }
 
 /// How a database is opened.
@@ -162,6 +168,11 @@ fn smallbank_keeps_its_money_and_survives() {
     survives(smallbank, 2000);
 }
 
+#[test]
+fn tatp_keeps_its_conditions_and_survives() {
+    survives(tatp, 2000);
+}
+
 fn outcome_of(outcome: Outcome) -> Result<(), Abort> {
     let (outcome, ticket) = outcome.unwrap();
     Ticket::wait(ticket).unwrap();
@@ -239,4 +250,28 @@ fn smallbank_does_on_the_engine_what_it_does_on_the_oracle() {
         reader.read(read).unwrap()
     }
     assert_eq!(balances(&database, workload.tables()), balances(&oracle, &tables));
+}
+
+#[test]
+fn tatp_does_on_the_engine_what_it_does_on_the_oracle() {
+    let (oracle, tables) = tatp::tests::populated_with(&SUBSCRIBERS);
+    let dir = tempfile::tempdir().unwrap();
+    let mut workload = tatp();
+    let database = open(&mut workload, forms()[2], dir.path());
+    same_outcomes(&workload, &database, |input| {
+        oracle.transact(|tx| tatp::tests::run(tx, &tables, input))
+    });
+    fn rows(reader: &impl Reader, tables: &tatp::schema::TatpTables) -> Vec<String> {
+        let read = |tx: &Transaction<'_>| {
+            let subscribers = tables.subscriber.scan(tx).rows()?.map(|row| format!("{row:?}"));
+            let infos = tables.access_info.scan(tx).rows()?.map(|row| format!("{row:?}"));
+            let facilities = tables.special_facility.scan(tx).rows()?;
+            let facilities = facilities.map(|row| format!("{row:?}"));
+            let forwardings = tables.call_forwarding.scan(tx).rows()?;
+            let forwardings = forwardings.map(|row| format!("{row:?}"));
+            Ok(subscribers.chain(infos).chain(facilities).chain(forwardings).collect())
+        };
+        reader.read(read).unwrap()
+    }
+    assert_eq!(rows(&database, workload.tables()), rows(&oracle, &tables));
 }

@@ -1,4 +1,4 @@
-//! Workloads: YCSB, TPC-C, SmallBank and bank transfers, as stored procedures that run both
+//! Workloads: YCSB, TPC-C, SmallBank, TATP and bank transfers, as stored procedures that run both
 //! data-logged and command-logged.
 //!
 //! All random inputs are drawn outside the procedures, from a generator that the caller seeds; the
@@ -9,6 +9,7 @@ pub mod bank;
 mod bytes;
 mod check;
 pub mod smallbank;
+pub mod tatp;
 pub mod tpcc;
 mod workload;
 pub mod ycsb;
