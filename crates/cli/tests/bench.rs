@@ -140,6 +140,48 @@ fn tpcc_holds_its_conditions_after_a_crash() {
 }
 
 #[test]
+fn smallbank_and_tatp_hold_their_conditions_after_a_crash() {
+    let logs = [
+        "taurus --record data",
+        "taurus --record command",
+        "serial --record adaptive",
+        "silo-r --epoch 3ms",
+        "poplar",
+        "physiological",
+    ];
+    // Customers and their two accounts, and a thousand tellers; subscribers have other rows.
+    for (workload, rows) in
+        [("smallbank --accounts 300", 1900..1901), ("tatp --subscribers 300", 2100..3500)]
+    {
+        for log in logs {
+            for concurrency in ["no-wait", "silo"] {
+                let report = bench(&format!(
+                    "{workload} --protocol {log} --concurrency {concurrency} --recover"
+                ));
+                assert_eq!(report["recovery"]["state_matches"], true, "{report}");
+                assert_eq!(report["consistent"], true, "{report}");
+                assert!(rows.contains(&report["load"]["records"].as_u64().unwrap()), "{report}");
+                assert!(report["rollbacks"].as_u64() > Some(0), "{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hot_spot_can_be_chosen() {
+    let report = bench("smallbank --accounts 50 --hot-accounts 2 --hot-share 1");
+    check_keys(&report);
+    let (workload, consistent) = ("smallbank".into(), true.into());
+    assert_eq!((&report["workload"], &report["consistent"]), (&workload, &consistent));
+    let help = stdout(&hyades("bench smallbank --help", &[]));
+    for option in ["--accounts", "--hot-accounts", "--hot-share"] {
+        assert!(help.contains(option), "{option}: {help}");
+    }
+    let help = stdout(&hyades("bench tatp --help", &[]));
+    assert!(help.contains("--subscribers"), "{help}");
+}
+
+#[test]
 fn an_offered_load_is_not_exceeded() {
     let report = bench("bank --accounts 500 --rate 1000");
     let acknowledged = report["acknowledged"].as_u64().unwrap();
@@ -163,6 +205,10 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         ("tpcc --mix half", "payment-new-order"),
         ("tpcc --home here", "any, worker"),
         ("bank --accounts 1", "at least 2"),
+        ("smallbank --accounts 3", "at least 4"),
+        ("smallbank --accounts 10 --hot-accounts 9", "2 to 8"),
+        ("smallbank --hot-share 1.5", "0 to 1"),
+        ("tatp --subscribers 0", "at least 1"),
         ("bank --streams 65", "1 to 64"),
         ("bank --seconds soon", "us, ms, s or m"),
         ("bank --rate 0", "above 0"),

@@ -36,6 +36,24 @@ fn a_closed_database_gets_a_checkpoint_that_is_verified_and_whose_damage_is_name
 }
 
 #[test]
+fn a_database_of_each_benchmark_gets_a_checkpoint() {
+    for workload in ["smallbank --accounts 300", "tatp --subscribers 100"] {
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log").to_str().unwrap().to_string();
+        let words = format!(
+            "bench {workload} --record command --seconds 0.1 --warmup 0 --reserve-memory 0"
+        );
+        let output = hyades(&words, &["--log-dir", &log]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        // Its commands are replayed, so their procedures must be known.
+        let output = hyades("checkpoint --json", &[&log]);
+        assert_eq!(code(&output), 0, "{workload}: {}", stderr(&output));
+        let output = hyades("log verify", &[&log]);
+        assert_eq!(code(&output), 0, "{workload}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_run_with_bounded_recovery_recovers_to_the_same_state() {
     let words = "bench ycsb --rows 2000 --seconds 0.5 --warmup 0 --reserve-memory 0 --workers 2 \
                  --record adaptive --max-recovery 5ms --checkpoint-share 1 --recover --json";

@@ -48,6 +48,16 @@ pub fn digits(rng: &mut Rng, out: &mut [u8]) {
     out.iter_mut().for_each(|byte| *byte = b'0' + rng.u8(..10));
 }
 
+/// The last `N` decimal digits of a number, with leading zeros.
+pub fn decimal<const N: usize>(mut number: u64) -> [u8; N] {
+    let mut out = [b'0'; N];
+    for digit in out.iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
+    }
+    out
+}
+
 /// A text built in place, without allocation.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
@@ -128,6 +138,12 @@ mod tests {
         assert_eq!(a, b);
         assert!(a.iter().zip(&c).filter(|(x, y)| x == y).count() < 10);
         assert!(a.chunks(4).all(|word| word != [0; 4]));
+    }
+
+    #[test]
+    fn a_number_has_leading_zeros() {
+        assert_eq!(&decimal::<5>(120), b"00120");
+        assert_eq!(&decimal::<2>(120), b"20");
     }
 
     #[test]

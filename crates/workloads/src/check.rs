@@ -7,6 +7,16 @@ use std::fmt;
 /// populated, or with other settings than the workload's.
 pub const MISSING_ROW: i64 = -1;
 
+/// Returns a required row, or ends the transaction.
+pub(crate) fn found<T>(row: Option<T>) -> Result<T, Abort> {
+    row.ok_or(Abort::User(MISSING_ROW))
+}
+
+/// Ends the transaction if a required row was not there to be changed.
+pub(crate) fn done(was_there: bool) -> Result<(), Abort> {
+    if was_there { Ok(()) } else { Err(Abort::User(MISSING_ROW)) }
+}
+
 /// A finding of a consistency check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

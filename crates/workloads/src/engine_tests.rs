@@ -3,11 +3,14 @@
 
 use crate::bank::{self, Bank};
 use crate::oracle::Oracle;
+use crate::smallbank::{self, SmallBank};
+use crate::tatp::{self, Tatp};
 use crate::tpcc::{self, Tpcc};
 use crate::ycsb::{self, Ycsb};
-use crate::{Outcome, Workload, populate};
+use crate::{Outcome, Reader, Workload, populate};
 use fastrand::Rng;
 use hyades::{Abort, Concurrency, Database, Protocol, RecordKind, Ticket, Transaction};
+use std::fmt::Debug;
 use std::path::Path;
 
 const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, items: 60, customers: 30 };
@@ -32,6 +35,19 @@ fn bank() -> Bank {
     let config =
         bank::BankConfig { accounts: 200, audit_share: 0.01, ..bank::BankConfig::default() };
     Bank::new(config)
+}
+
+/// Few hot customers, so that there are conflicts.
+const CUSTOMERS: smallbank::SmallBankConfig =
+    smallbank::SmallBankConfig { accounts: 200, hot_accounts: 4, hot_share: 0.25, seed: 1 };
+const SUBSCRIBERS: tatp::TatpConfig = tatp::TatpConfig { subscribers: 300, seed: 1 };
+
+fn smallbank() -> SmallBank {
+    SmallBank::new(CUSTOMERS)
+}
+
+fn tatp() -> Tatp {
+    Tatp::new(SUBSCRIBERS)
 }
 
 /// How a database is opened.
@@ -147,6 +163,16 @@ fn the_bank_keeps_its_sum_and_survives() {
     survives(bank, 2000);
 }
 
+#[test]
+fn smallbank_keeps_its_money_and_survives() {
+    survives(smallbank, 2000);
+}
+
+#[test]
+fn tatp_keeps_its_conditions_and_survives() {
+    survives(tatp, 2000);
+}
+
 fn outcome_of(outcome: Outcome) -> Result<(), Abort> {
     let (outcome, ticket) = outcome.unwrap();
     Ticket::wait(ticket).unwrap();
@@ -186,4 +212,66 @@ fn tpcc_does_on_the_engine_what_it_does_on_the_oracle() {
     }
     let on_engine = tpcc::Snapshot::read(&database, workload.tables(), &SCALE).unwrap();
     assert_eq!(on_engine, tpcc::Snapshot::read(&oracle, &tables, &SCALE).unwrap());
+}
+
+/// Runs transactions on the engine and on the oracle, and compares their outcomes.
+fn same_outcomes<W: Workload>(
+    workload: &W,
+    database: &Database,
+    on_oracle: impl Fn(&W::Input) -> Result<(), Abort>,
+) where
+    W::Input: Debug,
+{
+    populate(workload, database, 1, |_| {}).unwrap();
+    let mut session = database.session().unwrap();
+    let (mut rng, mut input) = (Rng::with_seed(3), W::Input::default());
+    for _ in 0..5000 {
+        workload.draw(&mut rng, 0, &mut input);
+        let expected = on_oracle(&input);
+        assert_eq!(outcome_of(workload.run(&mut session, &input)), expected, "{input:?}");
+    }
+}
+
+#[test]
+fn smallbank_does_on_the_engine_what_it_does_on_the_oracle() {
+    let (oracle, tables) = smallbank::tests::populated_with(&CUSTOMERS);
+    let dir = tempfile::tempdir().unwrap();
+    let mut workload = smallbank();
+    let database = open(&mut workload, forms()[2], dir.path());
+    same_outcomes(&workload, &database, |input| {
+        oracle.transact(|tx| smallbank::tests::run(tx, &tables, input))
+    });
+    fn balances(reader: &impl Reader, tables: &smallbank::SmallBankTables) -> Vec<i64> {
+        let read = |tx: &Transaction<'_>| {
+            let savings = tables.savings.scan(tx).rows()?.map(|row| row.balance);
+            let checking = tables.checking.scan(tx).rows()?.map(|row| row.balance);
+            Ok(savings.chain(checking).collect())
+        };
+        reader.read(read).unwrap()
+    }
+    assert_eq!(balances(&database, workload.tables()), balances(&oracle, &tables));
+}
+
+#[test]
+fn tatp_does_on_the_engine_what_it_does_on_the_oracle() {
+    let (oracle, tables) = tatp::tests::populated_with(&SUBSCRIBERS);
+    let dir = tempfile::tempdir().unwrap();
+    let mut workload = tatp();
+    let database = open(&mut workload, forms()[2], dir.path());
+    same_outcomes(&workload, &database, |input| {
+        oracle.transact(|tx| tatp::tests::run(tx, &tables, input))
+    });
+    fn rows(reader: &impl Reader, tables: &tatp::schema::TatpTables) -> Vec<String> {
+        let read = |tx: &Transaction<'_>| {
+            let subscribers = tables.subscriber.scan(tx).rows()?.map(|row| format!("{row:?}"));
+            let infos = tables.access_info.scan(tx).rows()?.map(|row| format!("{row:?}"));
+            let facilities = tables.special_facility.scan(tx).rows()?;
+            let facilities = facilities.map(|row| format!("{row:?}"));
+            let forwardings = tables.call_forwarding.scan(tx).rows()?;
+            let forwardings = forwardings.map(|row| format!("{row:?}"));
+            Ok(subscribers.chain(infos).chain(facilities).chain(forwardings).collect())
+        };
+        reader.read(read).unwrap()
+    }
+    assert_eq!(rows(&database, workload.tables()), rows(&oracle, &tables));
 }

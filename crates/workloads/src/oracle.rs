@@ -170,6 +170,20 @@ impl Oracle {
         Ok(owned(key))
     }
 
+    /// The unique index in which another row than that with this primary key has the row's key.
+    fn duplicate_in(&self, table: usize, key: &Tuple, row: &Tuple) -> Option<u16> {
+        let all = self.contents.borrow();
+        let indexes = self.shapes[table].indexes().zip(&all[table].indexes);
+        let has_other = |(columns, is_unique): (&[u16], bool), index: &BTreeMap<Tuple, Tuple>| {
+            let start = self.key_of(table, row, columns);
+            let mut same = index.range(start.clone()..);
+            is_unique
+                && same.next().is_some_and(|(entry, of)| entry.starts_with(&start) && of != key)
+        };
+        let found = indexes.into_iter().position(|(shape, index)| has_other(shape, index));
+        found.map(|index| index as u16)
+    }
+
     /// Stores a row, or removes it if `None`, indexes included, and returns the old row.
     fn put(&self, table: usize, key: &Tuple, row: Option<Tuple>) -> Option<Tuple> {
         let mut all = self.contents.borrow_mut();
@@ -249,7 +263,9 @@ impl Access for Oracle {
         if self.contents.borrow()[table].rows.contains_key(&key) {
             return Err(Abort::DuplicateKey { table: table as u32, index: None });
         }
-        assert!(self.shapes[table].indexes().all(|(_, unique)| !unique), "not modelled");
+        if let Some(index) = self.duplicate_in(table, &key, &row) {
+            return Err(Abort::DuplicateKey { table: table as u32, index: Some(index) });
+        }
         self.change(table, &key, Some(row));
         Ok(id)
     }
@@ -267,6 +283,9 @@ impl Access for Oracle {
             }
             row[set.column as usize] = Owned::of(&set.value);
         }
+        if let Some(index) = self.duplicate_in(table, &key, &row) {
+            return Err(Abort::DuplicateKey { table: table as u32, index: Some(index) });
+        }
         Ok(self.change(table, &key, Some(row)))
     }
 
@@ -275,6 +294,9 @@ impl Access for Oracle {
         self.shapes[table].encode(row)?;
         let row = owned(row);
         let key = self.key_of(table, &row, self.shapes[table].key());
+        if let Some(index) = self.duplicate_in(table, &key, &row) {
+            return Err(Abort::DuplicateKey { table: table as u32, index: Some(index) });
+        }
         Ok(self.change(table, &key, Some(row)))
     }
 

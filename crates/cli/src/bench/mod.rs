@@ -7,7 +7,9 @@ pub mod knobs;
 pub mod options;
 pub mod report;
 pub mod scanners;
+pub mod smallbank;
 pub mod table;
+pub mod tatp;
 mod timeline;
 pub mod ycsb;
 
@@ -20,7 +22,9 @@ use crate::units;
 use driver::{Drive, Measured};
 use hyades::{Database, RecordKind};
 use hyades_platform::device::MemoryDevice;
-use hyades_workloads::{Workload, bank::Bank, populate, tpcc::Tpcc, ycsb::Ycsb};
+use hyades_workloads::{
+    Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, ycsb::Ycsb,
+};
 use options::{Bench, Protocol, Settings, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
 use serde::{Deserialize, Serialize};
@@ -48,7 +52,8 @@ pub fn bench(options: Bench) -> Result<bool, Failure> {
     match &options {
         Bench::Paper(options) => return crate::paper::paper(options),
         Bench::Table(options) => return table::table(options),
-        Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) => {}
+        Bench::Ycsb(_) | Bench::Tpcc(_) | Bench::Bank(_) | Bench::Smallbank(_) | Bench::Tatp(_) => {
+        }
     }
     let mut settings = options.settings()?;
     let place = match settings.protocol {
@@ -94,6 +99,8 @@ pub fn run(settings: &Settings) -> Result<Ran, Failure> {
         Choice::Ycsb(own) => run_one(settings, || Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => run_one(settings, || Tpcc::new(own.config(settings.seed))),
         Choice::Bank(own) => run_one(settings, || Bank::new(own.config())),
+        Choice::Smallbank(own) => run_one(settings, || SmallBank::new(own.config(settings.seed))),
+        Choice::Tatp(own) => run_one(settings, || Tatp::new(own.config(settings.seed))),
     }
 }
 
@@ -113,6 +120,8 @@ pub fn recover(settings: &Settings) -> Result<Recovered, Failure> {
         Choice::Ycsb(own) => recover_one(settings, Ycsb::new(own.config(settings.seed))),
         Choice::Tpcc(own) => recover_one(settings, Tpcc::new(own.config(settings.seed))),
         Choice::Bank(own) => recover_one(settings, Bank::new(own.config())),
+        Choice::Smallbank(own) => recover_one(settings, SmallBank::new(own.config(settings.seed))),
+        Choice::Tatp(own) => recover_one(settings, Tatp::new(own.config(settings.seed))),
     }
 }
 

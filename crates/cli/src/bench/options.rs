@@ -3,6 +3,8 @@
 use super::help::CHOICES;
 use super::knobs::Knobs;
 use super::scanners::Scanning;
+use super::smallbank::{self, SmallBank};
+use super::tatp::{self, Tatp};
 use super::ycsb::Ycsb;
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
@@ -184,6 +186,10 @@ pub enum Workload {
     Tpcc(Tpcc),
     /// Transfers between accounts, each recorded as a row
     Bank(Bank),
+    /// Savings and checking accounts, some of them hot
+    Smallbank(SmallBank),
+    /// Subscribers of a mobile network, mostly read
+    Tatp(Tatp),
 }
 
 /// Options of TPC-C.
@@ -230,6 +236,12 @@ pub enum Bench {
     /// Bank: transfers between accounts, each recorded as a row
     #[command(after_help = CHOICES)]
     Bank(With<Bank>),
+    /// SmallBank: short transactions on savings and checking accounts, some of them hot
+    #[command(after_help = CHOICES, long_about = smallbank::ABOUT)]
+    Smallbank(With<SmallBank>),
+    /// TATP: short transactions on the subscribers of a mobile network, 80 % only read
+    #[command(after_help = CHOICES, long_about = tatp::ABOUT)]
+    Tatp(With<Tatp>),
     /// Repeat the papers' experiments, and write a page with their figures beside ours
     Paper(crate::paper::PaperOptions),
     /// Measure every protocol under each workload, in several rounds, and write Markdown tables
@@ -320,6 +332,8 @@ impl Bench {
             Bench::Ycsb(with) => (Workload::Ycsb(with.own), with.common),
             Bench::Tpcc(with) => (Workload::Tpcc(with.own), with.common),
             Bench::Bank(with) => (Workload::Bank(with.own), with.common),
+            Bench::Smallbank(with) => (Workload::Smallbank(with.own), with.common),
+            Bench::Tatp(with) => (Workload::Tatp(with.own), with.common),
             Bench::Paper(_) | Bench::Table(_) => {
                 return usage("bench paper and bench table are not single runs: no settings");
             }
@@ -437,6 +451,8 @@ impl Workload {
                 usage(format!("--warehouses must be 1 to 30000, not {}", tpcc.warehouses))
             }
             Workload::Ycsb(ycsb) => ycsb.check(),
+            Workload::Smallbank(smallbank) => smallbank.check(),
+            Workload::Tatp(tatp) => tatp.check(),
             _ => Ok(()),
         }
     }
@@ -447,6 +463,8 @@ impl Workload {
             Workload::Ycsb(_) => "ycsb",
             Workload::Tpcc(_) => "tpcc",
             Workload::Bank(_) => "bank",
+            Workload::Smallbank(_) => "smallbank",
+            Workload::Tatp(_) => "tatp",
         }
     }
 }

@@ -32,7 +32,7 @@ pub use snapshot::{CustomerFacts, DistrictFacts, Lines, OrderFacts, Snapshot};
 pub use stock_level::{StockLevel, stock_level};
 pub use workload::{Tpcc, TpccConfig};
 
-use crate::MISSING_ROW;
+use crate::check::{done, found};
 use hyades::{Abort, Columns, Transaction};
 use schema::{Customer, TpccTables};
 use serde::{Deserialize, Serialize};
@@ -64,14 +64,6 @@ impl Scale {
     pub fn delivered(&self) -> i32 {
         self.customers * 7 / 10
     }
-}
-
-fn found<T>(row: Option<T>) -> Result<T, Abort> {
-    row.ok_or(Abort::User(MISSING_ROW))
-}
-
-fn done(was_there: bool) -> Result<(), Abort> {
-    if was_there { Ok(()) } else { Err(Abort::User(MISSING_ROW)) }
 }
 
 /// How an input identifies a customer.
