@@ -7,6 +7,7 @@ pub mod knobs;
 pub mod options;
 pub mod report;
 pub mod scanners;
+pub mod settings;
 pub mod smallbank;
 pub mod table;
 pub mod tatp;
@@ -25,9 +26,10 @@ use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{
     Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, ycsb::Ycsb,
 };
-use options::{Bench, Protocol, Settings, Workload as Choice};
+use options::{Bench, Protocol, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
 use serde::{Deserialize, Serialize};
+use settings::Settings;
 
 /// The result of a run, and what the recovery is compared with.
 #[derive(Clone, Debug, Serialize, Deserialize)]

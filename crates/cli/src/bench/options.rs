@@ -1,8 +1,9 @@
-//! Options of `hyades bench`, and the settings of a run that follow from them.
+//! Options of `hyades bench`.
 
 use super::help::CHOICES;
 use super::knobs::Knobs;
 use super::scanners::Scanning;
+use super::settings::Settings;
 use super::smallbank::{self, SmallBank};
 use super::tatp::{self, Tatp};
 use super::ycsb::Ycsb;
@@ -11,11 +12,9 @@ use crate::failure::Failure;
 use crate::units;
 use crate::words::words;
 use clap::{Args, Subcommand};
-use hyades::Builder;
 use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::time::Duration;
 
 words! {
     /// The logging protocol.
@@ -255,63 +254,6 @@ pub enum Bench {
     Table(super::table::TableOptions),
 }
 
-/// All settings of a run. Child processes receive them as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Settings {
-    /// The workload.
-    pub workload: Workload,
-    /// The logging protocol.
-    pub protocol: Protocol,
-    /// What records hold.
-    pub record: RecordKind,
-    /// The concurrency control.
-    pub concurrency: Concurrency,
-    /// How often no-wait looks again for a lock.
-    #[serde(default)]
-    pub patience: u32,
-    /// Log streams; 0 without a log.
-    pub streams: usize,
-    /// Log directories, filled in once they are known.
-    pub dirs: Vec<PathBuf>,
-    /// The device of the log.
-    pub device: DeviceChoice,
-    /// Worker threads.
-    pub workers: usize,
-    /// Transactions per worker awaiting acknowledgement.
-    pub in_flight: usize,
-    /// Offered load per second, over all workers.
-    pub rate: Option<f64>,
-    /// Measured seconds.
-    pub seconds: f64,
-    /// Seconds of warm-up.
-    pub warmup: f64,
-    /// Bytes of memory to reserve; the default if none.
-    pub reserve_memory: Option<u64>,
-    /// The seed.
-    pub seed: u64,
-    /// Length of an epoch in seconds; the protocol's default if none.
-    pub epoch: Option<f64>,
-    /// Bound on the replay time in seconds, which checkpoints keep.
-    pub max_recovery: Option<f64>,
-    /// Seconds between checkpoints.
-    pub checkpoint_interval: Option<f64>,
-    /// Share of processor time that writing checkpoints may use.
-    pub checkpoint_share: f64,
-    /// File for the timeline.
-    pub timeline: Option<PathBuf>,
-    /// Whether to crash and recover.
-    pub recover: bool,
-    /// Threads that recover; 0 for all cores.
-    pub recovery_threads: usize,
-    /// Scans beside the workload.
-    #[serde(default)]
-    pub scanning: Scanning,
-    /// Options of experiments.
-    pub knobs: Knobs,
-    /// Whether results are JSON.
-    pub json: bool,
-}
-
 /// The number of cores.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
@@ -482,49 +424,5 @@ impl Bank {
     /// The workload's configuration.
     pub fn config(&self) -> bank::BankConfig {
         bank::BankConfig { accounts: self.accounts, ..bank::BankConfig::default() }
-    }
-}
-
-impl Settings {
-    /// The same settings for loading the population, on devices without emulated delays.
-    pub fn loading(&self) -> Settings {
-        let mut loading = self.clone();
-        loading.device = self.device.unhindered();
-        loading.knobs.last_device = None;
-        loading.knobs.segment = self.knobs.segment_on(&self.device);
-        loading.knobs.flush_interval = None;
-        loading.knobs.flush_fill = None;
-        loading
-    }
-
-    /// A builder with these settings and this kind of record.
-    pub fn builder(&self, record: hyades::RecordKind) -> Builder {
-        let mut builder = hyades::Database::builder()
-            .protocol(self.protocol.protocol())
-            .concurrency(match self.concurrency {
-                Concurrency::NoWait => hyades::Concurrency::NoWait,
-                Concurrency::Silo => hyades::Concurrency::Silo,
-            })
-            .patience(self.patience)
-            .record(record)
-            .streams(self.streams.max(1))
-            .recovery_threads(self.recovery_threads)
-            .replay(self.knobs.recovery.replay());
-        // A striped device has the other directories; the log is given the first only.
-        for dir in self.dirs.iter().skip(1).filter(|_| !self.device.is_striped()) {
-            builder = builder.log_dir(dir);
-        }
-        builder
-            .checkpoint_settings(|checkpoints| {
-                checkpoints.max_recovery = self.max_recovery.map(Duration::from_secs_f64);
-                checkpoints.interval = self.checkpoint_interval.map(Duration::from_secs_f64);
-                checkpoints.share = self.checkpoint_share;
-            })
-            .log_settings(|log| {
-                log.device =
-                    Some(self.device.open_with(&self.dirs, self.knobs.last_device.as_ref()));
-                self.knobs.apply(&self.device, log);
-                log.epoch = self.epoch.map(Duration::from_secs_f64);
-            })
     }
 }

@@ -1,8 +1,9 @@
 //! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
 use super::knobs::RecoveryKind;
-use super::options::{Concurrency, Protocol, RecordKind, Settings};
+use super::options::{Concurrency, Protocol, RecordKind};
 use super::scanners::{OldVersions, Scans};
+use super::settings::Settings;
 use super::timeline::Contrast;
 use crate::device::DeviceChoice;
 use crate::place::DeviceKind;

@@ -3,8 +3,8 @@
 //! operation locks its row at once; writes are buffered and installed at commit. Gaps are not
 //! locked but validated, as under optimistic concurrency control.
 //!
-//! With *patience* ([`crate::Builder::patience`]) it looks so many times for a lock that another
-//! transaction holds before it aborts. Transactions may then wait for each other in a circle, but
+//! With *patience* ([`crate::Builder::patience`]) it looks again for a lock that another
+//! transaction holds, a limited number of times, before it aborts. Transactions may then wait for each other in a circle, but
 //! none waits for ever: the first whose patience is over aborts, releases its locks, and opens the
 //! circle. So there is no deadlock to detect, and patience bounds what one costs.
 

@@ -120,8 +120,8 @@ impl Database {
     ///
     /// Returns once everything that the snapshot holds is on disk. Opening one takes about as long
     /// as a commit; in the long run it takes up to a millisecond if something is written between
-    /// one and the next, in which callers share one. While it is open, each row that is overwritten is kept once in memory;
-    /// [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
+    /// one and the next, in which callers share one. While it is open, each row that is overwritten
+    /// is kept once in memory; [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
     ///
     /// ```
     /// # use hyades::{Database, Table};
