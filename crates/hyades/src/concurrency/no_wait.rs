@@ -4,9 +4,10 @@
 //! locked but validated, as under optimistic concurrency control.
 //!
 //! With *patience* ([`crate::Builder::patience`]) it looks again for a lock that another
-//! transaction holds, a limited number of times, before it aborts. Transactions may then wait for each other in a circle, but
-//! none waits for ever: the first whose patience is over aborts, releases its locks, and opens the
-//! circle. So there is no deadlock to detect, and patience bounds what one costs.
+//! transaction holds, a limited number of times, before it aborts. Transactions may then wait for
+//! each other in a circle, but none waits for ever: the first whose patience is over aborts,
+//! releases its locks, and opens the circle. So there is no deadlock to detect, and patience bounds
+//! what one costs.
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
