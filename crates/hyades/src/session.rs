@@ -57,8 +57,8 @@ pub(crate) struct EngineSession<C: Commits, P: LoggingProtocol> {
     longest_streak: u64,
     /// The stream had no backlog when the transaction began.
     stream_was_idle: bool,
-    /// How much the last attempt had read when it met a conflict, if it had written nothing; all
-    /// there is if it failed when it was validated.
+    /// How much the last attempt had read when it met a conflict, if no operation would have
+    /// written; all there is if it failed when it was validated.
     only_read: Option<usize>,
     rng: fastrand::Rng,
     concurrency: PhantomData<fn() -> C>,
@@ -121,7 +121,7 @@ fn pass_on(
 #[cold]
 fn only_read<P: LoggingProtocol>(state: &TxnState<'_, P>) -> Option<usize> {
     let reads = state.reads.len() + state.held.len() + state.gaps.len();
-    state.writes.is_empty().then_some(if state.conflict { reads } else { usize::MAX })
+    (!state.is_writer).then_some(if state.conflict { reads } else { usize::MAX })
 }
 
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
@@ -131,7 +131,7 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 /// A transaction that has read this many rows and gaps, and written nothing, when it meets a
 /// conflict probably only reads; or one that has met conflicts in this many attempts.
 const MANY_READS: usize = 64;
-const FEW_ATTEMPTS: u64 = 3;
+const FEW_ATTEMPTS: u64 = 8;
 
 /// Number of attempts between two runs of `housekeep`.
 const HOUSEKEEPING_INTERVAL: u64 = 64;

@@ -285,7 +285,7 @@ fn a_reader_that_conflicts_runs_again_on_a_snapshot() {
                 Ok((first, sum(tx.scan(ROWS).rows()?)))
             });
             assert_eq!(total.unwrap(), (ACCOUNTS * 10, ACCOUNTS * 10));
-            assert!((2..=4).contains(&attempts), "{attempts} attempts");
+            assert!((2..=9).contains(&attempts), "{attempts} attempts");
         }
     });
 }

@@ -126,8 +126,8 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     /// An operation met a conflict. The transaction runs again, whatever the body returns.
     pub conflict: bool,
     pub rolled_back: bool,
-    /// It reads a snapshot, and an operation would have written.
-    pub refused_write: bool,
+    /// An operation has written, or would have if it had not failed.
+    pub is_writer: bool,
     /// Operations since the last check of the reads, and how many of them make the next one due.
     pub operations: u32,
     pub check_at: u32,
@@ -178,7 +178,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             known,
             conflict: false,
             rolled_back: false,
-            refused_write: false,
+            is_writer: false,
             operations: 0,
             check_at: CHECK_INTERVAL,
             ignored: 0,

@@ -57,7 +57,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
     ) -> (Result<Verdict, Box<dyn Any + Send>>, bool) {
         self.as_of(snapshot, |running| {
             let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(running))));
-            (verdict, running.state().refused_write)
+            (verdict, running.state().is_writer)
         })
     }
 

@@ -212,14 +212,11 @@ impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
-    /// Refuses to write where a snapshot is read.
+    /// Called first by every operation that writes. Refuses it where a snapshot is read.
     #[inline(always)]
     fn check_writable(state: &mut TxnState<'s, P>) -> Result<(), Abort> {
-        if C::READS_SNAPSHOT {
-            state.refused_write = true;
-            return Err(Abort::ReadOnly);
-        }
-        Ok(())
+        state.is_writer = true;
+        if C::READS_SNAPSHOT { Err(Abort::ReadOnly) } else { Ok(()) }
     }
 
     fn update_row(
