@@ -42,6 +42,8 @@ fn check_keys(report: &Value) {
         "device_bytes",
         "log_bytes_per_transaction",
         "latency_us",
+        "scans",
+        "versions",
         "load",
         "recovery",
         "consistent",

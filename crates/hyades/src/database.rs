@@ -4,6 +4,7 @@ mod metrics;
 mod session;
 mod snapshot;
 
+use session::Loan;
 pub use session::Session;
 pub use snapshot::Snapshot;
 
@@ -148,12 +149,13 @@ impl Database {
     /// # Errors
     /// [`Error::Log`] if the log has no free slot: it has 256, one for each session.
     pub fn session(&self) -> Result<Session, Error> {
-        Ok(Session::new(self.shared.engine.session()?, self.shared.clone(), false))
+        Ok(Session::new(self.shared.engine.session()?, self.shared.clone(), Loan::None))
     }
 
-    fn pooled(&self) -> Result<Session, Error> {
-        let inner = self.shared.pool.take(|| self.shared.engine.session())?;
-        Ok(Session::new(inner, self.shared.clone(), true))
+    fn pooled(&self, loan: Loan) -> Result<Session, Error> {
+        let is_short = loan == Loan::Transaction;
+        let inner = self.shared.pool.take(is_short, || self.shared.engine.session())?;
+        Ok(Session::new(inner, self.shared.clone(), loan))
     }
 
     /// Waits for a transaction, and measures how long.
@@ -222,7 +224,7 @@ impl Database {
         &self,
         body: impl FnMut(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Error> {
-        let (result, ticket) = self.pooled()?.try_submit(body)?;
+        let (result, ticket) = self.pooled(Loan::Transaction)?.try_submit(body)?;
         self.acknowledge(ticket)?;
         Ok(result)
     }
@@ -250,7 +252,7 @@ impl Database {
         arguments: &A,
     ) -> Result<Result<R, Abort>, Error> {
         let procedure = self.prepare(name)?;
-        let mut session = self.pooled()?;
+        let mut session = self.pooled(Loan::Transaction)?;
         let (result, ticket) = session.call(procedure, arguments)?;
         self.acknowledge(ticket)?;
         match result {

@@ -3,7 +3,7 @@
 
 use crate::checkpoint::keeper::Checkpointed;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
-use crate::error::{Abort, Error};
+use crate::error::Error;
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::logging::{HotRows, Needs};
@@ -60,23 +60,24 @@ pub(crate) trait AnySession: Send {
     /// Runs `body` once, as of a snapshot.
     ///
     /// # Errors
-    /// [`Abort::SnapshotEnded`] if it was ended: what the body has found may be wrong.
+    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded) if it was ended: what the body has
+    /// found may be wrong; [`Error::Poisoned`].
     fn read_snapshot(
         &mut self,
         snapshot: &SnapshotState,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> Result<(), Abort>;
+    ) -> Result<(), Error>;
     /// Visits the next rows of a walk over a table, as of a snapshot.
     ///
     /// # Errors
-    /// [`Abort::SnapshotEnded`] if it was ended: some of the rows may be wrong.
+    /// As of [`AnySession::read_snapshot`]: rows may be missing.
     fn walk_snapshot(
         &mut self,
         snapshot: &SnapshotState,
         of: (Table, Columns),
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
-    ) -> Result<(), Abort>;
+    ) -> Result<(), Error>;
     /// Called before the session may be idle for long: hands its garbage over to other sessions.
     fn hand_over_garbage(&mut self);
     /// Returns how many attempts ended in a conflict.

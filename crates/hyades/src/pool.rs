@@ -4,8 +4,9 @@ use crate::erased::AnySession;
 use crate::error::Error;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Sessions are created on demand. If the log has no free slot, a caller waits for a lent session
-/// to be returned, which is soon: each loan is for a single transaction.
+/// Sessions are created on demand. If the log has no free slot, a caller waits for a session that
+/// is lent for a single transaction, which is returned soon. It does not wait for readers of
+/// snapshots: these may take long, and run transactions inside.
 #[derive(Default)]
 pub(crate) struct SessionPool {
     state: Mutex<PoolState>,
@@ -15,13 +16,16 @@ pub(crate) struct SessionPool {
 #[derive(Default)]
 struct PoolState {
     idle: Vec<Box<dyn AnySession>>,
+    /// Sessions lent for single transactions.
     lent: usize,
 }
 
 impl SessionPool {
-    /// Lends an idle session, or creates one with `new`.
+    /// Lends an idle session, or creates one with `new`: for a single transaction if `is_short`,
+    /// else to a reader of a snapshot.
     pub fn take(
         &self,
+        is_short: bool,
         new: impl Fn() -> Result<Box<dyn AnySession>, Error>,
     ) -> Result<Box<dyn AnySession>, Error> {
         let mut state = self.state();
@@ -35,7 +39,7 @@ impl SessionPool {
                     state = self.came_back.wait(state).expect("no holder panics");
                 }
                 Ok(session) => {
-                    state.lent += 1;
+                    state.lent += usize::from(is_short);
                     return Ok(session);
                 }
                 Err(error) => return Err(error),
@@ -43,10 +47,10 @@ impl SessionPool {
         }
     }
 
-    /// Takes back a lent session; `None` if it has ended.
-    pub fn give_back(&self, session: Option<Box<dyn AnySession>>) {
+    /// Takes back a session that was lent so; `None` if it has ended.
+    pub fn give_back(&self, session: Option<Box<dyn AnySession>>, is_short: bool) {
         let mut state = self.state();
-        state.lent -= 1;
+        state.lent -= usize::from(is_short);
         state.idle.extend(session);
         drop(state);
         self.came_back.notify_one();

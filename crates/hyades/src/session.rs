@@ -230,7 +230,6 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
                     return Ok(());
                 }
                 may_only_read = false;
-                attempts += 1;
                 self.tally.attempt();
                 continue;
             }
@@ -377,7 +376,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
     fn housekeep(&mut self) {
         self.shared.engine.epoch.advance_if_older_than(self.shared.engine.epoch_interval);
         self.shared.engine.protocol.housekeep();
-        self.shared.engine.snapshots.end_aged(&self.shared.engine.epoch);
+        self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
         self.sweep_orphaned(0);
         // Limits what is sent to a device that has begun to stall.
         self.look_for_stream(0);
@@ -426,11 +425,12 @@ impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         &mut self,
         snapshot: &SnapshotState,
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
-    ) -> Result<(), Abort> {
+    ) -> Result<(), Error> {
         let (verdict, _) = self.read(snapshot, body);
         if snapshot.has_ended() {
-            return Err(Abort::SnapshotEnded);
+            return Err(Error::Aborted(Abort::SnapshotEnded));
         }
+        self.check_log()?;
         if let Err(panic) = verdict {
             resume_unwind(panic);
         }
@@ -443,13 +443,12 @@ impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
         (table, columns): (Table, Columns),
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
-    ) -> Result<(), Abort> {
-        self.as_of(snapshot, |running| running.walk(table, columns, at, visit))
+    ) -> Result<(), Error> {
+        self.as_of(snapshot, |running| running.walk(table, columns, at, visit))?;
+        self.check_log()
     }
 
     fn hand_over_garbage(&mut self) {
-        let engine = &self.shared.engine;
-        engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
         let noted = self.garbage.len();
         if noted > 0 {
             self.shared.orphaned.adopt(&mut self.garbage);
@@ -469,6 +468,8 @@ impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
 impl<C: Commits, P: LoggingProtocol> Drop for EngineSession<C, P> {
     fn drop(&mut self) {
         self.hand_over_garbage();
+        let engine = &self.shared.engine;
+        engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {

@@ -5,16 +5,18 @@ mod common;
 use common::directory;
 use common::grouped::{BY_GROUP, COUNT, GROUP, ROWS, open, row, schema, text};
 use hyades::{Abort, Columns, Concurrency, Database, Error, Protocol, Transaction};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 #[test]
 fn a_snapshot_ends_when_versions_take_too_much_memory_and_writers_go_on() {
-    for limit in [1 << 20, 8 << 20u64] {
+    for (limit, protocol) in [(32 << 20, Protocol::Taurus), (64 << 20u64, Protocol::None)] {
         let dir = directory();
-        let mut builder = Database::builder().snapshots(|limits| limits.memory = limit);
+        let mut builder = Database::builder().protocol(protocol);
+        builder = builder.snapshots(|limits| limits.memory = limit);
         builder.table(schema(true));
         let db = builder.open(dir.path()).unwrap();
-        let text = text(3000);
+        let text = text(40_000);
         let put_all = |from: i64| {
             let put = |tx: &Transaction<'_>| {
                 (from..from + 1000).try_for_each(|id| tx.put(ROWS, &row(id, 0, &text)))
@@ -26,10 +28,10 @@ fn a_snapshot_ends_when_versions_take_too_much_memory_and_writers_go_on() {
         let first = db.open_snapshot();
         let get = |tx: &Transaction<'_>| Ok(tx.get(ROWS, 0i64)?.is_some());
         assert!(first.read(get).unwrap());
-        // About 3 MB of versions.
+        // About 40 MB of versions.
         put_all(0);
         let second = db.open_snapshot();
-        let ended = limit < 3 << 20;
+        let ended = limit < 40 << 20;
         match first.read(get) {
             Err(Error::Aborted(Abort::SnapshotEnded)) => assert!(ended),
             read => assert!(read.unwrap() && !ended),
@@ -86,9 +88,9 @@ fn settings_are_checked_at_their_limits() {
         builder.table(schema(true));
         builder.open(dir.path()).map(drop)
     };
-    assert!(matches!(open((1 << 20) - 1, None), Err(Error::Misuse(_))));
-    assert!(matches!(open(1 << 20, Some(Duration::ZERO)), Err(Error::Misuse(_))));
-    open(1 << 20, Some(Duration::MAX)).unwrap();
+    assert!(matches!(open((32 << 20) - 1, None), Err(Error::Misuse(_))));
+    assert!(matches!(open(32 << 20, Some(Duration::ZERO)), Err(Error::Misuse(_))));
+    open(32 << 20, Some(Duration::MAX)).unwrap();
     open(u64::MAX, Some(Duration::from_nanos(1))).unwrap();
 }
 
@@ -152,4 +154,68 @@ fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Transactions of the pool's sessions share memory for what they keep.
+#[test]
+fn a_transaction_of_the_pool_keeps_no_more_than_what_it_overwrites() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
+    for id in 0..300i64 {
+        db.transact(|tx| Ok(tx.put(ROWS, &row(id, 0, ""))?)).unwrap();
+    }
+    let _snapshot = db.open_snapshot();
+    for id in 0..300i64 {
+        db.transact(|tx| Ok(tx.update(ROWS, id, &[GROUP.set(1)])?)).unwrap();
+    }
+    assert_eq!(db.stats().old_versions, 300);
+    assert!(db.stats().snapshot_bytes <= 128 << 10, "{}", db.stats().snapshot_bytes);
+}
+
+/// A body that panics closes its snapshot, and garbage does not wait for one without users.
+#[test]
+fn nothing_waits_for_a_snapshot_that_is_over() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
+    let mut session = db.session().unwrap();
+    let body = |_: &Transaction<'_>| -> Result<(), Error> { resume_unwind(Box::new("a test")) };
+    catch_unwind(AssertUnwindSafe(|| session.snapshot(body).map(drop))).unwrap_err();
+    assert_eq!(db.stats().snapshots, 0);
+    for id in 0..1000i64 {
+        session.try_submit(|tx| tx.put(ROWS, &row(id, 0, ""))).unwrap().0.unwrap();
+        session.try_submit(|tx| tx.delete(ROWS, id)).unwrap().0.unwrap();
+    }
+    db.snapshot(|_| Ok(())).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while db.stats().garbage > 0 {
+        assert!(Instant::now() < until, "{} items are left", db.stats().garbage);
+        // Aborted insertions leave garbage, and write nothing.
+        let give_up = |tx: &Transaction<'_>| {
+            tx.insert(ROWS, &row(5000, 0, ""))?;
+            Err::<(), _>(Abort::User(1))
+        };
+        for _ in 0..100 {
+            assert_eq!(session.try_submit(give_up).unwrap().0, Err(Abort::User(1)));
+        }
+        for id in 0..100i64 {
+            session.try_submit(|tx| tx.get(ROWS, id).map(drop)).unwrap().0.unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Readers that hold the log's last free slots do not make transactions wait for ever.
+#[test]
+fn a_transaction_inside_a_snapshot_without_a_free_slot_is_an_error() {
+    let dir = directory();
+    let db = open(dir.path(), (Protocol::Taurus, Concurrency::Silo), true);
+    let mut sessions = Vec::new();
+    while let Ok(session) = db.session() {
+        sessions.push(session);
+    }
+    sessions.pop();
+    let inner = db.snapshot(|_| Ok(db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, ""))?)))).unwrap();
+    assert!(matches!(inner, Err(Error::Log(_))), "{inner:?}");
+    drop(sessions);
+    db.snapshot(|_| db.transact(|tx| Ok(tx.put(ROWS, &row(1, 0, ""))?))).unwrap();
 }

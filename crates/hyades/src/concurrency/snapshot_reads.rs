@@ -37,18 +37,18 @@ impl ConcurrencyControl for SnapshotReads {
             OldVersion::Row(row) => VisibleRow::Older(row),
             OldVersion::Absent => VisibleRow::Absent,
         };
-        loop {
+        let found = loop {
             // Before a link is followed: versions may be gone as soon as it has ended.
             if snapshot.has_ended() {
                 return Err(Abort::SnapshotEnded);
             }
             let seen = record.word.load(Ordering::Acquire);
             if word::tid(seen).epoch() > snapshot.epoch {
-                return Ok(older(versions.read(record, snapshot.epoch, arena, guard)));
+                break older(versions.read(record, snapshot.epoch, arena, guard));
             }
             if seen & (word::ABSENT | word::DEAD) != 0 {
                 // Dead: no snapshot holds the row; another one under the key is newer.
-                return Ok(VisibleRow::Absent);
+                break VisibleRow::Absent;
             }
             let copied = copy();
             // Orders the copy before the second look.
@@ -56,7 +56,7 @@ impl ConcurrencyControl for SnapshotReads {
             let mut now = record.word.load(Ordering::Relaxed);
             if (now | seen) & word::LOCKED != 0 {
                 if let Some(kept) = versions.kept(record, seen, arena, guard) {
-                    return Ok(older(kept));
+                    break older(kept);
                 }
                 // The version may have been kept and another one since: then it is not the one in
                 // place any more.
@@ -64,9 +64,11 @@ impl ConcurrencyControl for SnapshotReads {
                 now = record.word.load(Ordering::Relaxed);
             }
             if now & !word::LOCKED == seen & !word::LOCKED {
-                return Ok(VisibleRow::There(copied));
+                break VisibleRow::There(copied);
             }
-        }
+        };
+        // Nothing was kept for it any more: the row may be torn.
+        if snapshot.has_ended() { Err(Abort::SnapshotEnded) } else { Ok(found) }
     }
 
     fn intend<'s, P: LoggingProtocol>(

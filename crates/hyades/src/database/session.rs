@@ -25,7 +25,7 @@ pub struct Session {
     arguments: Vec<u8>,
     result: Vec<u8>,
     answer: Answer,
-    pooled: bool,
+    loan: Loan,
 }
 
 fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
@@ -41,20 +41,39 @@ fn foreign_procedure() -> Error {
     )
 }
 
+/// A snapshot that is closed when its only reader has ended, even by a panic.
+struct OpenWhileRead<'d> {
+    state: Arc<SnapshotState>,
+    shared: &'d DatabaseInner,
+}
+
+impl Drop for OpenWhileRead<'_> {
+    fn drop(&mut self) {
+        self.shared.engine.close_snapshot(&self.state);
+    }
+}
+
+/// Where a session comes from, and goes when it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loan {
+    /// It is the caller's own.
+    None,
+    /// Lent by the pool for a transaction.
+    Transaction,
+    /// Lent by the pool to a reader of a snapshot, perhaps for long.
+    Reader,
+}
+
 impl Session {
-    pub(super) fn new(
-        inner: Box<dyn AnySession>,
-        shared: Arc<DatabaseInner>,
-        pooled: bool,
-    ) -> Self {
+    pub(super) fn new(inner: Box<dyn AnySession>, shared: Arc<DatabaseInner>, loan: Loan) -> Self {
         Session {
             inner: Some(inner),
-            tickets: Tickets::new(shared.references.clone(), pooled),
+            tickets: Tickets::new(shared.references.clone(), loan != Loan::None),
             shared,
             arguments: Vec::new(),
             result: Vec::new(),
             answer: Answer::default(),
-            pooled,
+            loan,
         }
     }
 
@@ -202,10 +221,10 @@ impl Session {
         &mut self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<(T, Ticket), Error> {
-        let snapshot = self.shared.engine.open_snapshot();
-        let read = self.read_as_of(&snapshot, body);
-        self.shared.engine.close_snapshot(&snapshot);
-        let (result, ticket) = read?;
+        let shared = self.shared.clone();
+        let open = OpenWhileRead { state: shared.engine.open_snapshot(), shared: &shared };
+        let (result, ticket) = self.read_as_of(&open.state, body)?;
+        drop(open);
         match result {
             Ok(value) => Ok((value, ticket)),
             Err(error) => {
@@ -261,7 +280,7 @@ impl Session {
         of: (Table, Columns),
         at: &mut WalkPosition,
         visit: &mut dyn FnMut(&Row<'_>),
-    ) -> Result<(), Abort> {
+    ) -> Result<(), Error> {
         some(&mut self.inner).walk_snapshot(snapshot, of, at, visit)
     }
 
@@ -282,13 +301,14 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
-        if self.pooled && !self.shared.closed.load(Ordering::Acquire) {
+        let waits = self.loan == Loan::Transaction;
+        if self.loan != Loan::None && !self.shared.closed.load(Ordering::Acquire) {
             inner.hand_over_garbage();
-            return self.shared.pool.give_back(Some(inner));
+            return self.shared.pool.give_back(Some(inner), waits);
         }
         drop(inner);
-        if self.pooled {
-            self.shared.pool.give_back(None);
+        if self.loan != Loan::None {
+            self.shared.pool.give_back(None, waits);
         }
     }
 }

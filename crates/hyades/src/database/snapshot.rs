@@ -1,6 +1,6 @@
 //! Reading a consistent state while transactions go on.
 
-use super::{Database, DatabaseInner, Session};
+use super::{Database, DatabaseInner, Loan, Session};
 use crate::engine::snapshots::SnapshotState;
 use crate::error::{Abort, Error};
 use crate::storage::row::Row;
@@ -53,7 +53,7 @@ impl Snapshot {
         &self,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<Result<T, E>, Error> {
-        let mut session: Session = self.database.pooled()?;
+        let mut session: Session = self.database.pooled(Loan::Reader)?;
         let (result, ticket): (_, Ticket) = session.read_as_of(&self.state, body)?;
         drop(session);
         self.database.acknowledge(ticket)?;
@@ -83,7 +83,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// As for [`Database::snapshot`]. Rows visited before [`Abort::SnapshotEnded`] may be wrong.
+    /// As for [`Database::snapshot`].
     pub fn for_each(
         &self,
         table: Table,
@@ -91,7 +91,7 @@ impl Snapshot {
         mut visit: impl FnMut(&Row<'_>),
     ) -> Result<u64, Error> {
         let (mut at, mut rows) = (WalkPosition::Start, 0);
-        let mut session: Session = self.database.pooled()?;
+        let mut session: Session = self.database.pooled(Loan::Reader)?;
         let mut visit = |row: &Row<'_>| {
             rows += 1;
             visit(row);
@@ -121,7 +121,7 @@ impl Database {
     /// Returns once everything that the snapshot holds is on disk. Opening one takes about as long
     /// as a commit; in the long run it takes up to a millisecond if something is written between
     /// one and the next, in which callers share one. While it is open, each row that is overwritten
-    /// is kept once in memory; [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
+    /// is kept in memory; [`Builder::snapshots`](crate::Builder::snapshots) limits how much.
     ///
     /// ```
     /// # use hyades::{Database, Table};

@@ -15,12 +15,12 @@
 //! Nothing else waits: writers never wait for a snapshot, and its readers neither wait nor fail.
 //! A version is kept if some snapshot may hold it: it is not newer than the newest snapshot, and
 //! the transaction that overwrites it is newer than the oldest. So a row has at most one version
-//! for each open snapshot, however often it is overwritten.
+//! for each snapshot that was opened since the oldest, however often it is overwritten.
 //!
 //! A snapshot of the present ends an epoch. Epochs are numbered with 34 bits, so their number is a
 //! budget: see [`EPOCHS_AT_ONCE`]. A caller that wants a snapshot shares the newest one if nothing
-//! was written since, or if it was opened after the call. For that the newest one stays open when
-//! its last user has closed it, until something is written.
+//! was written since, or if it was opened after the call. For that the newest one stays open for a
+//! moment when its last user has closed it, until something is written.
 
 use crate::logging::Needs;
 use crate::storage::old_versions::{OldVersionWriter, OldVersions};
@@ -44,18 +44,23 @@ const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 /// of epochs last for half a year of nothing else.
 const EPOCHS_AT_ONCE: u64 = 1 << 23;
 
-/// The least memory for older versions that can be set.
-const LEAST_MEMORY: u64 = 1 << 20;
+/// The least memory for older versions that can be set: twice what 256 sessions may hold in chunks
+/// that they have begun to fill.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// A snapshot older than this is not shared, and not kept open without users.
+const SHARED_FOR: Duration = Duration::from_millis(10);
 
 /// Limits of snapshots, see [`Builder::snapshots`](crate::Builder::snapshots).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotSettings {
-    /// Bytes of memory for the older versions of rows that open snapshots need, at least 1 MiB.
+    /// Bytes of memory for the older versions of rows that open snapshots need, at least 32 MiB.
     /// Where they need more, the oldest snapshot ends: its reads fail with
     /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded). Writers go on. Default: 1 GiB.
     pub memory: u64,
-    /// The age at which a snapshot ends in any case. Default: none.
+    /// The age at which a snapshot ends, as soon as some session has run a few transactions more.
+    /// Default: none.
     pub age: Option<Duration>,
 }
 
@@ -109,6 +114,12 @@ impl SnapshotState {
     pub fn needs(&self) -> Needs {
         self.needs.get().cloned().unwrap_or_default()
     }
+}
+
+/// Whether it is longer ago than `age`.
+fn is_older(opened_ns: u64, age: Duration) -> bool {
+    let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+    clock::monotonic_ns().saturating_sub(opened_ns) >= age
 }
 
 struct OpenSnapshot {
@@ -267,7 +278,10 @@ impl Snapshots {
     fn share(&self, arrived: u64) -> Option<Arc<SnapshotState>> {
         let mut registry = self.registry.lock().expect("no holder panics");
         let newest = registry.open.back_mut()?;
-        let generation = newest.state.generation;
+        let (generation, opened_ns) = (newest.state.generation, newest.state.opened_ns);
+        if is_older(opened_ns, SHARED_FOR) {
+            return None;
+        }
         let is_last = generation == self.generation.load(Ordering::SeqCst);
         let is_current = is_last && !self.overwritten.load(Ordering::SeqCst);
         (generation > arrived || is_current).then(|| {
@@ -280,7 +294,8 @@ impl Snapshots {
     fn wait_for_an_epoch(&self) {
         loop {
             let mut registry = self.registry.lock().expect("no holder panics");
-            let passed_ms = (clock::monotonic_ns() - registry.began_ns) / 1_000_000;
+            let passed_ns = clock::monotonic_ns().saturating_sub(registry.began_ns);
+            let passed_ms = passed_ns / 1_000_000;
             if registry.epochs < EPOCHS_AT_ONCE + passed_ms {
                 registry.epochs += 1;
                 return;
@@ -327,7 +342,9 @@ impl Snapshots {
         let is_last = state.generation == self.generation.load(Ordering::SeqCst);
         let may_be_shared = is_last && !self.overwritten.load(Ordering::SeqCst);
         if registry.open[at].users == 0 && !may_be_shared {
-            self.remove_unused(&mut registry, epoch);
+            registry.open.remove(at);
+            self.publish(&registry);
+            self.free(&registry, epoch);
         }
     }
 
@@ -349,25 +366,35 @@ impl Snapshots {
     /// Ends snapshots, the oldest first, while `too_many` says so.
     #[cold]
     fn end_oldest(&self, epoch: &Epoch, too_many: impl Fn(&SnapshotState) -> bool) {
+        let mut ended = 0;
         let mut registry = self.registry.lock().expect("no holder panics");
         while let Some(oldest) = registry.open.pop_front_if(|open| too_many(&open.state)) {
             oldest.state.ended.store(true, Ordering::SeqCst);
-            if oldest.users > 0 {
-                self.ended.fetch_add(1, Ordering::Relaxed);
-                event!(WARN, "snapshot ended", epoch = oldest.state.epoch.0);
-            }
+            ended += u64::from(oldest.users > 0);
             self.publish(&registry);
             self.free(&registry, epoch);
         }
+        drop(registry);
+        if ended > 0 {
+            self.ended.fetch_add(ended, Ordering::Relaxed);
+            event!(WARN, "snapshots ended", count = ended);
+        }
     }
 
-    /// Ends the snapshots that are too old.
-    pub fn end_aged(&self, epoch: &Epoch) {
-        let Some(age) = self.settings.age else { return };
-        if self.oldest() != NONE {
-            let now = clock::monotonic_ns();
-            let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-            self.end_oldest(epoch, |state| now.saturating_sub(state.opened_ns) >= age);
+    /// Ends the snapshots that are too old, and closes the newest if it has had no users for a
+    /// while. Called now and then.
+    pub fn tidy(&self, epoch: &Epoch) {
+        if self.oldest() == NONE {
+            return;
+        }
+        if let Some(age) = self.settings.age {
+            self.end_oldest(epoch, |state| is_older(state.opened_ns, age));
+        }
+        let mut registry = self.registry.lock().expect("no holder panics");
+        let is_idle =
+            |open: &OpenSnapshot| open.users == 0 && is_older(open.state.opened_ns, SHARED_FOR);
+        if registry.open.iter().any(is_idle) {
+            self.remove_unused(&mut registry, epoch);
         }
     }
 

@@ -140,6 +140,7 @@ impl<C: RunsUnder<P>, P: LoggingProtocol> Checkpointed for Host<C, P> {
     ) -> Result<(Checkpoint, CheckpointReport), Error> {
         let written = checkpoint::write(&self.shared.engine, log, settings, stop);
         // The epoch of the cut has ended, so tombstones that waited for it can go.
+        self.shared.engine.snapshots.tidy(&self.shared.engine.epoch);
         self.shared.orphaned.sweep_all::<C, P>(&self.shared.engine);
         written
     }
@@ -211,11 +212,19 @@ impl Opening<'_> {
         let tables = self.tables::<P::RowStamp>(&catalogue);
         let epoch = Arc::new(Epoch::new(FIRST_EPOCH));
         let row_ids = Arc::new(AtomicU64::new(1));
-        let engine = Engine::new(tables, protocol, epoch, row_ids);
+        let mut engine = Engine::new(tables, protocol, epoch, row_ids);
+        self.configure(&mut engine);
         let shared = Arc::new(Sessions::new(engine, self.builder.retries));
         let hot_rows = |_: &P| HotRows::default();
         let host = Host::<C, P> { shared, log: None, hot_rows, concurrency: PhantomData };
         Ok(self.finish(Arc::new(host), None, &catalogue, true, RecoveryReport::default()))
+    }
+
+    /// Sets what does not depend on a log.
+    fn configure<P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
+        engine.snapshots = Snapshots::new(self.builder.snapshots);
+        engine.patience = self.builder.patience;
+        engine.epoch_interval = self.builder.log.epoch.unwrap_or(engine.epoch_interval);
     }
 
     fn catalogue(&self, stored: &[u8]) -> Result<Catalogue, Error> {
@@ -341,10 +350,9 @@ impl Opening<'_> {
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
-        engine.snapshots = Snapshots::new(self.builder.snapshots);
+        self.configure(&mut engine);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;
-        engine.patience = self.builder.patience;
         engine
     }
 

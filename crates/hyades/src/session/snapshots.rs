@@ -6,11 +6,13 @@ use crate::concurrency::snapshot_reads::SnapshotReads;
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::engine::snapshots::SnapshotState;
 use crate::erased::{Answer, Verdict};
+use crate::error::Error;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
 use crate::logging::record::RecordKind;
 use crate::transaction::access::Transaction;
 use crate::transaction::running::Running;
+use hyades_wal::Log;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -46,6 +48,14 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
         }
         (answer.needs, answer.position) = (snapshot.needs(), None);
         true
+    }
+
+    /// A commit that panicked may have left rows half installed, and has stopped the log.
+    pub(super) fn check_log(&self) -> Result<(), Error> {
+        match self.log.as_ref().and_then(Log::poisoned) {
+            Some(cause) => Err(Error::Poisoned(cause.to_string())),
+            None => Ok(()),
+        }
     }
 
     /// Runs a body once as of a snapshot. Returns its verdict, or its panic, and whether it has
