@@ -83,11 +83,13 @@ fn without_a_log_its_keys_are_there_and_null() {
 
 #[test]
 fn a_recovered_run_says_everything() {
-    let report = bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3");
+    let report =
+        bench("bank --accounts 500 --recover --recovery-threads 2 --streams 3 --scanners 1");
     check_keys(&report);
     let object = report.as_object().unwrap();
     let nulls: Vec<_> = object.iter().filter(|(_, value)| value.is_null()).collect();
     assert!(nulls.is_empty(), "{nulls:?}");
+    assert_eq!(report["scans"]["failed"], 0);
     let recovery = &report["recovery"];
     assert!(recovery.as_object().unwrap().values().all(|v| !v.is_null()), "{recovery}");
     assert_eq!((&recovery["threads"], &recovery["state_matches"]), (&2.into(), &true.into()));
