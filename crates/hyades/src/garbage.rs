@@ -16,9 +16,10 @@
 //! record nothing twice.
 //!
 //! **The backlog is bounded.** After each attempt at a transaction its session checks twice as many
-//! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). No item blocks
-//! those behind it: a row that is locked or in use goes to the back, and rows are queued in the
-//! order in which they were recorded, so that those whose epoch has passed come first. Let an
+//! items as the attempt left, plus a few, plus a share of its backlog ([`looks`]). What an open
+//! snapshot needs stays, and is not looked at until the snapshot is closed. Otherwise no item
+//! blocks those behind it: a row that is locked or in use goes to the back, and rows are queued in
+//! the order in which they were recorded, so that those whose epoch has passed come first. Let an
 //! attempt leave `p` items, and let a check find the row locked in a fraction `f` of the cases. If
 //! `f` is at most one half, entries do not accumulate. If it is more, their number `n` grows until
 //! `n / 32 = p / (1 - f)`. Rows of the last two epochs come on top. What a transaction of a million
