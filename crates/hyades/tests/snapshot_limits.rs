@@ -4,7 +4,7 @@
 mod common;
 use common::directory;
 use common::grouped::{BY_GROUP, COUNT, GROUP, ROWS, open, row, schema, text};
-use hyades::{Abort, Columns, Concurrency, Database, Error, Protocol, Transaction};
+use hyades::{Abort, Columns, Concurrency, Database, Error, Protocol, Session, Transaction};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
@@ -146,14 +146,7 @@ fn garbage_waits_for_snapshots_and_costs_little_meanwhile() {
     let took = began.elapsed();
     assert!(took < Duration::from_secs(2), "2,000 transactions take {took:?} beside garbage");
     drop(snapshot);
-    let until = Instant::now() + Duration::from_secs(30);
-    while db.stats().garbage > 0 {
-        assert!(Instant::now() < until, "{} items are left", db.stats().garbage);
-        for id in 0..100i64 {
-            session.try_submit(|tx| tx.get(ROWS, id).map(drop)).unwrap().0.unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_garbage_is_gone(&db, &mut session);
 }
 
 /// Transactions of the pool's sessions share memory for what they keep.
@@ -186,21 +179,26 @@ fn nothing_waits_for_a_snapshot_that_is_over() {
         session.try_submit(|tx| tx.delete(ROWS, id)).unwrap().0.unwrap();
     }
     db.snapshot(|_| Ok(())).unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
+    // Aborted insertions leave garbage, and write nothing.
+    let give_up = |tx: &Transaction<'_>| {
+        tx.insert(ROWS, &row(5000, 0, ""))?;
+        Err::<(), _>(Abort::User(1))
+    };
+    for _ in 0..100 {
+        assert_eq!(session.try_submit(give_up).unwrap().0, Err(Abort::User(1)));
+    }
+    until_garbage_is_gone(&db, &mut session);
+}
+
+/// Reads until no garbage is left: transactions that write nothing free it, too.
+fn until_garbage_is_gone(db: &Database, session: &mut Session) {
+    let until = Instant::now() + Duration::from_secs(30);
     while db.stats().garbage > 0 {
         assert!(Instant::now() < until, "{} items are left", db.stats().garbage);
-        // Aborted insertions leave garbage, and write nothing.
-        let give_up = |tx: &Transaction<'_>| {
-            tx.insert(ROWS, &row(5000, 0, ""))?;
-            Err::<(), _>(Abort::User(1))
-        };
-        for _ in 0..100 {
-            assert_eq!(session.try_submit(give_up).unwrap().0, Err(Abort::User(1)));
-        }
         for id in 0..100i64 {
             session.try_submit(|tx| tx.get(ROWS, id).map(drop)).unwrap().0.unwrap();
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
