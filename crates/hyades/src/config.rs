@@ -93,6 +93,29 @@ pub enum Concurrency {
     /// Optimistic: transactions are validated at commit (Tu et al., SOSP 2013).
     #[default]
     Silo,
+    /// Optimistic, with timestamps: a transaction may commit although what it has read was
+    /// overwritten meanwhile, as of a time before that (Yu et al., SIGMOD 2016). Histories are
+    /// serializable and agree with the order of each [`Session`](crate::Session), but within an
+    /// epoch not always with real time between sessions; calls of a
+    /// [`Database`](crate::Database) take any free session. Runs under the protocols of
+    /// [`Concurrency::runs_under`].
+    TicToc,
+}
+
+impl Concurrency {
+    /// Its name on a command line and in a manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Concurrency::NoWait => "no-wait",
+            Concurrency::Silo => "silo",
+            Concurrency::TicToc => "tictoc",
+        }
+    }
+
+    /// Returns the concurrency control with this name.
+    pub(crate) fn named(name: &str) -> Option<Concurrency> {
+        Concurrency::all().find(|control| control.name() == name)
+    }
 }
 
 /// Callback for the progress of recovery.

@@ -174,7 +174,7 @@ impl Garbage {
 
     /// Removes everything it can, at replay, where no other thread works on these items. Rows that
     /// have to wait for records still to come are passed to `keep`.
-    pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(
+    pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -196,7 +196,7 @@ impl Garbage {
     }
 
     /// Like [`Garbage::sweep_all`], but only for rows that are `ready`; the rest stays.
-    pub fn sweep_ready<C: ConcurrencyControl, P: LoggingProtocol>(
+    pub fn sweep_ready<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -220,7 +220,7 @@ impl Garbage {
     }
 
     /// Removes some of the garbage after an attempt. The session is between transactions.
-    pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
+    pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -248,7 +248,7 @@ impl Garbage {
         }
     }
 
-    fn sweep_entries<C: ConcurrencyControl, P: LoggingProtocol>(
+    fn sweep_entries<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -269,7 +269,7 @@ impl Garbage {
         }
     }
 
-    fn sweep_rows<C: ConcurrencyControl, P: LoggingProtocol>(
+    fn sweep_rows<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &mut self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -344,7 +344,7 @@ fn is_past<P: LoggingProtocol>(engine: &Engine<P>, version: u64) -> bool {
     word::tid(version).epoch() < horizon(engine)
 }
 
-fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
+fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
     stamp: &mut P::TxnStamp,
     row: &AbsentRow,
@@ -389,7 +389,7 @@ fn sweep_row<C: ConcurrencyControl, P: LoggingProtocol>(
     Swept::Done
 }
 
-fn sweep_entry<C: ConcurrencyControl, P: LoggingProtocol>(
+fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     engine: &Engine<P>,
     stamp: &mut P::TxnStamp,
     stale: &StaleEntry,

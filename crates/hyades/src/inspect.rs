@@ -77,15 +77,14 @@ pub fn examine_checkpoint(recovering: &Recovering) -> (u64, u64, Vec<Error>) {
 pub fn builder_without_tables(manifest: &Manifest) -> Result<Builder, Error> {
     let unknown = |what: &str| Error::Mismatch(format!("the manifest states no {what} known here"));
     let newest = manifest.newest().ok_or_else(|| unknown("incarnation"))?;
-    let control = newest.settings.get("concurrency").map(String::as_str);
+    let control = match newest.settings.get("concurrency") {
+        Some(name) => Concurrency::named(name).ok_or_else(|| unknown("concurrency control"))?,
+        None => Concurrency::default(),
+    };
     Ok(Builder::default()
         .protocol(Protocol::named(&newest.protocol).ok_or_else(|| unknown("protocol"))?)
         .streams(newest.dims.len())
-        .concurrency(if control == Some("no-wait") {
-            Concurrency::NoWait
-        } else {
-            Concurrency::Silo
-        }))
+        .concurrency(control))
 }
 
 /// Returns a builder with the settings and the tables of the last opening. Procedures are not in

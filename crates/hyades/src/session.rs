@@ -36,7 +36,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) struct EngineSession<C: Commits, P: LoggingProtocol> {
+pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     shared: Arc<Sessions<P>>,
     log: Option<Log>,
     writer: Option<Writer>,
@@ -136,7 +136,7 @@ const FEW_ATTEMPTS: u64 = 8;
 /// Number of attempts between two runs of `housekeep`.
 const HOUSEKEEPING_INTERVAL: u64 = 64;
 
-impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     pub fn new(shared: Arc<Sessions<P>>, log: Option<Log>) -> Result<Self, Error> {
         let writer = log.as_ref().map(Log::writer).transpose()?;
         let stamp = Some(shared.engine.protocol.txn_stamp());
@@ -405,7 +405,7 @@ impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
     }
 }
 
-impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
+impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     fn run(
         &mut self,
         call: Option<(Call<'_>, RecordKind)>,
@@ -465,7 +465,7 @@ impl<C: Commits, P: LoggingProtocol> AnySession for EngineSession<C, P> {
     }
 }
 
-impl<C: Commits, P: LoggingProtocol> Drop for EngineSession<C, P> {
+impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
     fn drop(&mut self) {
         self.hand_over_garbage();
         let engine = &self.shared.engine;

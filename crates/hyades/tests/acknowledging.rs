@@ -246,7 +246,7 @@ fn elsewhere(db: &Database) -> Session {
 
 #[test]
 fn readers_and_visible_aborts_wait_for_what_they_read() {
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         let dir = directory();
         with_a_held_row(concurrency, files(), dir.path(), |db, device, writer| {
             let mut session = elsewhere(db);
@@ -292,7 +292,7 @@ fn readers_and_visible_aborts_wait_for_what_they_read() {
 
 #[test]
 fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         let dir = directory();
         // Nothing reaches the medium before its sync, so what is held is lost.
         let device = PowerCutDevice::new(PowerCutOptions::default());
@@ -333,7 +333,8 @@ fn while_one_stream_is_held_independent_transactions_are_acknowledged() {
 fn a_device_that_fails_leaves_what_was_admitted_and_makes_the_rest_unknown() {
     for (round, (layout, concurrency)) in LAYOUTS
         .into_iter()
-        .flat_map(|l| [(l, Concurrency::NoWait), (l, Concurrency::Silo)])
+        .flat_map(|l| Concurrency::all().map(move |control| (l, control)))
+        .filter(|(l, control)| control.runs_under(l.0))
         .enumerate()
     {
         for write in [false, true] {

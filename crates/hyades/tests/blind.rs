@@ -195,7 +195,7 @@ fn what_was_put_blindly_is_there_as_a_whole_wherever_the_power_fails() {
     let more = [(Protocol::Poplar, 1), (Protocol::Poplar, 2), (Protocol::Poplar, 8)];
     let mut answered = 0;
     for (seed, form) in (0..).zip(forms.into_iter().chain(numbered).chain(more)) {
-        for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+        for concurrency in Concurrency::all().filter(|control| control.runs_under(form.0)) {
             let dir = directory();
             answered += lives(dir.path(), form, concurrency, seed);
         }

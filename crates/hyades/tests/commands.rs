@@ -93,7 +93,10 @@ fn same_after_reopening(
 
 const LAYOUTS: [(Protocol, usize); 3] =
     [(Protocol::Serial, 1), (Protocol::Taurus, 4), (Protocol::Taurus2016, 4)];
-const CONTROLS: [Concurrency; 2] = [Concurrency::NoWait, Concurrency::Silo];
+
+fn controls(protocol: Protocol) -> impl Iterator<Item = Concurrency> {
+    Concurrency::all().filter(move |control| control.takes_commands_under(protocol))
+}
 
 /// Runs `body` on two threads, each with a session of its own.
 fn on_two_threads(db: &Database, body: impl Fn(&mut hyades::Session, u64) + Sync) {
@@ -121,7 +124,7 @@ fn chance(tx: &Transaction<'_>, id: i64) -> Result<(i64, u64, u64), Abort> {
 #[test]
 fn time_randomness_and_row_ids_repeat_at_replay() {
     for layout in LAYOUTS {
-        for concurrency in CONTROLS {
+        for concurrency in controls(layout.0) {
             let dir = directory();
             let db =
                 builder(layout, concurrency, RecordKind::Command, None).open(dir.path()).unwrap();
@@ -180,7 +183,7 @@ fn take_back(tx: &Transaction<'_>, t: TakeBack) -> Result<(), Abort> {
 #[test]
 fn what_is_put_in_place_and_taken_back_by_many_at_once_is_no_conflict_at_replay() {
     for layout in LAYOUTS {
-        for concurrency in CONTROLS {
+        for concurrency in controls(layout.0) {
             for keep in [0, 20] {
                 let dir = directory();
                 let opened =
@@ -228,7 +231,7 @@ fn bulk(tx: &Transaction<'_>, bulk: Bulk) -> Result<i64, Abort> {
 #[test]
 fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
     for layout in LAYOUTS {
-        for concurrency in CONTROLS {
+        for concurrency in controls(layout.0) {
             for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
                 let dir = directory();
                 let device = power_cut(5);
@@ -265,7 +268,7 @@ fn a_transaction_larger_than_a_log_buffer_is_whole_or_not_there() {
 
 #[test]
 fn rows_grow_and_shrink() {
-    for concurrency in CONTROLS {
+    for concurrency in controls(Protocol::Taurus) {
         let dir = directory();
         let layout = (Protocol::Taurus, 3);
         let db = builder(layout, concurrency, RecordKind::Data, None).open(dir.path()).unwrap();
@@ -331,7 +334,7 @@ fn kinds(dir: &Path) -> (u64, u64) {
 
 #[test]
 fn adaptive_breaks_the_chain_of_a_hot_row() {
-    for concurrency in CONTROLS {
+    for concurrency in controls(Protocol::Taurus) {
         let layout = (Protocol::Taurus, 4);
         let dir = directory();
         let db = builder(layout, concurrency, RecordKind::Adaptive, None).open(dir.path()).unwrap();
@@ -365,7 +368,7 @@ fn adaptive_breaks_the_chain_of_a_hot_row() {
 
 #[test]
 fn a_body_that_panics_releases_its_locks_and_leaves_nothing() {
-    for concurrency in CONTROLS {
+    for concurrency in controls(Protocol::Taurus) {
         let dir = directory();
         let layout = (Protocol::Taurus, 2);
         let mut builder = builder(layout, concurrency, RecordKind::Command, None);

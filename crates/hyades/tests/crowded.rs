@@ -105,9 +105,11 @@ impl Run {
 fn all(hot_rows_bytes: u64) -> Vec<Run> {
     let mut all = Vec::new();
     for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
-        for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+        for concurrency in Concurrency::all() {
             for record in [RecordKind::Command, RecordKind::Adaptive, RecordKind::Data] {
-                all.push(Run { protocol, concurrency, record, hot_rows_bytes });
+                if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
+                    all.push(Run { protocol, concurrency, record, hot_rows_bytes });
+                }
             }
         }
     }
@@ -130,7 +132,7 @@ fn where_no_slot_is_left_all_is_acknowledged_and_recovered() {
 fn without_the_common_slot_it_is_not() {
     use hyades_platform::mutation::{self, Mutation};
     let (_alone, _watched) = (alone(), watched("broken rules"));
-    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+    for concurrency in Concurrency::all() {
         let (protocol, record) = (Protocol::Taurus, RecordKind::Command);
         let run = Run { protocol, concurrency, record, hot_rows_bytes: 64 << 10 };
         mutation::set(Some(Mutation::DropCommonSlotVectors));

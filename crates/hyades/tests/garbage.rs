@@ -42,7 +42,7 @@ fn streams(protocol: Protocol) -> usize {
 
 fn all() -> impl Iterator<Item = (Protocol, Concurrency)> {
     let protocols = [Protocol::Taurus, Protocol::Serial, Protocol::SiloR, Protocol::None];
-    protocols.into_iter().flat_map(|p| [(p, Concurrency::Silo), (p, Concurrency::NoWait)])
+    protocols.into_iter().flat_map(|p| Concurrency::all().map(move |control| (p, control)))
 }
 
 /// A row with new values in its indexed columns.

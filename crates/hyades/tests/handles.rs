@@ -63,7 +63,7 @@ fn a_number_without_a_type_is_of_the_columns() {
 
 #[test]
 fn a_savepoint_is_one_transactions_and_gone_once_it_is_passed() {
-    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+    for concurrency in Concurrency::all() {
         let (_dir, db) = database(concurrency);
         let mut sessions = [db.session().unwrap(), db.session().unwrap()];
         let kept = Cell::new(None);

@@ -117,6 +117,21 @@ const PROTOCOL_FILES: &[&str] = &[
     "crates/hyades/src/recovery/plan.rs",
 ];
 
+/// Names of concurrency controls.
+const CONTROLS: &[&str] = &["NoWait", "no_wait", "Silo", "silo", "TicToc", "tictoc"];
+
+/// Where concurrency controls may be named in code: their own files, the list of modules, the table
+/// of pairs, and where people choose.
+const CONTROL_FILES: &[&str] = &[
+    "crates/hyades/src/concurrency/mod.rs",
+    "crates/hyades/src/concurrency/no_wait.rs",
+    "crates/hyades/src/concurrency/silo.rs",
+    "crates/hyades/src/concurrency/tictoc.rs",
+    "crates/hyades/src/config.rs",
+    "crates/hyades/src/opening/pairs.rs",
+    "crates/hyades/src/session/tests.rs",
+];
+
 /// Every Rust source but this one, which has to name what it forbids.
 fn sources() -> Vec<Source> {
     let mut out = Vec::new();
@@ -412,6 +427,22 @@ fn a_protocol_is_named_only_where_it_lives() {
     {
         let source = sources.iter().find(|source| source.path == file).expect("a protocol's file");
         assert!(source.text.lines().any(|line| names(code(line))), "the search finds nothing");
+    }
+}
+
+#[test]
+fn a_concurrency_control_is_named_only_where_it_lives() {
+    // "silo-r" is a protocol.
+    let names =
+        |code: &str| words(&code.replace("silo-r", "")).any(|word| CONTROLS.contains(&word));
+    let bad = |path: &str, code: &str| {
+        path.starts_with("crates/hyades/src/") && !CONTROL_FILES.contains(&path) && names(code)
+    };
+    let sources = sources();
+    expect_none(offences(&sources, bad), "a concurrency control named outside its place");
+    for file in CONTROL_FILES {
+        let source = sources.iter().find(|source| source.path == *file).expect("a listed file");
+        assert!(source.text.lines().any(|line| names(code(line))), "{file} names none");
     }
 }
 

@@ -371,7 +371,7 @@ proptest! {
     #[test]
     fn a_table_is_what_the_model_says(works in prop::collection::vec(work(), 1..40)) {
         for kind in [Kind::Hash, Kind::Ordered, Kind::Keyless] {
-            for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+            for concurrency in Concurrency::all() {
                 history(kind, concurrency, &works);
             }
         }

@@ -13,14 +13,17 @@ fn any_combination(rng: &mut fastrand::Rng) -> Combination {
     let ordered = [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016];
     let protocol = ordered[rng.usize(0..ordered.len())];
     let streams = if protocol == Protocol::Serial { 1 } else { rng.usize(1..=16) };
-    let concurrency = if rng.bool() { Concurrency::NoWait } else { Concurrency::Silo };
+    let controls: Vec<Concurrency> = Concurrency::all().collect();
+    let concurrency = controls[rng.usize(0..controls.len())];
     if rng.u32(0..3) == 0 {
         // Protocols with numbers and watermarks alternate with others between incarnations.
         let protocol = DATA_ONLY[rng.usize(0..DATA_ONLY.len())];
-        return Combination { protocol, concurrency, record: RecordKind::Data, streams };
+        let c = Combination { protocol, concurrency, record: RecordKind::Data, streams };
+        return if c.is_sound() { c } else { any_combination(rng) };
     }
     let record = [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive][rng.usize(0..3)];
-    Combination { protocol, concurrency, record, streams }
+    let c = Combination { protocol, concurrency, record, streams };
+    if c.is_sound() { c } else { any_combination(rng) }
 }
 
 fn any_way(rng: &mut fastrand::Rng, more_dirs: &[PathBuf]) -> How {

@@ -208,7 +208,7 @@ fn history(dir: &Path, which: &[&str], builder: impl Fn() -> Builder, what: &str
 
 /// Checks one kind of invariant, or all at once, under all combinations.
 fn under_everything(which: &[&str]) {
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
@@ -220,7 +220,9 @@ fn under_everything(which: &[&str]) {
                 (Protocol::Poplar, 3),
                 (Protocol::Physiological, 1),
             ] {
-                if record != RecordKind::Data && !protocol.takes_commands() {
+                let takes =
+                    record == RecordKind::Data || concurrency.takes_commands_under(protocol);
+                if !concurrency.runs_under(protocol) || !takes {
                     continue;
                 }
                 let what = format!("{concurrency:?} {record:?} {protocol:?}");
@@ -269,7 +271,7 @@ fn all_invariants_hold_at_once() {
 /// Promise: of concurrent inserts with the same primary key exactly one succeeds.
 #[test]
 fn of_inserts_with_one_key_one_wins() {
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         for table in [KEYS, NUMBERS] {
             let dir = directory();
             let db = builder(4, Protocol::Taurus, concurrency, RecordKind::Data)

@@ -85,7 +85,7 @@ fn beside_a_writer<T>(db: &Database, body: impl FnOnce(&Commits) -> T) -> T {
 
 #[test]
 fn a_long_reader_beside_a_quick_writer_gets_through() {
-    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+    for concurrency in Concurrency::all() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
@@ -102,7 +102,7 @@ fn a_long_reader_beside_a_quick_writer_gets_through() {
 
 #[test]
 fn a_long_writer_beside_a_quick_writer_gets_through() {
-    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+    for concurrency in Concurrency::all() {
         let dir = directory();
         let db = builder(concurrency).open(dir.path()).unwrap();
         fill(&db);
@@ -162,7 +162,7 @@ fn attempts_and_time_are_limited_if_that_is_wanted() {
 
 #[test]
 fn a_transaction_inside_another_is_an_error() {
-    for concurrency in [Concurrency::Silo, Concurrency::NoWait] {
+    for concurrency in Concurrency::all() {
         let (dir, other_dir) = (directory(), directory());
         let db = builder(concurrency).open(dir.path()).unwrap();
         let other = builder(concurrency).open(other_dir.path()).unwrap();

@@ -67,11 +67,13 @@ fn beside_writers(db: &Database, reader: impl FnOnce()) {
     });
 }
 
-const PAIRS: [(Protocol, Concurrency); 4] = [
+const PAIRS: [(Protocol, Concurrency); 6] = [
     (Protocol::Taurus, Concurrency::Silo),
     (Protocol::Taurus, Concurrency::NoWait),
     (Protocol::None, Concurrency::Silo),
     (Protocol::Poplar, Concurrency::Silo),
+    (Protocol::Taurus, Concurrency::TicToc),
+    (Protocol::None, Concurrency::TicToc),
 ];
 
 /// Reads both rows, and yields between them so that a writer can run.

@@ -112,7 +112,7 @@ fn is_recovered(concurrency: Concurrency, record: RecordKind) -> bool {
 #[test]
 fn who_writes_to_a_table_is_replayed_after_who_read_it() {
     let _alone = alone();
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         for record in [RecordKind::Command, RecordKind::Data] {
             assert!(is_recovered(concurrency, record), "{concurrency:?}, changes as {record:?}");
         }
@@ -151,7 +151,7 @@ fn is_recovered_apart(concurrency: Concurrency) -> bool {
 fn without_the_floor_it_is_not() {
     use hyades_platform::mutation::{self, Mutation};
     let _alone = alone();
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         assert!((0..4).all(|_| is_recovered_apart(concurrency)), "{concurrency:?}");
         mutation::set(Some(Mutation::ForgetUnmarkedReaders));
         let unnoticed = (0..20).all(|_| is_recovered_apart(concurrency));

@@ -112,6 +112,12 @@ mutations! {
     ForgetOverwritten "forget-overwritten",
     /// An index entry is removed although a snapshot holds a version of its row that it matches.
     UnlinkNeededEntries "unlink-needed-entries",
+    /// A transaction that precedes what has committed before it is logged as a command.
+    LateCommands "late-commands",
+    /// A transaction precedes what has committed in an earlier epoch than its own.
+    LateAcrossEpochs "late-across-epochs",
+    /// An insertion takes no timestamp above those of the transactions that have missed its key.
+    GapsWithoutTimestamps "gaps-without-timestamps",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
 }

@@ -155,7 +155,7 @@ pub fn run(plan: &Plan) -> Outcome {
 
 fn run_for_isolation(plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.faults.insert("clients' histories checked for strict serializability", 1);
+    outcome.faults.insert("clients' histories checked for a serial order", 1);
     outcome.crashes = plan.lives as u64 - 1;
     match workload::run_and_check(&Load::of(plan)) {
         Ok(answered) => outcome.acknowledged = answered,

@@ -60,7 +60,7 @@ struct Form {
 
 fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         for protocol in [Protocol::Serial, Protocol::Taurus, Protocol::Taurus2016] {
             for record in [RecordKind::Data, RecordKind::Command] {
                 forms.push(Form { protocol, record, concurrency });
@@ -71,6 +71,11 @@ fn forms() -> Vec<Form> {
         }
         forms.push(Form { protocol: Protocol::None, record: RecordKind::Data, concurrency });
     }
+    forms.retain(|form| {
+        let Form { protocol, record, concurrency } = *form;
+        concurrency.runs_under(protocol)
+            && (record == RecordKind::Data || concurrency.takes_commands_under(protocol))
+    });
     forms
 }
 

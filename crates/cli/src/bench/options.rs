@@ -59,6 +59,19 @@ words! {
         NoWait = "no-wait",
         /// Optimistic.
         Silo = "silo",
+        /// Optimistic, ordered by timestamps.
+        TicToc = "tictoc",
+    }
+}
+
+impl Concurrency {
+    /// The engine's name for it.
+    pub fn control(self) -> hyades::Concurrency {
+        match self {
+            Concurrency::NoWait => hyades::Concurrency::NoWait,
+            Concurrency::Silo => hyades::Concurrency::Silo,
+            Concurrency::TicToc => hyades::Concurrency::TicToc,
+        }
     }
 }
 
@@ -318,6 +331,40 @@ impl Bench {
 }
 
 impl Common {
+    /// Whether the engine is sound with this protocol, concurrency control and kind of record.
+    fn check_pair(&self) -> Result<(), Failure> {
+        let protocol = self.protocol.protocol();
+        if self.record != RecordKind::Data && !protocol.takes_commands() {
+            return usage(format!(
+                "{} logging does not record the dependencies that replaying commands needs: \
+                 choose --record data, or --protocol {}",
+                self.protocol.word(),
+                hyades::Protocol::names_taking_commands()
+            ));
+        }
+        let concurrency = self.concurrency.control();
+        if !concurrency.runs_under(protocol) {
+            let sound = hyades::Protocol::all().filter(|of| concurrency.runs_under(*of));
+            let sound: Vec<&str> = sound.map(hyades::Protocol::name).collect();
+            return usage(format!(
+                "{} is not sound under {} logging: choose --concurrency silo or no-wait, or one \
+                 of --protocol {}",
+                self.concurrency.word(),
+                self.protocol.word(),
+                sound.join(", ")
+            ));
+        }
+        if self.record != RecordKind::Data && !concurrency.takes_commands_under(protocol) {
+            return usage(format!(
+                "{} logging does not order commands for their replay under {}: choose --record \
+                 data, or --concurrency silo or no-wait",
+                self.protocol.word(),
+                self.concurrency.word()
+            ));
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let streams = self.streams.unwrap_or(1);
         if matches!(self.protocol, Protocol::Serial | Protocol::Physiological) && streams != 1 {
@@ -333,15 +380,7 @@ impl Common {
                 hyades_wal::MAX_LANES
             ));
         }
-        let protocol = self.protocol.protocol();
-        if self.record != RecordKind::Data && !protocol.takes_commands() {
-            return usage(format!(
-                "{} logging does not record the dependencies that replaying commands needs: \
-                 choose --record data, or --protocol {}",
-                self.protocol.word(),
-                hyades::Protocol::names_taking_commands()
-            ));
-        }
+        self.check_pair()?;
         if self.protocol == Protocol::None && self.recover {
             return usage(
                 "--protocol none keeps no log to recover from: leave --recover out, or choose \

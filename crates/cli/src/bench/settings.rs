@@ -82,10 +82,7 @@ impl Settings {
     pub fn builder(&self, record: hyades::RecordKind) -> Builder {
         let mut builder = hyades::Database::builder()
             .protocol(self.protocol.protocol())
-            .concurrency(match self.concurrency {
-                Concurrency::NoWait => hyades::Concurrency::NoWait,
-                Concurrency::Silo => hyades::Concurrency::Silo,
-            })
+            .concurrency(self.concurrency.control())
             .patience(self.patience)
             .record(record)
             .streams(self.streams.max(1))

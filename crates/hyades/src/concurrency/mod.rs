@@ -4,11 +4,11 @@
 //! The logging protocols rely on three invariants, which every file here has to keep:
 //!
 //! - **Observe under protection.** A row's stamp is read while the row is locked, or within the
-//!   window that validation covers.
+//!   window that validation covers; where rows may be valid in the past, within that of the read.
 //! - **Append before publish.** The transaction's frame is reserved, so that its LSN is known,
 //!   before any row gets its stamp. A command is reserved before it validates: from then on every
 //!   later writer of a row that it read either sees the raised read stamp or makes its validation
-//!   fail (docs/protocols.md, E4).
+//!   fail (docs/protocols.md, E4), or find that it is late, which no command may be.
 //! - **Publish before release.** Rows get the stamp before their lock is released.
 //!
 //! The order of a commit: lock the write set; fold its stamps and those of the rows read; read the
@@ -17,16 +17,19 @@
 
 mod known;
 pub(crate) mod no_wait;
+mod optimistic;
 pub(crate) mod replaying;
 pub(crate) mod silo;
 pub(crate) mod snapshot_reads;
 pub(crate) mod state;
 pub(crate) mod steps;
+pub(crate) mod tictoc;
+pub(crate) mod timestamps;
 
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
-use crate::storage::record::Record;
+use crate::storage::record::{Record, word};
 use state::TxnState;
 use steps::{Commit, Committed};
 
@@ -39,8 +42,8 @@ pub(crate) enum VisibleRow<'s, T> {
     Absent,
 }
 
-/// A concurrency control: how a transaction reads, writes, validates and commits.
-pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
+/// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.
+pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
     /// Initial version word and lock word of a record that a transaction inserts under a new key.
     const INSERTED_WORD: u64;
     const INSERTED_LOCK: u32;
@@ -54,7 +57,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
 
     /// Reads a row. `copy` copies the wanted columns of the row in place, and may be called more
     /// than once.
-    fn read<'s, P: LoggingProtocol, T>(
+    fn read<'s, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -63,7 +66,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     ) -> Result<VisibleRow<'s, T>, Abort>;
 
     /// Prepares a write that depends on the row's content. Returns whether the row exists.
-    fn intend<'s, P: LoggingProtocol>(
+    fn intend<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -71,7 +74,7 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     ) -> Result<bool, Abort>;
 
     /// Prepares a blind write: the transaction does not observe whether the row exists.
-    fn intend_blindly<'s, P: LoggingProtocol>(
+    fn intend_blindly<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -81,34 +84,34 @@ pub(crate) trait ConcurrencyControl: Send + Sync + 'static {
     }
 
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
-    fn inserted<'s, P: LoggingProtocol>(
-        state: &mut TxnState<'s, P>,
-        table: u32,
-        record: &'s Record<P::RowStamp>,
-    );
+    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>);
 
     /// Whether everything the transaction has read is still current. An early check while the
     /// transaction runs, to stop bodies that work on inconsistent rows; commit validates anyway.
-    fn is_current<P: LoggingProtocol>(_: &TxnState<'_, P>) -> bool {
+    fn is_current(_: &TxnState<'_, P>) -> bool {
         true
     }
 
     /// Locks one record outside any transaction, if it is neither locked nor dead. Returns its
     /// version word.
-    fn try_lock_record<S>(record: &Record<S>) -> Option<u64>;
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64>;
 
     /// Ends [`ConcurrencyControl::try_lock_record`], and marks the record dead if `dead` is true.
-    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool);
+    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
+        record.unlock(version | if dead { word::DEAD } else { 0 });
+    }
 
     /// Clears the dead mark. Only the thread that set it may call this.
-    fn unmark_dead<S>(record: &Record<S>, version: u64);
+    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
+        record.unlock(version);
+    }
 }
 
 /// A concurrency control that commits transactions: all but replay, which installs what the log
 /// says.
-pub(crate) trait Commits: ConcurrencyControl {
+pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Commits the transaction, in the order of the scheme's paper.
-    fn commit<'s, P: LoggingProtocol>(
+    fn commit<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         commit: Commit<'_>,
@@ -116,11 +119,8 @@ pub(crate) trait Commits: ConcurrencyControl {
 
     /// Ends a transaction whose abort the caller will see. Validates it like a read-only one, and
     /// returns what the frontier has to reach before the caller is answered.
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-    ) -> Result<Needs, Abort>;
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort>;
 
     /// Releases what the transaction holds, after it has committed or failed.
-    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>);
+    fn release(state: &mut TxnState<'_, P>);
 }

@@ -69,12 +69,12 @@ impl NoWait {
     }
 }
 
-impl ConcurrencyControl for NoWait {
+impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     const INSERTED_WORD: u64 = word::ABSENT;
     const INSERTED_LOCK: u32 = WRITER;
 
     #[inline]
-    fn read<'s, P: LoggingProtocol, T>(
+    fn read<'s, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -102,7 +102,7 @@ impl ConcurrencyControl for NoWait {
     }
 
     #[inline]
-    fn intend<'s, P: LoggingProtocol>(
+    fn intend<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -135,24 +135,20 @@ impl ConcurrencyControl for NoWait {
         Ok(version & word::ABSENT == 0)
     }
 
-    fn inserted<'s, P: LoggingProtocol>(
-        state: &mut TxnState<'s, P>,
-        table: u32,
-        record: &'s Record<P::RowStamp>,
-    ) {
+    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
         state.push_lock(table, record, true);
     }
 
-    fn is_current<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+    fn is_current(state: &TxnState<'_, P>) -> bool {
         state.gaps_are_current()
     }
 
-    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
         record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
         Some(record.word.load(Ordering::Acquire))
     }
 
-    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
+    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
         if dead {
             // The lock is kept: a later transaction either fails on it or finds the record dead.
             record.word.store(version | word::DEAD, Ordering::Release);
@@ -161,14 +157,14 @@ impl ConcurrencyControl for NoWait {
         }
     }
 
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
+    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
         record.word.store(version, Ordering::Release);
         record.lock.store(0, Ordering::Release);
     }
 }
 
-impl Commits for NoWait {
-    fn commit<'s, P: LoggingProtocol>(
+impl<P: LoggingProtocol> Commits<P> for NoWait {
+    fn commit<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         mut commit: Commit<'_>,
@@ -211,14 +207,11 @@ impl Commits for NoWait {
         Ok(steps::committed(engine, state, tid, placed))
     }
 
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-    ) -> Result<Needs, Abort> {
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release<P: LoggingProtocol>(state: &mut TxnState<'_, P>) {
+    fn release(state: &mut TxnState<'_, P>) {
         for HeldLock { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);

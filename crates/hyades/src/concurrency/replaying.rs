@@ -15,14 +15,14 @@ use std::sync::atomic::Ordering;
 
 pub(crate) struct Replaying;
 
-impl ConcurrencyControl for Replaying {
+impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     const INSERTED_WORD: u64 = word::ABSENT;
     const INSERTED_LOCK: u32 = 0;
     const LIMITS_KEYS: bool = false;
     const READS_VERSIONS: bool = true;
 
     #[inline]
-    fn read<'s, P: LoggingProtocol, T>(
+    fn read<'s, T>(
         _: &Engine<P>,
         _: &mut TxnState<'s, P>,
         _: u32,
@@ -34,7 +34,7 @@ impl ConcurrencyControl for Replaying {
     }
 
     #[inline]
-    fn intend<'s, P: LoggingProtocol>(
+    fn intend<'s>(
         _: &Engine<P>,
         state: &mut TxnState<'s, P>,
         _: u32,
@@ -46,42 +46,32 @@ impl ConcurrencyControl for Replaying {
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
 
-    fn inserted<'s, P: LoggingProtocol>(
-        _: &mut TxnState<'s, P>,
-        _: u32,
-        _: &'s Record<P::RowStamp>,
-    ) {
-    }
+    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {}
 
-    /// Waits while another thread holds the lock: replay holds locks briefly, and never takes a
-    /// second one. Returns `None` only if the record is dead.
-    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
-        let mut looks = 0u32;
-        loop {
-            let version = record.word.load(Ordering::Acquire);
-            if version & word::DEAD != 0 {
-                return None;
-            }
-            if version & word::LOCKED == 0 && record.try_lock(version) {
-                return Some(version);
-            }
-            looks += 1;
-            if looks.is_multiple_of(64) {
-                // The holder may have been descheduled.
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        lock(record)
+    }
+}
+
+/// Waits while another thread holds the lock: replay holds locks briefly, and never takes a second
+/// one. Returns `None` only if the record is dead.
+fn lock<S>(record: &Record<S>) -> Option<u64> {
+    let mut looks = 0u32;
+    loop {
+        let version = record.word.load(Ordering::Acquire);
+        if version & word::DEAD != 0 {
+            return None;
         }
-    }
-
-    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
-        let dead = if dead { word::DEAD } else { 0 };
-        record.word.store(version | dead, Ordering::Release);
-    }
-
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
-        record.word.store(version, Ordering::Release);
+        if version & word::LOCKED == 0 && record.try_lock(version) {
+            return Some(version);
+        }
+        looks += 1;
+        if looks.is_multiple_of(64) {
+            // The holder may have been descheduled.
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -94,10 +84,10 @@ pub(crate) struct RowLock<'r, S> {
 }
 
 impl<'r, S> RowLock<'r, S> {
-    /// Locks the row like [`Replaying::try_lock_record`].
+    /// Waits for the row's lock. Returns `None` only if the record is dead.
     #[inline]
     pub fn take(record: &'r Record<S>) -> Option<Self> {
-        let version = Replaying::try_lock_record(record)?;
+        let version = lock(record)?;
         Some(RowLock { record, version })
     }
 }
@@ -105,7 +95,7 @@ impl<'r, S> RowLock<'r, S> {
 impl<S> Drop for RowLock<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        Replaying::unlock_record(self.record, self.version, false);
+        self.record.unlock(self.version);
     }
 }
 

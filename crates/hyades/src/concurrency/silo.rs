@@ -2,37 +2,18 @@
 //! Transactions in Multicore In-Memory Databases", SOSP 2013), with the logging of Taurus,
 //! algorithm 6, as corrected in docs/protocols.md, E4. Phases are Silo's (section 4.4).
 
+use super::optimistic::{self, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed};
 use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::write::Write;
 use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, word};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Silo;
-
-/// Attempts at a row that stays locked, or keeps changing, before it counts as a conflict.
-const PATIENCE: u32 = 64;
-
-/// Reads the version word of a row. Spins while the row is locked, at most [`PATIENCE`] times.
-#[inline]
-fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
-    for _ in 0..PATIENCE {
-        let seen = record.word.load(Ordering::Acquire);
-        if seen & word::DEAD != 0 {
-            return Err(Abort::Conflict);
-        }
-        if seen & word::LOCKED == 0 {
-            return Ok(seen);
-        }
-        std::hint::spin_loop();
-    }
-    Err(Abort::Conflict)
-}
 
 impl Silo {
     /// Whether every row read still has its version and every gap is unchanged. Rows that the
@@ -46,39 +27,6 @@ impl Silo {
             && (state.gaps_are_current() || mutation::is(Mutation::SkipGaps))
     }
 
-    fn unlock<S>(writes: &[Write<'_, S>]) {
-        for write in writes.iter().filter(|write| !write.superseded) {
-            write.record.word.fetch_and(!word::LOCKED, Ordering::Release);
-        }
-    }
-
-    /// Phase 1: locks the write set and folds the stamps of the rows it overwrites (E4, i). Silo
-    /// sorts the rows first, because it waits for locks. Here each wait is bounded, so there is no
-    /// deadlock to avoid.
-    fn lock<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'_, P>,
-    ) -> Result<(), Abort> {
-        for at in 0..state.writes.len() {
-            let write = &mut state.writes[at];
-            if write.superseded {
-                continue;
-            }
-            match stable_word(write.record) {
-                Ok(version) if write.record.try_lock(version) => {
-                    write.base = word::tid(version);
-                    state.max_tid = state.max_tid.max(write.base);
-                    engine.protocol.observe_write(&write.record.stamp, state.stamp);
-                }
-                _ => {
-                    Self::unlock(&state.writes[..at]);
-                    return Err(Abort::Conflict);
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
@@ -89,13 +37,13 @@ impl Silo {
     }
 }
 
-impl ConcurrencyControl for Silo {
+impl<P: LoggingProtocol> ConcurrencyControl<P> for Silo {
     // Locked until the record has inherited the stamp of its gap.
     const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
     const INSERTED_LOCK: u32 = 0;
 
     #[inline]
-    fn read<'s, P: LoggingProtocol, T>(
+    fn read<'s, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -126,7 +74,7 @@ impl ConcurrencyControl for Silo {
     }
 
     #[inline]
-    fn intend<'s, P: LoggingProtocol>(
+    fn intend<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         table: u32,
@@ -137,7 +85,7 @@ impl ConcurrencyControl for Silo {
     }
 
     /// Does nothing: commit locks the row and folds its stamp.
-    fn intend_blindly<'s, P: LoggingProtocol>(
+    fn intend_blindly<'s>(
         _: &Engine<P>,
         _: &mut TxnState<'s, P>,
         _: u32,
@@ -146,36 +94,22 @@ impl ConcurrencyControl for Silo {
         Ok(())
     }
 
-    fn inserted<'s, P: LoggingProtocol>(
-        state: &mut TxnState<'s, P>,
-        table: u32,
-        record: &'s Record<P::RowStamp>,
-    ) {
+    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
         record.word.store(word::ABSENT, Ordering::Release);
         state.reads.push(ReadRow { record, table, seen: word::ABSENT, overwritten: false });
     }
 
-    fn is_current<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+    fn is_current(state: &TxnState<'_, P>) -> bool {
         Silo::validate(state)
     }
 
-    fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
-        let version = record.word.load(Ordering::Acquire);
-        (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
-    }
-
-    fn unlock_record<S>(record: &Record<S>, version: u64, dead: bool) {
-        let dead = if dead { word::DEAD } else { 0 };
-        record.word.store(version | dead, Ordering::Release);
-    }
-
-    fn unmark_dead<S>(record: &Record<S>, version: u64) {
-        record.word.store(version, Ordering::Release);
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        optimistic::try_lock_record(record)
     }
 }
 
-impl Commits for Silo {
-    fn commit<'s, P: LoggingProtocol>(
+impl<P: LoggingProtocol> Commits<P> for Silo {
+    fn commit<'s>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         mut commit: Commit<'_>,
@@ -183,8 +117,9 @@ impl Commits for Silo {
         if state.writes.is_empty() {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
-        // Phase 1.
-        Self::lock(engine, state)?;
+        // Phase 1. Silo sorts the rows first, because it waits for locks. Here each wait is
+        // bounded, so there is no deadlock to avoid.
+        optimistic::lock(engine, state)?;
         state.observe(&engine.protocol, true);
         let tid = steps::next_tid(engine, state);
         let command = steps::as_command(engine, state, &commit);
@@ -196,13 +131,13 @@ impl Commits for Silo {
             steps::publish_reads(engine, state);
             if !Self::validate(state) {
                 reserved.void();
-                Self::unlock(&state.writes);
+                optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
             reserved
         } else {
             if !Self::validate(state) {
-                Self::unlock(&state.writes);
+                optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
             steps::append(engine, state, &mut commit, tid, false)
@@ -219,12 +154,9 @@ impl Commits for Silo {
         Ok(steps::committed(engine, state, tid, placed))
     }
 
-    fn abandon<'s, P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &mut TxnState<'s, P>,
-    ) -> Result<Needs, Abort> {
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
         Self::end_read_only(engine, state)
     }
 
-    fn release<P: LoggingProtocol>(_: &mut TxnState<'_, P>) {}
+    fn release(_: &mut TxnState<'_, P>) {}
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct SnapshotReads;
 
-impl ConcurrencyControl for SnapshotReads {
+impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     // It inserts nothing.
     const INSERTED_WORD: u64 = word::ABSENT;
     const INSERTED_LOCK: u32 = 0;
@@ -24,7 +24,7 @@ impl ConcurrencyControl for SnapshotReads {
     /// this looks for that, and takes it if it is there. `crates/model/src/snapshots/reading.rs`
     /// visits every interleaving.
     #[inline]
-    fn read<'s, P: LoggingProtocol, T>(
+    fn read<'s, T>(
         engine: &Engine<P>,
         state: &mut TxnState<'s, P>,
         _: u32,
@@ -71,7 +71,7 @@ impl ConcurrencyControl for SnapshotReads {
         if snapshot.has_ended() { Err(Abort::SnapshotEnded) } else { Ok(found) }
     }
 
-    fn intend<'s, P: LoggingProtocol>(
+    fn intend<'s>(
         _: &Engine<P>,
         _: &mut TxnState<'s, P>,
         _: u32,
@@ -80,19 +80,11 @@ impl ConcurrencyControl for SnapshotReads {
         Err(Abort::ReadOnly)
     }
 
-    fn inserted<'s, P: LoggingProtocol>(
-        _: &mut TxnState<'s, P>,
-        _: u32,
-        _: &'s Record<P::RowStamp>,
-    ) {
+    fn inserted<'s>(_: &mut TxnState<'s, P>, _: u32, _: &'s Record<P::RowStamp>) {
         unreachable!("a reader of a snapshot inserts nothing");
     }
 
-    fn try_lock_record<S>(_: &Record<S>) -> Option<u64> {
+    fn try_lock_record(_: &Record<P::RowStamp>) -> Option<u64> {
         None
     }
-
-    fn unlock_record<S>(_: &Record<S>, _: u64, _: bool) {}
-
-    fn unmark_dead<S>(_: &Record<S>, _: u64) {}
 }

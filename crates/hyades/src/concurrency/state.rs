@@ -295,6 +295,14 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
+    /// Marks the rows of the read set that the transaction overwrites.
+    pub fn mark_overwritten(&mut self) {
+        for read in &mut self.reads {
+            let known = self.known.get(read.record);
+            read.overwritten = known.is_some_and(|known| known.write != 0);
+        }
+    }
+
     /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         final_writes(&self.writes)

@@ -177,15 +177,16 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
         }
         let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
+        let row = RowRef::row(write.table, write.record);
         let late = mutation::is(Mutation::StampAfterRelease);
         if !late {
-            engine.protocol.publish_write(&write.record.stamp, state.stamp);
+            engine.protocol.publish_write(row, state.stamp);
         }
         let absent = if there { 0 } else { word::ABSENT };
         release(write.record, word::of(tid) | absent);
         if late {
             std::thread::yield_now();
-            engine.protocol.publish_write(&write.record.stamp, state.stamp);
+            engine.protocol.publish_write(row, state.stamp);
         }
     }
 }

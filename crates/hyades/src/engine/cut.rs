@@ -5,7 +5,8 @@
 //! This state contains all that its transactions depend on, anti-dependencies included: a
 //! transaction reads its epoch while its write set is locked and before it validates its reads, so
 //! a transaction that overwrites something it read has an epoch that is not lower (Silo, SOSP 2013,
-//! section 4.9: epochs are serialization points).
+//! section 4.9: epochs are serialization points). Where a transaction may commit although what it
+//! has read was overwritten, the concurrency control refuses it in a later epoch than it began in.
 //!
 //! Steps, in order:
 //!

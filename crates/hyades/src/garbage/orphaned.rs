@@ -44,7 +44,7 @@ impl OrphanedGarbage {
     /// Removes some items, for a session that has left `noted` items itself and is between
     /// transactions. They are taken out and checked without the lock, so several threads may do
     /// this at once.
-    pub fn sweep<C: ConcurrencyControl, P: LoggingProtocol>(
+    pub fn sweep<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,
@@ -61,7 +61,7 @@ impl OrphanedGarbage {
     }
 
     /// Removes everything it can.
-    pub fn sweep_all<C: ConcurrencyControl, P: LoggingProtocol>(&self, engine: &Engine<P>) {
+    pub fn sweep_all<C: ConcurrencyControl<P>, P: LoggingProtocol>(&self, engine: &Engine<P>) {
         if self.len() > 0 {
             let mut stamp = engine.protocol.txn_stamp();
             let mut taken = self.items().take(usize::MAX, engine);
@@ -70,7 +70,7 @@ impl OrphanedGarbage {
         }
     }
 
-    fn sweep_taken<C: ConcurrencyControl, P: LoggingProtocol>(
+    fn sweep_taken<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         &self,
         engine: &Engine<P>,
         stamp: &mut P::TxnStamp,

@@ -23,6 +23,7 @@ use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
 use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
@@ -82,7 +83,7 @@ impl LoggingProtocol for Gsn {
     }
 
     /// Draws a number that is also above the stream's last one, in one step with the position.
-    fn append<'w>(&self, txn: &mut GsnTxn, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, txn: &mut GsnTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let stream = draft.stream;
         // Room for the number, which is not known yet.
         let record = draft.compose(|out| out.extend_from_slice(&[0; 8]));
@@ -99,8 +100,8 @@ impl LoggingProtocol for Gsn {
     }
 
     #[inline]
-    fn publish_write(&self, row: &AtomicU64, txn: &mut GsnTxn) {
-        raise(row, txn.own);
+    fn publish_write(&self, row: RowRef<'_, AtomicU64>, txn: &mut GsnTxn) {
+        raise(row.stamp, txn.own);
     }
 
     fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut GsnTxn) {

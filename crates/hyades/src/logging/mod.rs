@@ -32,6 +32,7 @@ pub(crate) mod unstamped;
 pub(crate) mod versions;
 pub(crate) mod write;
 
+use crate::storage::Stamp;
 use crate::storage::record::Record;
 use crate::storage::tid::Tid;
 use draft::{Draft, Reserved};
@@ -90,22 +91,38 @@ pub(crate) struct HotRows {
 }
 
 /// A row, or a gap between rows, of which a protocol knows the stamp.
-#[derive(Clone, Copy)]
 pub(crate) struct RowRef<'r, S> {
     pub stamp: &'r S,
     /// The table of a row; `None` for a gap.
     pub table: Option<u32>,
+    /// The key of a row; empty for a gap.
+    pub key: &'r [u8],
 }
+
+// Not derived: that would ask for a stamp that can be copied.
+impl<S> Clone for RowRef<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for RowRef<'_, S> {}
 
 impl<'r, S> RowRef<'r, S> {
     #[inline(always)]
     pub fn row(table: u32, record: &'r Record<S>) -> Self {
-        RowRef { stamp: &record.stamp, table: Some(table) }
+        RowRef { stamp: &record.stamp, table: Some(table), key: record.key() }
     }
 
     #[inline(always)]
     pub fn gap(stamp: &'r S) -> Self {
-        RowRef { stamp, table: None }
+        RowRef { stamp, table: None, key: &[] }
+    }
+
+    /// The same row or gap, with a stamp that is part of its stamp.
+    #[inline(always)]
+    pub fn with_stamp<T>(self, stamp: &'r T) -> RowRef<'r, T> {
+        RowRef { stamp, table: self.table, key: self.key }
     }
 }
 
@@ -145,7 +162,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = row;
     }
     /// Called for a row or gap that the transaction has read, while it is protected or before it is
-    /// validated. For rows it is called at commit.
+    /// validated. For rows it is called when they are read, or at commit.
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
@@ -166,10 +183,10 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// position in one step holds a latch of the stream meanwhile; between the two nothing
     /// allocates or waits. Called only where there is a log.
     #[inline]
-    fn append<'w>(
+    fn append<'w, M: Stamp>(
         &self,
         txn: &mut Self::TxnStamp,
-        draft: Draft<'_, 'w, Self::RowStamp>,
+        draft: Draft<'_, 'w, M>,
     ) -> Reserved<'w> {
         let _ = txn;
         draft.compose(|_| ()).reserve()
@@ -181,7 +198,7 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = (row, txn);
     }
     /// Stamps a row with this writer, before its write protection ends.
-    fn publish_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
+    fn publish_write(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }
     /// Raises the stamp `to` to at least `from`: a leaf was split or merged, a key was inserted

@@ -26,6 +26,7 @@ use super::draft::{Draft, Reserved};
 use super::row_frame::RowFrames;
 use super::settings::LogSettings;
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};
+use crate::storage::Stamp;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Lane, Log, Lsn};
 
@@ -41,7 +42,7 @@ impl LoggingProtocol for Physiological {
     fn txn_stamp(&self) {}
 
     /// The changes, row by row, then a record that states only that the transaction has committed.
-    fn append<'w>(&self, _: &mut (), mut draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, _: &mut (), mut draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let first = draft.write_rows(self.rows);
         draft.compose_after(first).reserve()
     }

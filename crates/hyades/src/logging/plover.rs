@@ -26,7 +26,8 @@
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use crate::storage::Stamp;
 use crate::storage::row::{push_varint, take, take_varint};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
@@ -106,13 +107,11 @@ impl LoggingProtocol for Plover {
 
     /// A record for each partition written to, all with one number, which is above the counters of
     /// all partitions touched. These are locked in ascending order while it is drawn.
-    fn append<'w>(&self, txn: &mut Touched, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, txn: &mut Touched, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let records = draft.compose_by_partition(
             |write| {
                 let partition = self.partition(write.table, write.record.key());
-                let set = 1 << partition;
-                txn.touched |= set;
-                add(&write.record.stamp, set);
+                txn.touched |= 1 << partition;
                 partition
             },
             // Room for the number, which is not known yet; whether this is the first of the
@@ -129,6 +128,12 @@ impl LoggingProtocol for Plover {
         members(txn.touched).for_each(|partition| self.counters.unlock(partition, txn.number));
         reserved.patch(|stamp| stamp[..8].copy_from_slice(&txn.number.to_le_bytes()));
         reserved
+    }
+
+    #[inline]
+    fn publish_write(&self, row: RowRef<'_, AtomicU64>, _: &mut Touched) {
+        let table = row.table.expect("only rows are written");
+        add(row.stamp, 1 << self.partition(table, row.key));
     }
 
     fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut Touched) {

@@ -41,7 +41,8 @@
 use super::counters::Counters;
 use super::draft::{Draft, Reserved};
 use super::record::RecordKind;
-use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use super::{LoggingProtocol, Needs, NumberStamp, RowRef, StartContext, StartsOnLog};
+use crate::storage::Stamp;
 use crate::storage::row::take;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
@@ -98,7 +99,7 @@ impl LoggingProtocol for Poplar {
     }
 
     /// Lines 6 to 12: number and position in one step.
-    fn append<'w>(&self, txn: &mut PoplarTxn, draft: Draft<'_, 'w, AtomicU64>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, txn: &mut PoplarTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         let stream = draft.stream;
         txn.has_read = draft.has_read;
         // Room for the number, which is not known yet.
@@ -113,8 +114,8 @@ impl LoggingProtocol for Poplar {
 
     /// Lines 13 to 15.
     #[inline]
-    fn publish_write(&self, row: &AtomicU64, txn: &mut PoplarTxn) {
-        raise(row, txn.own);
+    fn publish_write(&self, row: RowRef<'_, AtomicU64>, txn: &mut PoplarTxn) {
+        raise(row.stamp, txn.own);
     }
 
     fn inherit(&self, to: &AtomicU64, from: &AtomicU64, _: &mut PoplarTxn) {

@@ -2,7 +2,9 @@
 //!
 //! Rows have no stamps. A transaction reserves its frame while it holds its write locks, and as a
 //! command before it validates what it read, so conflicting transactions are in the stream in their
-//! serialization order. A reader saw only transactions whose frames were reserved before it ended:
+//! serialization order. The exception are data records of transactions that commit late, as under
+//! timestamps: these may be behind what has overwritten rows that they read, which does not depend
+//! on them. A reader saw only transactions whose frames were reserved before it ended:
 //! it needs the stream up to its reserved end at that time.
 
 use super::{LoggingProtocol, Needs, StartContext, StartsOnLog};

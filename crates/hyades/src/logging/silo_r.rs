@@ -23,6 +23,7 @@
 
 use super::draft::{Draft, Reserved};
 use super::{LoggingProtocol, Needs, NumberStamp, StartContext, StartsOnLog};
+use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::{Epoch, EpochNumber};
@@ -61,7 +62,7 @@ impl LoggingProtocol for SiloR {
     }
 
     /// The record has no stamp: its version states the epoch.
-    fn append<'w>(&self, txn: &mut EpochNumber, draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, txn: &mut EpochNumber, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         *txn = draft.tid.epoch();
         if self.epochs.written.load(Ordering::Relaxed) < txn.0 {
             self.epochs.written.fetch_max(txn.0, Ordering::Relaxed);

@@ -22,6 +22,7 @@ use super::{
     HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
     is_met,
 };
+use crate::storage::Stamp;
 use anchoring::Anchoring;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
@@ -146,7 +147,7 @@ impl Taurus {
     /// The tables of the write set are about to be written: the transaction follows readers that
     /// left no stamps.
     #[inline(always)]
-    fn follow_tables(&self, draft: &Draft<'_, '_, Reference>, txn: &mut TaurusTxn) {
+    fn follow_tables<M: Stamp>(&self, draft: &Draft<'_, '_, M>, txn: &mut TaurusTxn) {
         let mut last = None;
         for write in draft.final_writes() {
             if last != Some(write.table) {
@@ -163,10 +164,10 @@ impl Taurus {
 
     /// Appends a record that is put together in memory.
     #[inline(never)]
-    fn append_composed<'w>(
+    fn append_composed<'w, M: Stamp>(
         &self,
         txn: &mut TaurusTxn,
-        draft: Draft<'_, 'w, Reference>,
+        draft: Draft<'_, 'w, M>,
     ) -> Reserved<'w> {
         let (stream, command) = (draft.stream, draft.command.is_some());
         let record = draft.compose(|out| self.encode(txn, stream, command, out));
@@ -338,7 +339,7 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, lines 8 to 11.
     #[inline(always)]
-    fn append<'w>(&self, txn: &mut TaurusTxn, draft: Draft<'_, 'w, Reference>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, txn: &mut TaurusTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         if self.commands {
             self.follow_tables(&draft, txn);
         }
@@ -364,8 +365,8 @@ impl LoggingProtocol for Taurus {
 
     /// Algorithm 1, line 16; algorithm 6, line 16.
     #[inline]
-    fn publish_write(&self, row: &Reference, txn: &mut TaurusTxn) {
-        self.table.set_write(row, &txn.validity, txn.distance.replayed, &mut txn.ring);
+    fn publish_write(&self, row: RowRef<'_, Reference>, txn: &mut TaurusTxn) {
+        self.table.set_write(row.stamp, &txn.validity, txn.distance.replayed, &mut txn.ring);
     }
 
     fn inherit(&self, to: &Reference, from: &Reference, txn: &mut TaurusTxn) {

@@ -43,8 +43,10 @@ use super::taurus::lsn_vector_table::{
     FoldTarget, LsnVectorTable, Reference, Ring, RowObservation,
 };
 use super::{
-    HotRows, LoggingProtocol, Needs, StampKind, StartContext, StartsOnLog, VectorStamp, is_met,
+    HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
+    is_met,
 };
+use crate::storage::Stamp;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 use hyades_wal::{Lane, Log, Lsn, Writer, compress, lsn_vector::join};
@@ -328,10 +330,10 @@ impl LoggingProtocol for Taurus2016 {
     }
 
     /// Algorithm 2, lines 4 to 12.
-    fn append<'w>(
+    fn append<'w, M: Stamp>(
         &self,
         txn: &mut Taurus2016Txn,
-        draft: Draft<'_, 'w, LastWriter>,
+        draft: Draft<'_, 'w, M>,
     ) -> Reserved<'w> {
         let stream = draft.stream;
         txn.command = draft.command.is_some();
@@ -343,10 +345,10 @@ impl LoggingProtocol for Taurus2016 {
 
     /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier.
     #[inline]
-    fn publish_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
-        row.writer.change();
-        self.table.set_write(&row.vector, &txn.vector, txn.depth, &mut txn.ring);
-        row.writer.set(txn.own);
+    fn publish_write(&self, row: RowRef<'_, LastWriter>, txn: &mut Taurus2016Txn) {
+        row.stamp.writer.change();
+        self.table.set_write(&row.stamp.vector, &txn.vector, txn.depth, &mut txn.ring);
+        row.stamp.writer.set(txn.own);
     }
 
     /// Only gaps inherit, and new rows that were gaps and are not written yet.

@@ -4,7 +4,7 @@ mod pairs;
 
 use crate::checkpoint::keeper::{Checkpointed, Keeper};
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
-use crate::config::{Builder, Concurrency};
+use crate::config::Builder;
 use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
@@ -170,10 +170,12 @@ fn check(builder: &Builder) -> Result<(), Error> {
         return Err(Error::Misuse(fault));
     }
     ranges::check(builder)?;
+    let pair = (builder.protocol, builder.concurrency);
+    pairs::check(pair)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
-        .try_for_each(|record| pairs::check_record(builder.protocol, record))?;
+        .try_for_each(|record| pairs::check_record(pair, record))?;
     pairs::check_streams(builder.protocol, builder.log.streams)
 }
 
@@ -397,10 +399,7 @@ impl Opening<'_> {
             (false, true) => "yes",
             (false, false) => "no",
         };
-        let concurrency = match self.builder.concurrency {
-            Concurrency::NoWait => "no-wait",
-            Concurrency::Silo => "silo",
-        };
+        let concurrency = self.builder.concurrency.name();
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
         let rows = P::rows(&self.builder.log).setting();
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();

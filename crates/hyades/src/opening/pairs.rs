@@ -2,7 +2,7 @@
 
 use super::Opening;
 use crate::concurrency::Commits;
-use crate::concurrency::{no_wait::NoWait, silo::Silo};
+use crate::concurrency::{no_wait::NoWait, silo::Silo, tictoc::TicToc, timestamps::Timestamped};
 use crate::config::{Concurrency, Protocol};
 use crate::database::Database;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::logging::{poplar::Poplar, serial::Serial, silo_r::SiloR};
 use crate::logging::{taurus::Taurus, taurus_2016::Taurus2016};
 
 /// `C: RunsUnder<P>` holds for the sound pairs; an engine of any other pair does not compile.
-pub(crate) trait RunsUnder<P: LoggingProtocol>: Commits {}
+pub(crate) trait RunsUnder<P: LoggingProtocol>: Commits<P> {}
 
 impl RunsUnder<NoLog> for NoWait {}
 impl RunsUnder<NoLog> for Silo {}
@@ -34,29 +34,47 @@ impl RunsUnder<Plover> for Silo {}
 impl RunsUnder<Poplar> for NoWait {}
 impl RunsUnder<Poplar> for Silo {}
 
+impl RunsUnder<Timestamped<NoLog>> for TicToc {}
+impl RunsUnder<Timestamped<Serial>> for TicToc {}
+impl RunsUnder<Timestamped<Taurus>> for TicToc {}
+impl RunsUnder<Timestamped<Taurus2016>> for TicToc {}
+impl RunsUnder<Timestamped<SiloR>> for TicToc {}
+
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
-    match pair {
-        (Protocol::None, Concurrency::NoWait) => opening.without_log::<NoWait, _>(NoLog),
-        (Protocol::None, Concurrency::Silo) => opening.without_log::<Silo, _>(NoLog),
-        (Protocol::Serial, Concurrency::NoWait) => opening.with_log::<NoWait, Serial>(),
-        (Protocol::Serial, Concurrency::Silo) => opening.with_log::<Silo, Serial>(),
-        (Protocol::Taurus, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus>(),
-        (Protocol::Taurus, Concurrency::Silo) => opening.with_log::<Silo, Taurus>(),
-        (Protocol::Taurus2016, Concurrency::NoWait) => opening.with_log::<NoWait, Taurus2016>(),
-        (Protocol::Taurus2016, Concurrency::Silo) => opening.with_log::<Silo, Taurus2016>(),
-        (Protocol::SiloR, Concurrency::NoWait) => opening.with_log::<NoWait, SiloR>(),
-        (Protocol::SiloR, Concurrency::Silo) => opening.with_log::<Silo, SiloR>(),
-        (Protocol::Gsn, Concurrency::NoWait) => opening.with_log::<NoWait, Gsn>(),
-        (Protocol::Gsn, Concurrency::Silo) => opening.with_log::<Silo, Gsn>(),
-        (Protocol::Physiological, Concurrency::NoWait) => {
-            opening.with_log::<NoWait, Physiological>()
-        }
-        (Protocol::Physiological, Concurrency::Silo) => opening.with_log::<Silo, Physiological>(),
-        (Protocol::Plover, Concurrency::NoWait) => opening.with_log::<NoWait, Plover>(),
-        (Protocol::Plover, Concurrency::Silo) => opening.with_log::<Silo, Plover>(),
-        (Protocol::Poplar, Concurrency::NoWait) => opening.with_log::<NoWait, Poplar>(),
-        (Protocol::Poplar, Concurrency::Silo) => opening.with_log::<Silo, Poplar>(),
+    match pair.1 {
+        Concurrency::NoWait => open_plain::<NoWait>(pair, opening),
+        Concurrency::Silo => open_plain::<Silo>(pair, opening),
+        Concurrency::TicToc => match pair.0 {
+            Protocol::None => opening.without_log::<TicToc, _>(Timestamped::without_log(NoLog)),
+            Protocol::Serial => opening.with_log::<TicToc, Timestamped<Serial>>(),
+            Protocol::Taurus => opening.with_log::<TicToc, Timestamped<Taurus>>(),
+            Protocol::Taurus2016 => opening.with_log::<TicToc, Timestamped<Taurus2016>>(),
+            Protocol::SiloR => opening.with_log::<TicToc, Timestamped<SiloR>>(),
+            Protocol::Gsn | Protocol::Plover | Protocol::Poplar | Protocol::Physiological => {
+                Err(unsound(pair))
+            }
+        },
+    }
+}
+
+/// Opens a database with a concurrency control that keeps nothing in rows but what they have.
+fn open_plain<C>(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error>
+where
+    C: RunsUnder<NoLog> + RunsUnder<Serial> + RunsUnder<Taurus> + RunsUnder<Taurus2016>,
+    C: RunsUnder<SiloR> + RunsUnder<Gsn> + RunsUnder<Physiological>,
+    C: RunsUnder<Plover> + RunsUnder<Poplar>,
+{
+    match pair.0 {
+        Protocol::None => opening.without_log::<C, _>(NoLog),
+        Protocol::Serial => opening.with_log::<C, Serial>(),
+        Protocol::Taurus => opening.with_log::<C, Taurus>(),
+        Protocol::Taurus2016 => opening.with_log::<C, Taurus2016>(),
+        Protocol::SiloR => opening.with_log::<C, SiloR>(),
+        Protocol::Gsn => opening.with_log::<C, Gsn>(),
+        Protocol::Physiological => opening.with_log::<C, Physiological>(),
+        Protocol::Plover => opening.with_log::<C, Plover>(),
+        Protocol::Poplar => opening.with_log::<C, Poplar>(),
     }
 }
 
@@ -88,13 +106,40 @@ impl Concurrency {
     fn next(self) -> Option<Concurrency> {
         match self {
             Concurrency::NoWait => Some(Concurrency::Silo),
-            Concurrency::Silo => None,
+            Concurrency::Silo => Some(Concurrency::TicToc),
+            Concurrency::TicToc => None,
         }
     }
 
     /// Every concurrency control there is.
     pub fn all() -> impl Iterator<Item = Concurrency> {
         std::iter::successors(Some(Concurrency::NoWait), |control| control.next())
+    }
+
+    /// Whether it may be used with this protocol.
+    ///
+    /// Under [`Concurrency::TicToc`] transactions may precede, in the serial order, what has
+    /// committed before them. Protocols whose numbers follow the order of commits do not recover
+    /// that.
+    pub fn runs_under(self, protocol: Protocol) -> bool {
+        match self {
+            Concurrency::NoWait | Concurrency::Silo => true,
+            Concurrency::TicToc => match protocol {
+                Protocol::None | Protocol::Serial | Protocol::Taurus => true,
+                Protocol::Taurus2016 | Protocol::SiloR => true,
+                Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
+                Protocol::Physiological => false,
+            },
+        }
+    }
+
+    /// Whether procedures may be logged as commands with this protocol.
+    ///
+    /// With [`Protocol::Taurus2016`] under [`Concurrency::TicToc`] they may not: replay takes what
+    /// an anchor covers for older than all that follows it, and a late reader has read older rows.
+    pub fn takes_commands_under(self, protocol: Protocol) -> bool {
+        let is_late = (self, protocol) == (Concurrency::TicToc, Protocol::Taurus2016);
+        self.runs_under(protocol) && protocol.takes_commands() && !is_late
     }
 }
 
@@ -121,10 +166,38 @@ impl Protocol {
     }
 }
 
-/// Rejects a kind of record that cannot be recovered under the protocol.
-pub(crate) fn check_record(protocol: Protocol, record: RecordKind) -> Result<(), Error> {
-    if record == RecordKind::Data || protocol.takes_commands() {
+fn unsound((protocol, concurrency): (Protocol, Concurrency)) -> Error {
+    let sound = Protocol::all().filter(|protocol| concurrency.runs_under(*protocol));
+    let names: Vec<&str> = sound.map(Protocol::name).collect();
+    Error::Misuse(format!(
+        "{} is not sound under {} logging: set protocol to one of {}, or concurrency to silo or \
+         no-wait",
+        concurrency.name(),
+        protocol.name(),
+        names.join(", ")
+    ))
+}
+
+/// Rejects a pair that cannot be recovered.
+pub(crate) fn check(pair: (Protocol, Concurrency)) -> Result<(), Error> {
+    if pair.1.runs_under(pair.0) { Ok(()) } else { Err(unsound(pair)) }
+}
+
+/// Rejects a kind of record that cannot be recovered under the pair.
+pub(crate) fn check_record(
+    (protocol, concurrency): (Protocol, Concurrency),
+    record: RecordKind,
+) -> Result<(), Error> {
+    if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
         return Ok(());
+    }
+    if protocol.takes_commands() {
+        return Err(Error::Misuse(format!(
+            "{} logging does not order commands for their replay under {}: set record to data, \
+             or concurrency to silo or no-wait",
+            protocol.name(),
+            concurrency.name()
+        )));
     }
     Err(Error::Misuse(format!(
         "{} logging does not order commands for their replay: set record to data, or protocol \

@@ -5,8 +5,7 @@
 
 use super::former_changes;
 use super::replay::ReplayContext;
-use crate::concurrency::ConcurrencyControl;
-use crate::concurrency::replaying::{Replaying, RowLock};
+use crate::concurrency::replaying::RowLock;
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -136,15 +135,14 @@ impl Applier {
         let table = &replay.engine.tables[at];
         // One thread runs the undo pass after all others have finished, so the row's lock is free.
         let Lookup::Found(record) = table.find(key, guard) else { return };
-        let Some(version) = Replaying::try_lock_record(record) else { return };
-        let mut now = version;
-        if word::tid(version) == tid {
-            now = self.install(table, record, version, before.base, before.image, guard);
-            if now & word::ABSENT != 0 {
+        let Some(mut lock) = RowLock::take(record) else { return };
+        if word::tid(lock.version) == tid {
+            let Before { base, image, .. } = before;
+            lock.version = self.install(table, record, lock.version, base, image, guard);
+            if lock.version & word::ABSENT != 0 {
                 self.absent.push((at as u32, KeyBytes::from_slice(key)));
             }
         }
-        Replaying::unlock_record(record, now, false);
     }
 
     fn apply_change<S: Stamp>(

@@ -17,7 +17,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-impl<C: Commits, P: LoggingProtocol> EngineSession<C, P> {
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
     /// Runs a transaction as of a snapshot of the present, which cannot conflict: it had written
     /// nothing when it ran before. False if it wants to write now.
     pub(super) fn try_on_snapshot(

@@ -5,6 +5,7 @@ use crate::concurrency::silo::Silo;
 use crate::engine::Engine;
 use crate::logging::draft::{Draft, Reserved};
 use crate::retry::RetrySettings;
+use crate::storage::Stamp;
 use crate::storage::schema::Schema;
 use crate::storage::table::TableData;
 use crate::storage::value::Type;
@@ -23,7 +24,7 @@ impl LoggingProtocol for Panics {
 
     fn txn_stamp(&self) {}
 
-    fn append<'w>(&self, _: &mut (), draft: Draft<'_, 'w, ()>) -> Reserved<'w> {
+    fn append<'w, M: Stamp>(&self, _: &mut (), draft: Draft<'_, 'w, M>) -> Reserved<'w> {
         assert!(!self.0.load(Ordering::Relaxed), "told to");
         draft.compose(|_| ()).reserve()
     }
@@ -33,14 +34,14 @@ impl LoggingProtocol for Panics {
 
 const NUMBERS: access::Table = access::Table::nth(0);
 
-fn run<C: Commits>(
+fn run<C: Commits<Panics>>(
     session: &mut EngineSession<C, Panics>,
     body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
 ) -> Result<(), Error> {
     session.run(None, body, &mut Answer::default())
 }
 
-fn put<C: Commits>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
+fn put<C: Commits<Panics>>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> {
     run(session, &mut |tx| match tx.put(NUMBERS, &[1i64.into()]) {
         Ok(()) => Verdict::Commit,
         Err(_) => Verdict::Abandon,
@@ -49,7 +50,7 @@ fn put<C: Commits>(session: &mut EngineSession<C, Panics>) -> Result<(), Error> 
 
 /// Another session, and a checkpoint, meet the rows that the panic left locked: neither retries for
 /// ever.
-fn the_others_are_told<C: Commits>() {
+fn the_others_are_told<C: Commits<Panics>>() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = LogOptions::new(vec![dir.path().to_owned()], 1);
     options.device = MemoryDevice::shared();

@@ -48,7 +48,7 @@ pub(crate) struct Record<S> {
     /// See [`word`]. Written under the write lock ([`word::LOCKED`] or [`WRITER`], depending on the
     /// concurrency control), with Release, after the row's bytes; read with Acquire.
     pub word: AtomicU64,
-    /// The logging protocol's metadata of the row.
+    /// What the logging protocol, and some concurrency controls, keep of the row.
     pub stamp: S,
     /// The row's current block. Replaced only under the write lock.
     block: AtomicPtr<AtomicU64>,
@@ -329,6 +329,13 @@ impl<S> Record<S> {
         self.word.store(seen | word::LOCKED, Ordering::Relaxed);
         fence(Ordering::Release);
         seen
+    }
+
+    /// Ends [`Record::try_lock`], and stores the version word.
+    #[inline]
+    pub fn unlock(&self, version: u64) {
+        debug_assert_eq!(version & word::LOCKED, 0, "an unlocked row's word");
+        self.word.store(version, Ordering::Release);
     }
 
     /// Tries to set [`word::LOCKED`] on a record whose word is `expected`; returns whether it did.

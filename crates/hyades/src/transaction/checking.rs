@@ -11,7 +11,7 @@ use std::panic::resume_unwind;
 /// Number of operations after a conflict after which the body is stopped.
 const MOST_IGNORED: u32 = 10_000;
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
     pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
         state.conflict = true;

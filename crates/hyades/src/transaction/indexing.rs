@@ -20,7 +20,7 @@ use std::ops::{Bound, ControlFlow};
 pub(super) type VisitRow<'v, 's, P> =
     dyn FnMut(&mut TxnState<'s, P>, &'s Rec<P>, &[u8]) -> ControlFlow<()> + 'v;
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     pub(super) fn hooks<'h>(
         &'h self,
         stamp: &'h RefCell<&'h mut P::TxnStamp>,

@@ -13,7 +13,7 @@ use crate::storage::key::KeyBytes;
 use crate::storage::table::{Lookup, Placed};
 use std::cell::RefCell;
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Returns the record under `key`; inserts one with room for a row if there is none.
     pub(super) fn record_for(
         &self,

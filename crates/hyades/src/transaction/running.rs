@@ -33,7 +33,7 @@ pub(crate) struct Running<'s, C, P: LoggingProtocol> {
     concurrency: PhantomData<C>,
 }
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[inline(always)]
     pub fn new(engine: &'s Engine<P>, state: TxnState<'s, P>) -> Self {
         Running { engine, state: RefCell::new(state), prefetched: false, concurrency: PhantomData }
@@ -315,7 +315,7 @@ fn row_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a row id is eight bytes"))
 }
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Access for Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C, P> {
     #[inline]
     fn get<'a>(
         &'a self,

@@ -18,7 +18,7 @@ use std::ops::{Bound, ControlFlow};
 /// The lowest key of a range, and the lowest above it; `None` where it is unbounded.
 type KeyRange = (Option<KeyBytes>, Option<KeyBytes>);
 
-impl<'s, C: ConcurrencyControl, P: LoggingProtocol> Running<'s, C, P> {
+impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     /// Encodes the bounds of a range. `None` if no key can be in it.
     fn encode_range(
         data: &Tables<P>,

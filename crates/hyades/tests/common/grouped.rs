@@ -16,7 +16,8 @@ pub const COUNT: Column<i64> = Column::at(3);
 pub const BY_GROUP: Index = Index(0);
 
 pub fn pairs() -> impl Iterator<Item = (Protocol, Concurrency)> {
-    Protocol::all().flat_map(|protocol| Concurrency::all().map(move |c| (protocol, c)))
+    let pairs = Protocol::all().flat_map(|protocol| Concurrency::all().map(move |c| (protocol, c)));
+    pairs.filter(|(protocol, concurrency)| concurrency.runs_under(*protocol))
 }
 
 pub fn streams(protocol: Protocol) -> usize {

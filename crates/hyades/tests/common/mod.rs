@@ -7,6 +7,7 @@ pub mod checkpointing;
 pub mod evolving;
 pub mod grouped;
 pub mod held;
+pub mod late;
 pub mod watched;
 
 use hyades::{
@@ -38,13 +39,22 @@ pub struct Combination {
     pub streams: usize,
 }
 
+impl Combination {
+    /// Whether the engine opens it.
+    pub fn is_sound(&self) -> bool {
+        let Combination { protocol, concurrency, record, .. } = *self;
+        concurrency.runs_under(protocol)
+            && (record == RecordKind::Data || concurrency.takes_commands_under(protocol))
+    }
+}
+
 /// Protocols that cannot log commands.
 pub const DATA_ONLY: [Protocol; 4] =
     [Protocol::SiloR, Protocol::Gsn, Protocol::Plover, Protocol::Poplar];
 
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
-    for concurrency in [Concurrency::NoWait, Concurrency::Silo] {
+    for concurrency in Concurrency::all() {
         for record in [RecordKind::Data, RecordKind::Command, RecordKind::Adaptive] {
             for (protocol, streams) in [
                 (Protocol::Serial, 1),
@@ -67,6 +77,7 @@ pub fn combinations() -> Vec<Combination> {
         let (protocol, record) = (Protocol::Physiological, RecordKind::Data);
         all.push(Combination { protocol, concurrency, record, streams: 1 });
     }
+    all.retain(Combination::is_sound);
     all
 }
 

@@ -1,7 +1,8 @@
 //! The dependency graph of a history, and the search for cycles in it.
 
-use super::{End, Observed, Op, Place};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use super::components::components;
+use super::{End, Observed, Op, Order, Place};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Write;
 
 /// Why one transaction precedes another.
@@ -15,6 +16,8 @@ enum Why {
     ReadWrite(Place, Option<u64>),
     /// It was answered before the other was invoked.
     RealTime,
+    /// The same, in one session, or in an earlier life of the database.
+    Session,
 }
 
 /// A violation, in readable form.
@@ -58,14 +61,14 @@ struct Graph<'h> {
     edges: Vec<Vec<(usize, Why)>>,
 }
 
-/// Whether a serial order explains the history; with `strict`, one that agrees with real time.
+/// Whether a serial order that agrees with `order` explains the history.
 ///
 /// Complete for histories that end with a read of everything. In others it may miss an anomaly, but
 /// every anomaly that it reports is real.
 ///
 /// # Errors
 /// The first anomaly found. For a cycle, the shortest one found.
-pub fn check(history: &[Observed], strict: bool) -> Checked<()> {
+pub fn check(history: &[Observed], order: Order) -> Checked<()> {
     let mut graph = Graph {
         history,
         touched: history.iter().map(|_| BTreeMap::new()).collect(),
@@ -86,8 +89,10 @@ pub fn check(history: &[Observed], strict: bool) -> Checked<()> {
     graph.order_lists()?;
     graph.order_registers()?;
     graph.link();
-    if strict {
-        graph.link_real_time();
+    match order {
+        Order::Any => {}
+        Order::Sessions => graph.link_sessions(),
+        Order::RealTime => graph.link_real_time(),
     }
     match graph.cycle() {
         None => Ok(()),
@@ -343,28 +348,54 @@ impl Graph<'_> {
         }
     }
 
-    /// Adds the edges of real time, through one extra node per answer: the transaction precedes the
-    /// node of its answer, each node precedes the next, and a transaction follows the last node
-    /// before its invocation.
+    /// Adds the edges of real time.
     fn link_real_time(&mut self) {
+        let all: Vec<usize> = (0..self.history.len()).collect();
+        self.link_answers(&all, &all, &Why::RealTime);
+    }
+
+    /// Adds the edges of sessions and of lives.
+    fn link_sessions(&mut self) {
+        let mut sessions: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (at, observed) in self.history.iter().enumerate() {
+            sessions.entry((observed.life, observed.session)).or_default().push(at);
+        }
+        for session in sessions.values() {
+            self.link_answers(session, session, &Why::Session);
+        }
+        let lives: BTreeSet<usize> = sessions.keys().map(|(life, _)| *life).collect();
+        for life in lives {
+            let of = |is_in: &dyn Fn(usize) -> bool| -> Vec<usize> {
+                (0..self.history.len()).filter(|&at| is_in(self.history[at].life)).collect()
+            };
+            let (earlier, this) = (of(&|other| other < life), of(&|other| other == life));
+            self.link_answers(&earlier, &this, &Why::Session);
+        }
+    }
+
+    /// Adds edges from the transactions in `earlier` to those in `later` that were invoked after
+    /// they were answered. There is one extra node per answer: the transaction precedes the node of
+    /// its answer, each node precedes the next, and a transaction follows the last node before its
+    /// invocation.
+    fn link_answers(&mut self, earlier: &[usize], later: &[usize], why: &Why) {
         let told = |at: usize| match self.history[at].end {
             End::Acknowledged(moment) | End::Aborted(moment) => Some((moment, at)),
             End::Unknown => None,
         };
-        let mut answers: Vec<(u64, usize)> = (0..self.history.len()).filter_map(told).collect();
+        let mut answers: Vec<(u64, usize)> = earlier.iter().filter_map(|&at| told(at)).collect();
         answers.sort_unstable();
-        let first = self.history.len();
+        let first = self.edges.len();
         for (n, (_, at)) in answers.iter().enumerate() {
             self.edges.push(Vec::new());
-            self.edges[*at].push((first + n, Why::RealTime));
+            self.edges[*at].push((first + n, why.clone()));
             if n > 0 {
-                self.edges[first + n - 1].push((first + n, Why::RealTime));
+                self.edges[first + n - 1].push((first + n, why.clone()));
             }
         }
-        for at in (0..self.history.len()).filter(|&at| self.happened[at]) {
+        for &at in later.iter().filter(|&&at| self.happened[at]) {
             let before = answers.partition_point(|(moment, _)| *moment < self.history[at].invoked);
             if before > 0 {
-                self.edges[first + before - 1].push((at, Why::RealTime));
+                self.edges[first + before - 1].push((at, why.clone()));
             }
         }
     }
@@ -412,7 +443,7 @@ impl Graph<'_> {
     fn explain(&self, cycle: &[(usize, Why)]) -> Box<Anomaly> {
         let is = |kind: fn(&Why) -> bool| cycle.iter().filter(|(_, why)| kind(why)).count();
         let reads_over = is(|why| matches!(why, Why::ReadWrite(..)));
-        let name = if is(|why| *why == Why::RealTime) > 0 {
+        let name = if is(|why| matches!(why, Why::RealTime | Why::Session)) > 0 {
             "real-time violation"
         } else if reads_over == 1 {
             "G-single, read skew"
@@ -439,53 +470,10 @@ impl Graph<'_> {
                 }
                 Why::ReadWrite(place, None) => format!("it saw {place} empty, before the write of"),
                 Why::RealTime => "it was answered before the invocation of".to_string(),
+                Why::Session => "its session was answered before the invocation of".to_string(),
             };
             let _ = writeln!(trace, "{}\n  {because} T{next}", self.name(*at));
         }
         Anomaly::new(name, trace)
     }
-}
-
-/// Strongly connected components (Tarjan, SIAM Journal on Computing 1972), without recursion: the
-/// number of each node's component.
-fn components(edges: &[Vec<(usize, Why)>]) -> Vec<usize> {
-    const NONE: usize = usize::MAX;
-    let n = edges.len();
-    let (mut index, mut low, mut component) = (vec![NONE; n], vec![0; n], vec![NONE; n]);
-    let (mut stack, mut next, mut count) = (Vec::new(), 0, 0);
-    for root in 0..n {
-        if index[root] != NONE {
-            continue;
-        }
-        let mut path = vec![(root, 0)];
-        while let Some((at, edge)) = path.pop() {
-            if edge == 0 {
-                (index[at], low[at]) = (next, next);
-                next += 1;
-                stack.push(at);
-            }
-            if let Some((to, _)) = edges[at].get(edge) {
-                path.push((at, edge + 1));
-                if index[*to] == NONE {
-                    path.push((*to, 0));
-                } else if component[*to] == NONE {
-                    low[at] = low[at].min(index[*to]);
-                }
-                continue;
-            }
-            if low[at] == index[at] {
-                while let Some(member) = stack.pop() {
-                    component[member] = count;
-                    if member == at {
-                        break;
-                    }
-                }
-                count += 1;
-            }
-            if let Some((parent, _)) = path.last() {
-                low[*parent] = low[*parent].min(low[at]);
-            }
-        }
-    }
-    component
 }

@@ -1,5 +1,5 @@
-//! Isolation check by history: whether a serial order that agrees with real time explains what
-//! clients requested, what they were answered, and when.
+//! Isolation check by history: whether a serial order, one that agrees with real time if that is
+//! promised, explains what clients requested, what they were answered, and when.
 //!
 //! [`check`](graph::check) builds the dependency graph of Adya ("Weak Consistency: A Generalized
 //! Theory and Optimistic Implementations for Distributed Transactions", MIT, 1999) from histories
@@ -8,6 +8,7 @@
 //! only appended to, and a write of a register states what it replaced. [`search`] uses no graph:
 //! it tries all orders, and is what the graph is compared with.
 
+mod components;
 pub mod graph;
 pub mod search;
 pub mod workload;
@@ -60,9 +61,35 @@ pub enum End {
     Unknown,
 }
 
+/// With what a serial order has to agree, besides what was read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// With nothing: serializability.
+    Any,
+    /// With the order of each session, and of the lives of the database.
+    Sessions,
+    /// With real time: strict serializability.
+    RealTime,
+}
+
+impl Order {
+    /// Whether the order puts `a`, which was answered before `b` was invoked, before `b`.
+    pub(crate) fn separates(self, a: &Observed, b: &Observed) -> bool {
+        match self {
+            Order::Any => false,
+            Order::Sessions => a.life < b.life || (a.life, a.session) == (b.life, b.session),
+            Order::RealTime => true,
+        }
+    }
+}
+
 /// A transaction as its client observed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
+    /// The life of the database: its openings, counted.
+    pub life: usize,
+    /// The session, which runs one transaction after the other.
+    pub session: usize,
     /// Time of the invocation.
     pub invoked: u64,
     /// How it ended.

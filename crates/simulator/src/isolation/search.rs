@@ -1,6 +1,6 @@
 //! Tries all serial orders: slow, but simple enough to be trusted.
 
-use super::{End, Observed, Op};
+use super::{End, Observed, Op, Order};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Default)]
@@ -47,19 +47,20 @@ fn answered_at(observed: &Observed) -> Option<u64> {
 }
 
 /// Whether a serial order explains the history. The order holds all transactions with a known end
-/// and any of the others. With `strict` it must agree with real time: a transaction must not
-/// precede one that was answered before it was invoked. Only for a few transactions.
-pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
-    fn go(history: &[Observed], strict: bool, left: &mut Vec<usize>, state: &SearchState) -> bool {
+/// and any of the others, and agrees with `order`. Only for a few transactions.
+pub fn has_serial_order(history: &[Observed], order: Order) -> bool {
+    fn go(history: &[Observed], order: Order, left: &mut Vec<usize>, state: &SearchState) -> bool {
         if left.iter().all(|&at| history[at].end == End::Unknown) {
             return true;
         }
         for n in 0..left.len() {
             let at = left[n];
             let is_late = |other: &usize| {
-                answered_at(&history[*other]).is_some_and(|told| told < history[at].invoked)
+                let (other, this) = (&history[*other], &history[at]);
+                let is_before = answered_at(other).is_some_and(|told| told < this.invoked);
+                is_before && order.separates(other, this)
             };
-            if strict && left.iter().any(is_late) {
+            if left.iter().any(is_late) {
                 continue;
             }
             let mut next = state.clone();
@@ -67,12 +68,12 @@ pub fn has_serial_order(history: &[Observed], strict: bool) -> bool {
                 continue;
             }
             left.remove(n);
-            if go(history, strict, left, &next) {
+            if go(history, order, left, &next) {
                 return true;
             }
             left.insert(n, at);
         }
         false
     }
-    go(history, strict, &mut (0..history.len()).collect(), &SearchState::default())
+    go(history, order, &mut (0..history.len()).collect(), &SearchState::default())
 }

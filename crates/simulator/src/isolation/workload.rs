@@ -2,12 +2,13 @@
 //! and their check.
 
 use super::graph::{self, Anomaly};
-use super::{End, Observed, Op};
+use super::{End, Observed, Op, Order};
 use crate::life::Counters;
 use crate::plan::{Combination, Plan};
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Database, Error, ProcedureId, Schema, Session, Table, Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, Error, ProcedureId, Schema, Session, Table,
+    Transaction, Type,
 };
 use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,24 @@ pub struct Load {
     pub lives: usize,
 }
 
+/// How a transaction runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Closure,
+    Procedure,
+    /// As of a snapshot; it only reads.
+    Snapshot,
+}
+
 impl Load {
+    /// The order that the concurrency control promises.
+    pub fn order(&self) -> Order {
+        match self.combination.concurrency {
+            Concurrency::TicToc => Order::Sessions,
+            _ => Order::RealTime,
+        }
+    }
+
     /// The workload that a plan stands for.
     pub fn of(plan: &Plan) -> Load {
         Load {
@@ -122,6 +140,22 @@ impl Load {
     }
 }
 
+/// What a client asks for.
+fn random_request(rng: &mut Rng, keys: u64, counters: &Counters) -> (How, Asked) {
+    let how = match rng.u32(0..8) {
+        0 | 1 => How::Closure,
+        2 => How::Snapshot,
+        _ => How::Procedure,
+    };
+    let mut asks: Vec<Ask> =
+        (0..rng.usize(1..5)).map(|_| random_ask(rng, keys, counters)).collect();
+    if how == How::Snapshot {
+        asks.retain(|ask| matches!(ask, Ask::List(_) | Ask::Scan(..)));
+        asks.push(Ask::Scan(0, keys - 1));
+    }
+    (how, Asked { asks, give_up: rng.u32(0..12) == 0 })
+}
+
 fn random_ask(rng: &mut Rng, keys: u64, counters: &Counters) -> Ask {
     let key = rng.u64(0..keys);
     match rng.u32(0..6) {
@@ -145,13 +179,16 @@ fn submit(
     procedure: ProcedureId,
     asked: &Asked,
     counters: &Counters,
-    as_closure: bool,
+    (life, number, how): (usize, usize, How),
 ) -> Result<Observed, Error> {
     let invoked = counters.moment();
-    let (result, ticket) = if as_closure {
-        session.try_submit(|tx| run(tx, asked))?
-    } else {
-        session.call(procedure, asked)?
+    let (result, ticket) = match how {
+        How::Closure => session.try_submit(|tx| run(tx, asked))?,
+        How::Procedure => session.call(procedure, asked)?,
+        How::Snapshot => {
+            let (result, ticket) = session.snapshot(|tx| Ok(run(tx, asked)))?;
+            (result, ticket)
+        }
     };
     let acknowledged = ticket.wait().is_ok();
     let moment = counters.moment();
@@ -165,11 +202,11 @@ fn submit(
         // It wrote nothing, and its reads were never confirmed.
         ops.clear();
     }
-    Ok(Observed { invoked, end, ops })
+    Ok(Observed { life, session: number, invoked, end, ops })
 }
 
-/// Runs a workload and checks its history for strict serializability. Returns the number of
-/// answered transactions.
+/// Runs a workload and checks that its history has the order that the concurrency control promises.
+/// Returns the number of answered transactions.
 ///
 /// # Errors
 /// The anomaly, or the error of the database.
@@ -177,7 +214,7 @@ pub fn run_and_check(load: &Load) -> Result<u64, String> {
     let history = run_load(load)?;
     let answered = history.iter().filter(|o| o.end != End::Unknown).count() as u64;
     let describe = |a: Box<Anomaly>| format!("{load:?}: {}\n{}", a.name, a.trace);
-    graph::check(&history, true).map_err(describe)?;
+    graph::check(&history, load.order()).map_err(describe)?;
     Ok(answered)
 }
 
@@ -211,9 +248,10 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
         let threads = std::thread::scope(|scope| {
             let start = |seed| {
                 let (db, counters) = (&db, &counters);
-                scope.spawn(move || session(db, procedure, load, counters, seed))
+                let (seed, at) = seed;
+                scope.spawn(move || session(db, procedure, load, counters, seed, (life, at)))
             };
-            let threads: Vec<_> = seeds.into_iter().map(start).collect();
+            let threads: Vec<_> = seeds.into_iter().zip(0..).map(start).collect();
             if !last {
                 std::thread::sleep(time);
                 disk.power_cut(power);
@@ -225,7 +263,7 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
         });
         history.extend(threads.into_iter().flatten());
         if last {
-            history.push(read_everything(&db, procedure, load, &counters)?);
+            history.push(read_everything(&db, procedure, load, &counters, life)?);
         }
     }
     Ok(history)
@@ -237,14 +275,14 @@ fn session(
     load: &Load,
     counters: &Counters,
     seed: u64,
+    (life, number): (usize, usize),
 ) -> Vec<Observed> {
     let mut rng = Rng::with_seed(seed);
     let mut history = Vec::new();
     let Ok(mut session) = db.session() else { return history };
     for _ in 0..load.transactions {
-        let asks = (0..rng.usize(1..5)).map(|_| random_ask(&mut rng, load.keys, counters));
-        let asked = Asked { asks: asks.collect(), give_up: rng.u32(0..12) == 0 };
-        match submit(&mut session, procedure, &asked, counters, rng.u32(0..3) == 0) {
+        let (how, asked) = random_request(&mut rng, load.keys, counters);
+        match submit(&mut session, procedure, &asked, counters, (life, number, how)) {
             Ok(observed) => history.push(observed),
             Err(_) => break,
         }
@@ -257,10 +295,12 @@ fn read_everything(
     procedure: ProcedureId,
     load: &Load,
     counters: &Counters,
+    life: usize,
 ) -> Result<Observed, String> {
     let mut asks: Vec<Ask> = (0..load.keys).map(Ask::List).collect();
     asks.push(Ask::Scan(0, load.keys - 1));
     let asked = Asked { asks, give_up: false };
     let mut session = db.session().map_err(|e| e.to_string())?;
-    submit(&mut session, procedure, &asked, counters, true).map_err(|e| e.to_string())
+    let how = (life, load.sessions, How::Closure);
+    submit(&mut session, procedure, &asked, counters, how).map_err(|e| e.to_string())
 }

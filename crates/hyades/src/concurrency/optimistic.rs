@@ -1,0 +1,69 @@
+//! What the optimistic concurrency controls share: rows are read without locks, and the write set
+//! is locked at commit, by the lock bit of the version word.
+
+use super::state::TxnState;
+use crate::engine::Engine;
+use crate::error::Abort;
+use crate::logging::LoggingProtocol;
+use crate::logging::write::Write;
+use crate::storage::record::{Record, word};
+use std::sync::atomic::Ordering;
+
+/// Attempts at a row that stays locked, or keeps changing, before it counts as a conflict.
+pub(super) const PATIENCE: u32 = 64;
+
+/// Reads the version word of a row. Spins while the row is locked, at most [`PATIENCE`] times.
+#[inline]
+pub(super) fn stable_word<S>(record: &Record<S>) -> Result<u64, Abort> {
+    for _ in 0..PATIENCE {
+        let seen = record.word.load(Ordering::Acquire);
+        if seen & word::DEAD != 0 {
+            return Err(Abort::Conflict);
+        }
+        if seen & word::LOCKED == 0 {
+            return Ok(seen);
+        }
+        std::hint::spin_loop();
+    }
+    Err(Abort::Conflict)
+}
+
+/// Locks a record outside any transaction, if it is neither locked nor dead.
+pub(super) fn try_lock_record<S>(record: &Record<S>) -> Option<u64> {
+    let version = record.word.load(Ordering::Acquire);
+    (version & (word::LOCKED | word::DEAD) == 0 && record.try_lock(version)).then_some(version)
+}
+
+/// Locks the write set and folds the stamps of the rows that it overwrites (docs/protocols.md, E4,
+/// i). Waits for each row only for a while, so that no two wait for each other for ever.
+#[inline(always)]
+pub(super) fn lock<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, P>,
+) -> Result<(), Abort> {
+    for at in 0..state.writes.len() {
+        let write = &mut state.writes[at];
+        if write.superseded {
+            continue;
+        }
+        match stable_word(write.record) {
+            Ok(version) if write.record.try_lock(version) => {
+                write.base = word::tid(version);
+                state.max_tid = state.max_tid.max(write.base);
+                engine.protocol.observe_write(&write.record.stamp, state.stamp);
+            }
+            _ => {
+                unlock(&state.writes[..at]);
+                return Err(Abort::Conflict);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Unlocks a write set that is not installed.
+pub(super) fn unlock<S>(writes: &[Write<'_, S>]) {
+    for write in writes.iter().filter(|write| !write.superseded) {
+        write.record.word.fetch_and(!word::LOCKED, Ordering::Release);
+    }
+}

@@ -1,0 +1,256 @@
+//! Interleavings of two transactions under TicToc, one of which commits late, or would.
+
+use super::directory;
+use hyades::{
+    Abort, Builder, Column, Concurrency, Database, Index, Protocol, RecordKind, Schema, Table,
+    Transaction, Type,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+pub const ITEMS: Table = Table::nth(0);
+pub const COUNT: Column<i64> = Column::at(2);
+const GROUP: Column<i64> = Column::at(1);
+const BY_GROUP: Index = Index(0);
+pub const A: i64 = 1;
+pub const B: i64 = 2;
+const C: i64 = 3;
+/// Keys that are never there.
+const HASHED: Table = Table::nth(1);
+
+/// The rows of [`ITEMS`].
+pub struct Item;
+
+impl Item {
+    pub const ALL: usize = 10;
+    /// A row whose version has a high timestamp.
+    const HIGH: i64 = 9;
+}
+
+pub struct Opened {
+    pub db: Database,
+    pub dir: tempfile::TempDir,
+}
+
+/// A database whose epochs end only when snapshots are opened.
+fn builder(protocol: Protocol) -> Builder {
+    let mut builder = Database::builder().protocol(protocol).concurrency(Concurrency::TicToc);
+    if protocol == Protocol::Serial {
+        builder = builder.streams(1);
+    }
+    builder = builder.log_settings(|log| log.epoch = Some(Duration::from_secs(3600)));
+    let items = Schema::new("items")
+        .column("id", Type::I64)
+        .column("group", Type::I64)
+        .column("count", Type::I64)
+        .primary_key(&["id"]);
+    builder.table(items.index("by_group", &["group"]));
+    let hashed = Schema::new("hashed").column("id", Type::I64).column("group", Type::I64);
+    builder.table(hashed.column("count", Type::I64).primary_key(&["id"]).hash());
+    builder
+}
+
+/// A database with rows.
+pub fn open(protocol: Protocol) -> Opened {
+    let dir = directory();
+    let db = builder(protocol).open(dir.path()).unwrap();
+    fill(&db);
+    Opened { db, dir }
+}
+
+/// The row's count; -1 if it is missing.
+pub fn count(tx: &Transaction<'_>, id: i64) -> Result<i64, Abort> {
+    Ok(tx.get(ITEMS, id)?.map_or(-1, |row| row.get(COUNT)))
+}
+
+fn fill(db: &Database) {
+    for id in 0..Item::ALL as i64 {
+        db.transact(|tx| Ok(tx.insert(ITEMS, &[id.into(), id.into(), 0i64.into()])?)).unwrap();
+    }
+    for _ in 0..50 {
+        set(db, Item::HIGH, 0);
+    }
+}
+
+pub fn set(db: &Database, id: i64, count: i64) {
+    let mut session = db.session().unwrap();
+    let change = |tx: &Transaction<'_>| tx.update(ITEMS, id, &[COUNT.set(count)]);
+    assert!(session.try_submit(change).unwrap().0.unwrap());
+}
+
+pub fn get(db: &Database, id: i64) -> i64 {
+    db.transact(|tx| Ok(count(tx, id)?)).unwrap()
+}
+
+/// Has the row read together with one of a high timestamp: its version is known to be valid then.
+pub fn keep_valid(db: &Database, id: i64) {
+    let mut session = db.session().unwrap();
+    let both = |tx: &Transaction<'_>| {
+        tx.get(ITEMS, id)?;
+        tx.get(ITEMS, Item::HIGH).map(drop)
+    };
+    session.try_submit(both).unwrap().0.unwrap();
+}
+
+/// Stops a transaction once, in the middle of its first attempt.
+#[derive(Clone)]
+pub struct Pause {
+    here: Arc<Barrier>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Pause {
+    pub fn new() -> Self {
+        Pause { here: Arc::new(Barrier::new(2)), is_over: Arc::default() }
+    }
+
+    /// Called by the transaction.
+    pub fn pause(&self) {
+        if !self.is_over.swap(true, Ordering::SeqCst) {
+            self.here.wait();
+            self.here.wait();
+        }
+    }
+
+    /// Runs something while the transaction is stopped.
+    pub fn meanwhile(&self, run: impl FnOnce()) {
+        self.here.wait();
+        run();
+        self.here.wait();
+    }
+}
+
+/// Runs a transaction that is stopped once, and something else meanwhile. Returns the result and
+/// the number of attempts.
+pub fn beside<T: Send>(
+    db: &Database,
+    body: impl Fn(&Transaction<'_>, &dyn Fn()) -> Result<T, Abort> + Sync,
+    meanwhile: impl FnOnce(),
+) -> (T, u64) {
+    let pause = Pause::new();
+    let attempts = AtomicU64::new(0);
+    let result = std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| {
+            let mut session = db.session().unwrap();
+            let run = |tx: &Transaction<'_>| {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                body(tx, &|| pause.pause())
+            };
+            session.try_submit(run).unwrap().0.unwrap()
+        });
+        pause.meanwhile(meanwhile);
+        stopped.join().unwrap()
+    });
+    (result, attempts.load(Ordering::Relaxed))
+}
+
+/// C7: replayed as a command, a late procedure would read what was written meanwhile. Returns
+/// whether it is recovered without being run.
+pub fn a_late_procedure_is_data() -> bool {
+    let dir = directory();
+    let (pause, calls) = (Pause::new(), Arc::new(AtomicU64::new(0)));
+    let build = || {
+        let (pause, calls) = (pause.clone(), calls.clone());
+        let copy = move |tx: &Transaction<'_>, ()| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let seen = count(tx, A)?;
+            pause.pause();
+            tx.update(ITEMS, B, &[COUNT.set(seen + 100)]).map(drop)
+        };
+        let mut builder = builder(Protocol::Taurus).record(RecordKind::Command).streams(2);
+        builder.procedure("copy", 1, copy);
+        builder
+    };
+    let db = build().open(dir.path()).unwrap();
+    fill(&db);
+    keep_valid(&db, A);
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| db.try_call::<_, ()>("copy", &()).unwrap().unwrap());
+        pause.meanwhile(|| set(&db, A, 7));
+        late.join().unwrap();
+    });
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "it committed at once");
+    let digest = db.digest();
+    db.close().unwrap();
+    let again = build().open(dir.path());
+    calls.load(Ordering::Relaxed) == 1 && again.is_ok_and(|db| db.digest() == digest)
+}
+
+/// C11, by the absence of an index entry: R reads a; W overwrites a; a snapshot holds W, and a row
+/// in its group; D takes the row out of the group; R scans the group. Returns whether R is behind W.
+pub fn what_is_gone_is_gone_after_the_snapshot() -> bool {
+    let Opened { db, dir: _dir } = open(Protocol::None);
+    keep_valid(&db, A);
+    let members = |tx: &Transaction<'_>| -> Result<usize, Abort> {
+        Ok(tx.scan_index(ITEMS, BY_GROUP).prefix(&[C.into()]).rows()?.len())
+    };
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        let seen = count(tx, A)?;
+        pause();
+        Ok((seen, members(tx)?))
+    };
+    let ((seen, found), _) = beside(&db, look, || {
+        set(&db, A, 7);
+        assert_eq!(db.snapshot(|tx| Ok((count(tx, A)?, members(tx)?))).unwrap(), (7, 1));
+        let mut session = db.session().unwrap();
+        let leave = |tx: &Transaction<'_>| tx.update(ITEMS, C, &[GROUP.set(50)]);
+        session.try_submit(leave).unwrap().0.unwrap();
+        // The stale entry is removed meanwhile.
+        for _ in 0..1000 {
+            session.try_submit(|tx| count(tx, B)).unwrap().0.unwrap();
+        }
+        assert_eq!(db.stats().garbage, 0);
+    });
+    assert_eq!(found, 0);
+    seen == 7
+}
+
+/// C11: R reads a; W overwrites a; a snapshot holds W; R writes b. Returns whether R is behind W.
+pub fn a_snapshot_is_a_prefix() -> bool {
+    let Opened { db, dir: _dir } = open(Protocol::None);
+    keep_valid(&db, A);
+    let copy = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        let seen = count(tx, A)?;
+        pause();
+        tx.update(ITEMS, B, &[COUNT.set(seen + 100)])?;
+        Ok(seen)
+    };
+    let (seen, _) = beside(&db, copy, || {
+        set(&db, A, 7);
+        let state = db.snapshot(|tx| Ok((count(tx, A)?, count(tx, B)?)));
+        assert_eq!(state.unwrap(), (7, 0));
+    });
+    seen == 7
+}
+
+/// C20: Y reads c; V overwrites c; R reads c and misses k; W inserts k and writes b; Y reads b.
+/// Returns whether Y sees V's c: V precedes R, R precedes W, and W precedes Y.
+pub fn an_insertion_is_behind_its_gap(is_hash: bool) -> bool {
+    const MISSED: i64 = 1000;
+    let table = if is_hash { HASHED } else { ITEMS };
+    let Opened { db, dir: _dir } = open(Protocol::None);
+    keep_valid(&db, C);
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        let first = count(tx, C)?;
+        pause();
+        Ok((first, count(tx, B)?))
+    };
+    let (seen, _) = beside(&db, look, || {
+        set(&db, C, 7);
+        let (mut reader, mut writer) = (db.session().unwrap(), db.session().unwrap());
+        let miss = |tx: &Transaction<'_>| {
+            assert_eq!(count(tx, C)?, 7);
+            assert!(tx.get(table, MISSED)?.is_none());
+            Ok::<_, Abort>(())
+        };
+        reader.try_submit(miss).unwrap().0.unwrap();
+        let insert = |tx: &Transaction<'_>| {
+            tx.insert(table, &[MISSED.into(), 0i64.into(), 0i64.into()])?;
+            tx.update(ITEMS, B, &[COUNT.set(7)])
+        };
+        writer.try_submit(insert).unwrap().0.unwrap();
+    });
+    assert_eq!(seen.1, 7);
+    seen.0 == 7
+}
