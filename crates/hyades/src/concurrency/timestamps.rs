@@ -3,9 +3,9 @@
 //!
 //! A version is valid from the timestamp of its writer, `wts`, to at least the highest timestamp of
 //! its readers, `rts`: what overwrites it has a timestamp above that. A gap between rows has both
-//! as well, `wts` of the tombstones that it absorbed: without them an insertion could take a timestamp
-//! below that of a reader that missed its key (docs/protocols.md, C20). So they are inherited where
-//! the protocol's stamps are.
+//! as well, `wts` of the tombstones that it absorbed: without them an insertion could take a
+//! timestamp below that of a reader that missed its key (docs/protocols.md, C20). So they are
+//! inherited where the protocol's stamps are.
 
 use crate::logging::draft::{Draft, Reserved};
 use crate::logging::record::RecordKind;
@@ -56,8 +56,8 @@ impl Interval {
 /// The interval of the version in a row, or of a gap.
 ///
 /// All accesses are SeqCst, like those of version words and gap versions: a reader raises `rts`,
-/// and then looks whether the row is locked; a writer locks the row, and then loads `rts`. In their one
-/// total order either the reader sees the lock, or the writer sees the timestamp.
+/// and then looks whether the row is locked; a writer locks the row, and then loads `rts`. In their
+/// one total order either the reader sees the lock, or the writer sees the timestamp.
 #[derive(Default)]
 pub(super) struct ValidFor(AtomicU64);
 

@@ -178,7 +178,8 @@ pub fn a_late_procedure_is_data() -> bool {
 }
 
 /// C11, by the absence of an index entry: R reads a; W overwrites a; a snapshot holds W, and a row
-/// in its group; D takes the row out of the group; R scans the group. Returns whether R is behind W.
+/// in its group; D takes the row out of the group; R scans the group. Returns whether R is behind
+/// W.
 pub fn what_is_gone_is_gone_after_the_snapshot() -> bool {
     let Opened { db, dir: _dir } = open(Protocol::None);
     keep_valid(&db, A);
