@@ -36,6 +36,7 @@ pub mod poplar;
 pub mod replaying;
 pub mod silo_r;
 pub mod snapshots;
+pub mod tictoc;
 pub mod unwritten;
 
 use case::Case;
@@ -57,6 +58,7 @@ pub fn cases() -> Vec<Case> {
         snapshots::cases,
         poplar::cases,
         silo_r::cases,
+        tictoc::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -86,4 +88,5 @@ pub const ITEMS: &[&str] = &[
     "Snapshots",
     "Poplar",
     "Silo-R",
+    "TicToc",
 ];

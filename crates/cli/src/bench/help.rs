@@ -19,9 +19,10 @@ Protocols (--protocol), and the records that each can log (--record):
 Records: data, the changed rows; command, the procedure and its arguments;
 adaptive, one of the two, chosen for each transaction.
 
-Each combination above is correct under both concurrency controls
-(--concurrency): silo (optimistic) and no-wait (two-phase locking that aborts
-instead of waiting).
+Concurrency controls (--concurrency): silo (optimistic) and no-wait (two-phase
+locking that aborts instead of waiting) run under each protocol; tictoc
+(optimistic, with timestamps) under none, serial, taurus, silo-r, and with data
+records under taurus-2016.
 
 Devices (--device); each log directory is a separate device:
   file                     files, with fsync

@@ -117,7 +117,7 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: no-wait or silo
+    /// Concurrency control: no-wait, silo or tictoc
     #[arg(long, default_value = "silo")]
     concurrency: Concurrency,
     /// How often no-wait looks again for a lock before it aborts [default: 0]
