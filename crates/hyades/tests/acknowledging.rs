@@ -49,7 +49,8 @@ fn open(
             .primary_key(&["id"]),
     );
     // Logs with commands also record read stamps, so that readers matter to later writers.
-    let record = if protocol.takes_commands() { RecordKind::Command } else { RecordKind::Data };
+    let takes_commands = concurrency.takes_commands_under(protocol);
+    let record = if takes_commands { RecordKind::Command } else { RecordKind::Data };
     builder.procedure_recorded("touch", 1, record, |tx, id: i64| {
         tx.get(ROWS, id)?;
         Ok(())
