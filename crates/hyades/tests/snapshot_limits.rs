@@ -3,7 +3,7 @@
 
 mod common;
 use common::directory;
-use common::grouped::{BY_GROUP, COUNT, GROUP, ROWS, open, row, schema, text};
+use common::grouped::{BY_GROUP, COUNT, GROUP, ROWS, TEXT, open, row, schema, text};
 use hyades::{Abort, Columns, Concurrency, Database, Error, Protocol, Session, Transaction};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -77,6 +77,46 @@ fn a_snapshot_ends_at_its_age() {
     let error = snapshot.read(|tx| Ok(tx.get(ROWS, 1i64)?.is_none())).unwrap_err();
     assert!(matches!(error, Error::Aborted(Abort::SnapshotEnded)), "{error}");
     assert!(error.to_string().contains("open another one"), "{error}");
+}
+
+/// Whatever a reader is shown while its snapshot is ended for lack of memory is of the snapshot,
+/// and whole: then comes the error.
+#[test]
+fn rows_of_a_snapshot_that_is_being_ended_are_whole() {
+    const COUNT_OF_ROWS: i64 = 1500;
+    let dir = directory();
+    let mut builder = Database::builder().protocol(Protocol::None);
+    builder = builder.snapshots(|limits| limits.memory = 32 << 20);
+    builder.table(schema(false));
+    let db = builder.open(dir.path()).unwrap();
+    let put_all = |version: u8| {
+        let text = String::from_utf8(vec![version; 40_000]).unwrap();
+        for id in 0..COUNT_OF_ROWS {
+            db.transact(|tx| Ok(tx.put(ROWS, &row(id, 0, &text))?)).unwrap();
+        }
+    };
+    put_all(b'a');
+    let (mut seen, mut ended) = (0, 0);
+    for round in 1..20u8 {
+        let (before, after) = (b'a' + round - 1, b'a' + round);
+        let snapshot = db.open_snapshot();
+        std::thread::scope(|scope| {
+            scope.spawn(|| put_all(after));
+            loop {
+                let scanned = snapshot.for_each(ROWS, Columns::ALL, |row| {
+                    let text = row.get(TEXT).as_bytes();
+                    assert!(text.len() == 40_000 && text.iter().all(|byte| *byte == before));
+                    seen += 1;
+                });
+                match scanned {
+                    Ok(rows) => assert_eq!(rows, COUNT_OF_ROWS as u64),
+                    Err(Error::Aborted(Abort::SnapshotEnded)) => break ended += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    }
+    assert!(seen > 1000 && ended == 19, "{seen} {ended}");
 }
 
 #[test]

@@ -416,7 +416,7 @@ impl TicToc {
         let (b, a) = (&before.program, &after.program);
         let raw =
             b.writes.and_then(|row| after.has_seen(row)).is_some_and(|v| before.installed <= v);
-        !raw && !(b.writes.is_some() && b.writes == a.writes)
+        !(raw || b.writes.is_some() && b.writes == a.writes)
     }
 
     /// A transaction that precedes one of an earlier epoch. Both are in the log.
