@@ -55,6 +55,7 @@ fn it_does_not_precede_what_a_snapshot_holds() {
 #[test]
 fn neither_if_it_has_only_seen_that_something_is_gone() {
     assert!(late::what_is_gone_is_gone_after_the_snapshot());
+    assert!(late::what_can_be_inserted_was_deleted_after_the_snapshot());
 }
 
 #[test]

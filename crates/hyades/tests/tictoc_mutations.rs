@@ -8,10 +8,11 @@ use hyades_platform::mutation::{self, Mutation};
 #[test]
 fn each_broken_rule_of_tictoc_is_noticed() {
     let is_prefix = || late::a_snapshot_is_a_prefix();
-    let rules: [(Mutation, &dyn Fn() -> bool); 5] = [
+    let rules: [(Mutation, &dyn Fn() -> bool); 6] = [
         (Mutation::LateCommands, &late::a_late_procedure_is_data),
         (Mutation::LateAcrossEpochs, &is_prefix),
         (Mutation::LateAcrossEpochs, &late::what_is_gone_is_gone_after_the_snapshot),
+        (Mutation::LateAcrossEpochs, &late::what_can_be_inserted_was_deleted_after_the_snapshot),
         (Mutation::GapsWithoutTimestamps, &|| late::an_insertion_is_behind_its_gap(false)),
         (Mutation::GapsWithoutTimestamps, &|| late::an_insertion_is_behind_its_gap(true)),
     ];

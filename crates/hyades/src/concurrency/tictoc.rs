@@ -53,8 +53,8 @@ impl TicToc {
         state.stamp.at_least.min(MAX_TIMESTAMP)
     }
 
-    /// Validates the reads at timestamp `ts`, of a transaction with version `tid` (algorithm 2,
-    /// step 3). `None`: there is a conflict.
+    /// Validates the reads at timestamp `ts` (algorithm 2, step 3). `epoch` is called for the epoch
+    /// of a transaction that is late. `None`: there is a conflict.
     ///
     /// A reader raises `rts` before it looks whether the row is locked, and a writer loads it after
     /// it has locked: so what overwrites a row that is found unlocked here has a later timestamp.
@@ -62,7 +62,7 @@ impl TicToc {
     fn validate<P: LoggingProtocol>(
         state: &TxnState<'_, Timestamped<P>>,
         ts: u64,
-        tid: Tid,
+        epoch: impl Fn() -> EpochNumber,
     ) -> Option<Valid> {
         let mut valid = Valid::Now;
         let is_seen = |read: &ReadRow<'_, _>| read.record.word.load(Ordering::SeqCst) == read.seen;
@@ -95,7 +95,7 @@ impl TicToc {
         }
         let is_sound = state.gaps_are_current()
             && (valid == Valid::Now
-                || tid.epoch() <= state.stamp.began
+                || epoch() <= state.stamp.began
                 || mutation::is(Mutation::LateAcrossEpochs));
         is_sound.then_some(valid)
     }
@@ -113,13 +113,16 @@ impl TicToc {
         state: &mut TxnState<'_, Timestamped<P>>,
     ) -> Result<Needs, Abort> {
         let ts = Self::timestamp(state);
-        // As if it belonged to the epoch of the newest version that it read. What has left a gap,
-        // and when, is not known: it may have been just now.
-        let newest = match state.gaps.is_empty() {
-            true => state.max_tid,
-            false => Tid::new(engine.epoch.current(), 0),
+        // As if it belonged to the epoch of the newest version that it read. If it has seen a gap,
+        // or a row without a version, it is not known which other row had the key, and until when.
+        let epoch = || {
+            let is_new = |read: &ReadRow<'_, _>| word::tid(read.seen) == Tid::NONE;
+            match state.gaps.is_empty() && !state.reads.iter().any(is_new) {
+                true => state.max_tid.epoch(),
+                false => engine.epoch.current(),
+            }
         };
-        let valid = Self::validate(state, ts, newest);
+        let valid = Self::validate(state, ts, epoch);
         let needs = steps::end_read_only(engine, state, valid.is_some())?;
         state.stamp.last = ts;
         Ok(needs)
@@ -243,7 +246,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         let reserved = if command {
             let reserved = steps::append(engine, state, &mut commit, tid, true);
             steps::publish_reads(engine, state);
-            let valid = Self::validate(state, ts, tid);
+            let valid = Self::validate(state, ts, || tid.epoch());
             let late = mutation::is(Mutation::LateCommands) && valid == Some(Valid::Late);
             if valid != Some(Valid::Now) && !late {
                 reserved.void();
@@ -252,7 +255,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
             }
             reserved
         } else {
-            if Self::validate(state, ts, tid).is_none() {
+            if Self::validate(state, ts, || tid.epoch()).is_none() {
                 optimistic::unlock(&state.writes);
                 return Err(Abort::Conflict);
             }
