@@ -170,7 +170,8 @@ fn run_one<W: Workload>(settings: &Settings, make: impl Fn() -> W) -> Result<Ran
     let mut workload = make();
     // The population is logged as commands where the protocol allows it, because they are short. It
     // is an incarnation of its own.
-    let commands = settings.protocol.protocol().takes_commands();
+    let commands =
+        settings.concurrency.control().takes_commands_under(settings.protocol.protocol());
     let record = if commands { RecordKind::Command } else { RecordKind::Data };
     // Loading is not measured, so it does not use a slow device.
     let mut database = open(&settings.loading(), &mut workload, record, "opening")?;
