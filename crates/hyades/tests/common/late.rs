@@ -151,6 +151,14 @@ pub fn beside<T: Send>(
     (result, attempts.load(Ordering::Relaxed))
 }
 
+/// Reads a, pauses, and writes b. Returns what a was.
+pub fn copy(tx: &Transaction<'_>, pause: &dyn Fn()) -> Result<i64, Abort> {
+    let seen = count(tx, A)?;
+    pause();
+    tx.update(ITEMS, B, &[COUNT.set(seen + 100)])?;
+    Ok(seen)
+}
+
 /// C7: replayed as a command, a late procedure would read what was written meanwhile. Returns
 /// whether it is recovered without being run.
 pub fn a_late_procedure_is_data() -> bool {
@@ -158,14 +166,12 @@ pub fn a_late_procedure_is_data() -> bool {
     let (pause, calls) = (Pause::new(), Arc::new(AtomicU64::new(0)));
     let build = || {
         let (pause, calls) = (pause.clone(), calls.clone());
-        let copy = move |tx: &Transaction<'_>, ()| {
+        let procedure = move |tx: &Transaction<'_>, ()| {
             calls.fetch_add(1, Ordering::Relaxed);
-            let seen = count(tx, A)?;
-            pause.pause();
-            tx.update(ITEMS, B, &[COUNT.set(seen + 100)]).map(drop)
+            copy(tx, &|| pause.pause()).map(drop)
         };
         let mut builder = builder(Protocol::Taurus).record(RecordKind::Command).streams(2);
-        builder.procedure("copy", 1, copy);
+        builder.procedure("copy", 1, procedure);
         builder
     };
     let db = build().open(dir.path()).unwrap();
@@ -248,12 +254,6 @@ pub fn what_can_be_inserted_was_deleted_after_the_snapshot() -> bool {
 pub fn a_snapshot_is_a_prefix() -> bool {
     let Opened { db, dir: _dir } = open(Protocol::None);
     keep_valid(&db, A);
-    let copy = |tx: &Transaction<'_>, pause: &dyn Fn()| {
-        let seen = count(tx, A)?;
-        pause();
-        tx.update(ITEMS, B, &[COUNT.set(seen + 100)])?;
-        Ok(seen)
-    };
     let (seen, _) = beside(&db, copy, || {
         set(&db, A, 7);
         let state = db.snapshot(|tx| Ok((count(tx, A)?, count(tx, B)?)));
