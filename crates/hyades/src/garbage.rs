@@ -385,7 +385,8 @@ fn sweep_row<C: ConcurrencyControl<P>, P: LoggingProtocol>(
         C::unmark_dead(record, version);
         return Swept::NotYet;
     }
-    table.unlink(record, &StampHooks(inherit), |gap| inherit(gap, &record.stamp), guard);
+    let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
+    table.unlink(record, &StampHooks(inherit), &leave, guard);
     Swept::Done
 }
 
@@ -416,7 +417,7 @@ fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     let is_needed = word::tid(version).epoch() > oldest(engine);
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
     let done = true_entry
-        || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), leave, guard);
+        || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), &leave, guard);
     C::unlock_record(record, version, false);
     if done { Swept::Done } else { Swept::NotYet }
 }

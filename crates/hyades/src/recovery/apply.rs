@@ -338,7 +338,7 @@ fn reindex<S: Stamp>(
             && let Some(entry) = table.secondaries[at].tree.find(&key, guard)
         {
             debug_assert_eq!(entry.key(), &key[..]);
-            table.unlink_entry(at, entry, &NoHooks, |_| (), guard);
+            table.unlink_entry(at, entry, &NoHooks, &|_| (), guard);
         }
     }
 }

@@ -163,7 +163,7 @@ impl<S: Stamp> TableData<S> {
         index: usize,
         key: &[u8],
         record: &'g Record<S>,
-        hooks: &impl GapHooks<S>,
+        hooks: &dyn GapHooks<S>,
         finger: &mut Finger<'g>,
     ) -> Result<Linked<'g, S>, Abort> {
         // Count, then check. The sweep that unlinks a record marks it dead, then checks the count,
@@ -282,8 +282,8 @@ impl<S: Stamp> TableData<S> {
         &self,
         index: usize,
         entry: &IndexEntry<S>,
-        hooks: &impl GapHooks<S>,
-        leave: impl FnOnce(&S),
+        hooks: &dyn GapHooks<S>,
+        leave: &dyn Fn(&S),
         guard: &Guard,
     ) -> bool {
         if entry.pins.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Acquire).is_err() {

@@ -324,7 +324,7 @@ impl<S: Stamp> TableData<S> {
         row_bytes: usize,
         version: u64,
         lock: u32,
-        hooks: &impl GapHooks<S>,
+        hooks: &dyn GapHooks<S>,
         finger: &mut Finger<'g>,
     ) -> Placed<'g, S> {
         debug_assert!(self.may_have(key), "a row is placed under a key of its table");
@@ -380,8 +380,8 @@ impl<S: Stamp> TableData<S> {
     pub fn unlink(
         &self,
         record: &Record<S>,
-        hooks: &impl GapHooks<S>,
-        leave: impl FnOnce(&S),
+        hooks: &dyn GapHooks<S>,
+        leave: &dyn Fn(&S),
         guard: &Guard,
     ) {
         // `record.entries` may be above 0 for a moment: a transaction that links an entry counts

@@ -293,7 +293,7 @@ where
         &self,
         key: &[u8],
         entry: *const E,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         guard: &'g Guard,
     ) -> Inserted<'g, E, G> {
         // SAFETY: passed on to the caller for `entry`; the finger is new, so it has been in no
@@ -310,7 +310,7 @@ where
         &self,
         key: &[u8],
         entry: *const E,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         finger: &mut Finger<'g>,
     ) -> Inserted<'g, E, G> {
         self.check(key);
@@ -326,10 +326,10 @@ where
         &self,
         key: &[u8],
         entry: *const E,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         guard: &Guard,
     ) -> bool {
-        self.take(key, entry, hooks, |_| (), guard).is_some()
+        self.take(key, entry, hooks, &|_| (), guard).is_some()
     }
 
     /// As [`OrderedIndex::remove`], but returns the pointer that was linked. Unlike a pointer made
@@ -342,8 +342,8 @@ where
         &self,
         key: &[u8],
         entry: *const E,
-        hooks: &impl GapHooks<G>,
-        leave: impl FnOnce(&G),
+        hooks: &dyn GapHooks<G>,
+        leave: &dyn Fn(&G),
         guard: &Guard,
     ) -> Option<*const E> {
         self.check(key);

@@ -42,8 +42,8 @@ where
         &self,
         probe: &Probe<'_, W>,
         entry: *const E,
-        hooks: &impl GapHooks<G>,
-        leave: impl FnOnce(&G),
+        hooks: &dyn GapHooks<G>,
+        leave: &dyn Fn(&G),
         guard: &Guard,
     ) -> Option<*const E> {
         loop {
@@ -76,7 +76,7 @@ where
 
     /// Unlinks the leaf that `probe` leads to, if it is empty and not the only one.
     #[cold]
-    fn reclaim(&self, probe: &Probe<'_, W>, hooks: &impl GapHooks<G>, guard: &Guard) {
+    fn reclaim(&self, probe: &Probe<'_, W>, hooks: &dyn GapHooks<G>, guard: &Guard) {
         let mut backoff = Backoff::new();
         for _ in 0..RECLAIM_ATTEMPTS {
             if self.try_reclaim(probe, hooks, guard).is_some() {
@@ -94,7 +94,7 @@ where
     fn try_reclaim(
         &self,
         probe: &Probe<'_, W>,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         guard: &Guard,
     ) -> Option<()> {
         let mut path: Path<'_, W, N, B> = SmallVec::new();

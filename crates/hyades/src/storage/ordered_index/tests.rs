@@ -63,7 +63,7 @@ pub(super) fn insert_near<'g>(index: &Index, key: &[u8], finger: &mut Finger<'g>
 
 pub(super) fn remove(index: &Index, key: &[u8], guard: &Guard) -> bool {
     let Some(found) = index.find(key, guard) else { return false };
-    let taken = index.take(key, found, &Stamps, |_| (), guard);
+    let taken = index.take(key, found, &Stamps, &|_| (), guard);
     taken.inspect(|&entry| retire(entry, guard)).is_some()
 }
 
@@ -336,7 +336,7 @@ fn an_entry_leaves_its_stamp_to_the_gap() {
     assert!(insert(&index, b"a", &guard));
     let found = index.find(b"a", &guard).unwrap();
     let leave = |gap: &Stamp| gap.0.store(42, Ordering::SeqCst);
-    retire(index.take(b"a", found, &Stamps, leave, &guard).unwrap(), &guard);
+    retire(index.take(b"a", found, &Stamps, &leave, &guard).unwrap(), &guard);
     assert_eq!(index.get(b"a", &guard).1.gap().0.load(Ordering::SeqCst), 42);
 }
 

@@ -160,7 +160,7 @@ where
         &self,
         probe: &Probe<'_, W>,
         entry: *const E,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         finger: &mut Finger<'g>,
     ) -> Inserted<'g, E, G> {
         if B == 0
@@ -223,7 +223,7 @@ where
         &self,
         probe: &Probe<'_, W>,
         entry: *const E,
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
         guard: &'g Guard,
     ) -> Option<Insertion<'g, G>> {
         let mut path: Path<'g, W, N, B> = SmallVec::new();
@@ -266,7 +266,7 @@ where
         leaf: &'g LeafNode<E, G, W, L>,
         version: u64,
         (slot, probe, entry): (usize, &Probe<'_, W>, *const E),
-        hooks: &impl GapHooks<G>,
+        hooks: &dyn GapHooks<G>,
     ) -> Insertion<'g, G> {
         let at_end = slot == L && path.iter().all(|step| step.index + 1 == step.count);
         // An ascending run splits at the new key, so that the leaf it leaves behind is full. The
