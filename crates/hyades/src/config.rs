@@ -100,6 +100,27 @@ pub enum Concurrency {
     /// [`Database`](crate::Database) take any free session. Runs under the protocols of
     /// [`Concurrency::runs_under`].
     TicToc,
+    /// Multi-version: a transaction reads as of the time at which it began, beside any writers, and
+    /// of two that write the same row the first one wins (Larson et al., PVLDB 5(4), 2011, the
+    /// optimistic scheme). One that writes nothing never conflicts. See [`Isolation`]. Runs under
+    /// the protocols of [`Concurrency::runs_under`].
+    Hekaton,
+}
+
+/// What transactions that write are protected from, see [`Builder::isolation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// Everything: there is an order of the transactions in which they could have run one at a
+    /// time.
+    #[default]
+    Serializable,
+    /// A transaction reads as of the time at which it began, and no other one has overwritten since
+    /// what it writes. It may commit although what it has read was overwritten meanwhile: two
+    /// transactions that read the same rows and each write another one of them may both commit
+    /// (write skew), which breaks a rule that spans several rows. Primary keys and unique indexes
+    /// stay unique. Under [`Concurrency::Hekaton`].
+    Snapshot,
 }
 
 impl Concurrency {
@@ -109,6 +130,7 @@ impl Concurrency {
             Concurrency::NoWait => "no-wait",
             Concurrency::Silo => "silo",
             Concurrency::TicToc => "tictoc",
+            Concurrency::Hekaton => "hekaton",
         }
     }
 
@@ -163,6 +185,7 @@ pub struct Builder {
     pub(crate) progress: Option<Arc<Tell>>,
     pub(crate) checkpoints: CheckpointSettings,
     pub(crate) retries: RetrySettings,
+    pub(crate) isolation: Isolation,
     pub(crate) patience: u32,
     pub(crate) snapshots: SnapshotSettings,
     /// Of the handles that it returns.
@@ -184,6 +207,7 @@ impl Default for Builder {
             progress: None,
             checkpoints: CheckpointSettings::default(),
             retries: RetrySettings::default(),
+            isolation: Isolation::default(),
             patience: 0,
             snapshots: SnapshotSettings::default(),
             origin: Origin::draw(),
@@ -290,6 +314,13 @@ impl Builder {
     /// write the same few rows after long work. Other concurrency controls have no use for it.
     pub fn patience(mut self, looks: u32) -> Self {
         self.patience = looks;
+        self
+    }
+
+    /// Sets what transactions are protected from. Default: [`Isolation::Serializable`]. Concurrency
+    /// controls other than [`Concurrency::Hekaton`] offer nothing else.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
         self
     }
 

@@ -1,5 +1,6 @@
 //! State that the transactions of a database share.
 
+pub(crate) mod active;
 pub(crate) mod cut;
 pub(crate) mod snapshots;
 
@@ -40,6 +41,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub epoch_interval: Duration,
     /// Updates are installed and logged as whole rows instead of changed columns.
     pub whole_rows: bool,
+    /// Transactions read a snapshot and need not be serializable.
+    pub snapshot_isolation: bool,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
     /// Source of the seeds of transactions.
@@ -63,6 +66,7 @@ impl<P: LoggingProtocol> Engine<P> {
             snapshots: Snapshots::default(),
             epoch_interval: EPOCH,
             whole_rows: false,
+            snapshot_isolation: false,
             patience: 0,
             seed,
         }

@@ -327,7 +327,7 @@ fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
     if mutation::is(Mutation::UnlinkNeededEntries) {
         return EpochNumber::ABOVE_ALL;
     }
-    engine.snapshots.oldest()
+    engine.snapshots.oldest_reader(&engine.epoch)
 }
 
 /// Rows deleted in epochs below this one can be removed: the epoch is over, so that a new row under
@@ -335,7 +335,7 @@ fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
 fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
     // In this order: a snapshot that is opened later is not below `now`.
     let now = engine.epoch.current();
-    let oldest = engine.snapshots.oldest();
+    let oldest = engine.snapshots.oldest_reader(&engine.epoch);
     if oldest < now { oldest.next() } else { now }
 }
 

@@ -60,7 +60,7 @@ pub use hyades_wal as wal;
 pub use backup::{BackupReport, backup};
 pub use checkpoint::keeper::CheckpointStats;
 pub use checkpoint::{CheckpointReport, CheckpointSettings};
-pub use config::{Builder, Concurrency, Protocol};
+pub use config::{Builder, Concurrency, Isolation, Protocol};
 pub use database::{Database, Session, Snapshot, Stats};
 pub use engine::snapshots::SnapshotSettings;
 

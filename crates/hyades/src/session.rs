@@ -47,6 +47,8 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     row_ids: RowIdBlock,
     /// Through this slot a checkpoint sees that a commit is in progress.
     slot: Arc<EpochSlot>,
+    /// The number of its slot among the active transactions, if there are slots.
+    active: u32,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
     stream: usize,
@@ -142,7 +144,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let stamp = Some(shared.engine.protocol.txn_stamp());
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
+        let active = if C::HAS_SLOTS { shared.engine.snapshots.active.add()? } else { 0 };
         Ok(EngineSession {
+            active,
             slot: shared.engine.cut.add_slot(),
             tally: shared.tallies.add(),
             shared,
@@ -262,7 +266,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let stamp = self.stamp.as_mut().expect("a session has its stamp until it is dropped");
         let (call, kind) = call.map_or((None, RecordKind::Data), |(call, kind)| (Some(call), kind));
         engine.protocol.begin(stamp, kind);
-        let state = TxnState::new(
+        let mut state = TxnState::new(
             &self.arena,
             &guard,
             stamp,
@@ -270,6 +274,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
+        C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
         let verdict = catch_unwind(AssertUnwindSafe(|| body(&Transaction(&running))));
@@ -298,7 +303,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         } else {
             C::abandon(engine, state).map(Committed::read_only)
         };
-        C::release(state);
+        C::release(engine, state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
         self.only_read = result.as_ref().err().and_then(|_| only_read(state));
         if result.is_ok() && !committed && panic.is_none() {
@@ -470,6 +475,9 @@ impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
         self.hand_over_garbage();
         let engine = &self.shared.engine;
         engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
+        if C::HAS_SLOTS {
+            engine.snapshots.active.remove(self.active);
+        }
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {

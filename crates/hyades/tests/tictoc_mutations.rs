@@ -3,13 +3,16 @@
 
 mod common;
 use common::late;
+use hyades::Protocol;
 use hyades_platform::mutation::{self, Mutation};
 
 #[test]
 fn each_broken_rule_of_tictoc_is_noticed() {
     let is_prefix = || late::a_snapshot_is_a_prefix();
     let rules: [(Mutation, &dyn Fn() -> bool); 6] = [
-        (Mutation::LateCommands, &late::a_late_procedure_is_data),
+        (Mutation::LateCommands, &|| {
+            late::a_late_procedure_is_data(|| late::tictoc(Protocol::Taurus))
+        }),
         (Mutation::LateAcrossEpochs, &is_prefix),
         (Mutation::LateAcrossEpochs, &late::what_is_gone_is_gone_after_the_snapshot),
         (Mutation::LateAcrossEpochs, &late::what_can_be_inserted_was_deleted_after_the_snapshot),

@@ -118,6 +118,24 @@ mutations! {
     LateAcrossEpochs "late-across-epochs",
     /// An insertion takes no timestamp above those of the transactions that have missed its key.
     GapsWithoutTimestamps "gaps-without-timestamps",
+    /// A transaction takes the timestamp that it reads as of before it announces one.
+    ReadBeforeAnnouncing "read-before-announcing",
+    /// A transaction draws the timestamp of its commit before it says that it will.
+    DrawBeforeSaying "draw-before-saying",
+    /// A version is not kept for a reader that has announced a bound only.
+    BoundAsTimestamp "bound-as-timestamp",
+    /// A version is not kept for transactions that read as of an earlier timestamp.
+    OverlookReaders "overlook-readers",
+    /// A reader takes the version in place, although one that prepares overwrites it before.
+    OverlookPreparing "overlook-preparing",
+    /// What was read is valid while it is in place, although one that prepares overwrites it.
+    ValidateInPlaceOnly "validate-in-place-only",
+    /// A transaction overwrites a version that is newer than what it reads.
+    OverwriteNewer "overwrite-newer",
+    /// A tombstone, or an index entry, is removed although a transaction reads what was before.
+    UnlinkForReaders "unlink-for-readers",
+    /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
+    UniqueAsOfSnapshot "unique-as-of-snapshot",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
 }

@@ -3,9 +3,10 @@
 #![allow(missing_docs)]
 
 use fastrand::Rng;
+use hyades::{Concurrency, Isolation};
 use hyades_simulator::isolation::graph::check;
-use hyades_simulator::isolation::search::has_serial_order;
-use hyades_simulator::isolation::workload::{Load, run_and_check};
+use hyades_simulator::isolation::search::{has_order_of_snapshots, has_serial_order};
+use hyades_simulator::isolation::workload::{Load, run_and_check, run_load};
 use hyades_simulator::isolation::{End, Observed, Op, Order};
 use hyades_simulator::plan::Combination;
 use std::collections::BTreeMap;
@@ -175,6 +176,9 @@ fn damage(rng: &mut Rng, history: &mut [Observed]) {
         }
         return;
     }
+    if observed.ops.is_empty() {
+        return;
+    }
     let at = rng.usize(0..observed.ops.len());
     match &mut observed.ops[at] {
         Op::List { saw, .. } => drop(saw.pop()),
@@ -209,6 +213,102 @@ fn the_graph_and_the_search_agree() {
         }
     }
     assert!(sound > 1000 && broken > 1000, "{sound} {broken}");
+}
+
+/// A history of snapshot isolation: each transaction works on a copy of what was committed when it
+/// began, and commits what it changed unless another one has changed that since.
+fn snapshot_history(rng: &mut Rng, transactions: usize) -> Vec<Observed> {
+    type Values = BTreeMap<u64, Vec<u64>>;
+    struct Active {
+        began: u64,
+        seen: Values,
+        own: Values,
+        ops: Vec<Op>,
+    }
+    let (mut values, mut active, mut history) = (Values::new(), Vec::<Active>::new(), Vec::new());
+    let (mut value, mut now, mut left) = (100, 0, transactions);
+    while left > 0 || !active.is_empty() {
+        now += 10;
+        if left > 0 && active.len() < 3 && rng.bool() {
+            left -= 1;
+            active.push(Active {
+                began: now,
+                seen: values.clone(),
+                own: values.clone(),
+                ops: Vec::new(),
+            });
+        } else if !active.is_empty() {
+            let at = rng.usize(0..active.len());
+            let txn = &mut active[at];
+            let key = rng.u64(0..3);
+            match rng.u32(0..3) {
+                0 => {
+                    value += 1;
+                    txn.own.entry(key).or_default().push(value);
+                    txn.ops.push(append(key, value));
+                }
+                1 => txn.ops.push(list(key, txn.own.get(&key).map_or(&[], |l| l))),
+                _ => {
+                    let Active { began, seen, own, ops } = active.remove(at);
+                    let changed: Vec<u64> =
+                        own.keys().copied().filter(|key| own.get(key) != seen.get(key)).collect();
+                    let is_first = changed.iter().all(|key| values.get(key) == seen.get(key));
+                    let end = match is_first {
+                        true => End::Acknowledged(now + rng.u64(0..5)),
+                        false => End::Aborted(now + rng.u64(0..5)),
+                    };
+                    if is_first {
+                        changed.iter().for_each(|key| drop(values.insert(*key, own[key].clone())));
+                    }
+                    let invoked = began - rng.u64(0..5);
+                    history.push(Observed { life: 0, session: at, invoked, end, ops });
+                }
+            }
+        }
+    }
+    let ops = (0..3).map(|key| list(key, values.get(&key).map_or(&[], |l| l))).collect();
+    history.push(told(100_000, 100_001, ops));
+    history
+}
+
+#[test]
+fn the_graph_and_the_search_agree_on_snapshot_isolation() {
+    let (mut sound, mut broken, mut skewed) = (0, 0, 0);
+    for seed in 0..3000 {
+        let mut rng = Rng::with_seed(seed);
+        let transactions = rng.usize(1..5);
+        let mut history = snapshot_history(&mut rng, transactions);
+        let checked = check(&history, Order::Snapshots);
+        assert!(checked.is_ok(), "{seed}: {checked:?}\n{history:?}");
+        skewed += usize::from(check(&history, Order::Any).is_err());
+        for _ in 0..rng.usize(0..5) {
+            damage(&mut rng, &mut history);
+        }
+        let searched = has_order_of_snapshots(&history);
+        let checked = check(&history, Order::Snapshots);
+        assert_eq!(searched, checked.is_ok(), "{seed}: {checked:?}\n{history:?}");
+        if searched { sound += 1 } else { broken += 1 }
+    }
+    assert!(sound > 500 && broken > 300 && skewed > 30, "{sound} {broken} {skewed}");
+}
+
+/// Under snapshot isolation there is write skew, which is found, and nothing else.
+#[test]
+fn snapshot_isolation_shows_write_skew_and_nothing_else() {
+    let is_hekaton = |of: &&Combination| of.concurrency == Concurrency::Hekaton;
+    let all: Vec<Combination> = Combination::all().iter().filter(is_hekaton).copied().collect();
+    let mut skewed = 0;
+    for seed in 0..3 * all.len() {
+        let mut load = Load::random(5000 + seed as u64, all[seed % all.len()]);
+        (load.isolation, load.keys) = (Isolation::Snapshot, load.keys.max(2));
+        let history = run_load(&load).unwrap();
+        check(&history, Order::Snapshots).unwrap_or_else(|found| panic!("{load:?}: {found:?}"));
+        if let Err(anomaly) = check(&history, Order::Any) {
+            assert!(anomaly.name.starts_with("G2"), "{load:?}: {anomaly:?}");
+            skewed += 1;
+        }
+    }
+    assert!(skewed > 0, "no write skew was found");
 }
 
 #[test]

@@ -61,6 +61,28 @@ words! {
         Silo = "silo",
         /// Optimistic, ordered by timestamps.
         TicToc = "tictoc",
+        /// Several versions of each row.
+        Hekaton = "hekaton",
+    }
+}
+
+words! {
+    /// What transactions are protected from.
+    Isolation("isolation") {
+        /// There is a serial order.
+        Serializable = "serializable",
+        /// Each reads a snapshot.
+        Snapshot = "snapshot",
+    }
+}
+
+impl Isolation {
+    /// The engine's name for it.
+    pub fn isolation(self) -> hyades::Isolation {
+        match self {
+            Isolation::Serializable => hyades::Isolation::Serializable,
+            Isolation::Snapshot => hyades::Isolation::Snapshot,
+        }
     }
 }
 
@@ -71,6 +93,7 @@ impl Concurrency {
             Concurrency::NoWait => hyades::Concurrency::NoWait,
             Concurrency::Silo => hyades::Concurrency::Silo,
             Concurrency::TicToc => hyades::Concurrency::TicToc,
+            Concurrency::Hekaton => hyades::Concurrency::Hekaton,
         }
     }
 }
@@ -117,9 +140,12 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: no-wait, silo or tictoc
+    /// Concurrency control: no-wait, silo, tictoc or hekaton
     #[arg(long, default_value = "silo")]
     concurrency: Concurrency,
+    /// Isolation: serializable or, under hekaton, snapshot
+    #[arg(long, default_value = "serializable")]
+    isolation: Isolation,
     /// How often no-wait looks again for a lock before it aborts [default: 0]
     #[arg(long, value_name = "N")]
     patience: Option<u32>,
@@ -305,6 +331,7 @@ impl Bench {
             protocol: common.protocol,
             record: common.record,
             concurrency: common.concurrency,
+            isolation: common.isolation,
             patience: common.patience.unwrap_or(0),
             streams,
             dirs: common.log_dir,
@@ -403,6 +430,14 @@ impl Common {
         }
         if !(1..=1 << 20).contains(&self.in_flight) {
             return usage(format!("--in-flight must be 1 to {}, not {}", 1 << 20, self.in_flight));
+        }
+        let isolation = self.isolation.isolation();
+        if !self.concurrency.control().offers(isolation) {
+            return usage(format!(
+                "{} keeps transactions serializable: --isolation {} is for --concurrency hekaton",
+                self.concurrency.word(),
+                self.isolation.word()
+            ));
         }
         if self.patience.is_some() && self.concurrency != Concurrency::NoWait {
             return usage(format!(

@@ -1,7 +1,7 @@
 //! The settings of one run, which child processes receive.
 
 use super::knobs::Knobs;
-use super::options::{Concurrency, Protocol, RecordKind, Workload};
+use super::options::{Concurrency, Isolation, Protocol, RecordKind, Workload};
 use super::scanners::Scanning;
 use crate::device::DeviceChoice;
 use hyades::Builder;
@@ -20,6 +20,8 @@ pub struct Settings {
     pub record: RecordKind,
     /// The concurrency control.
     pub concurrency: Concurrency,
+    /// What transactions are protected from.
+    pub isolation: Isolation,
     /// How often no-wait looks again for a lock.
     #[serde(default)]
     pub patience: u32,
@@ -83,6 +85,7 @@ impl Settings {
         let mut builder = hyades::Database::builder()
             .protocol(self.protocol.protocol())
             .concurrency(self.concurrency.control())
+            .isolation(self.isolation.isolation())
             .patience(self.patience)
             .record(record)
             .streams(self.streams.max(1))

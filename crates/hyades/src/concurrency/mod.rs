@@ -15,6 +15,7 @@
 //! epoch; [command: append, raise read stamps]; validate; [otherwise append]; fill; install;
 //! publish; release.
 
+pub(crate) mod hekaton;
 mod known;
 pub(crate) mod no_wait;
 mod optimistic;
@@ -110,6 +111,13 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 /// A concurrency control that commits transactions: all but replay, which installs what the log
 /// says.
 pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
+    /// Whether sessions have slots that state what their transactions read as of.
+    const HAS_SLOTS: bool = false;
+
+    /// Begins a transaction, in its session's slot if there are any.
+    #[inline(always)]
+    fn begin(_: &Engine<P>, _: &mut TxnState<'_, P>, _slot: u32) {}
+
     /// Commits the transaction, in the order of the scheme's paper.
     fn commit<'s>(
         engine: &Engine<P>,
@@ -122,5 +130,5 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort>;
 
     /// Releases what the transaction holds, after it has committed or failed.
-    fn release(state: &mut TxnState<'_, P>);
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>);
 }

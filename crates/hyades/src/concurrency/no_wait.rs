@@ -199,7 +199,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         reserved.fill();
 
         // Install and publish; all locks are released together at the end, in any order.
-        steps::install(engine, state, tid, |record, version| {
+        steps::install(engine, state, tid, steps::already_locked, |record, version| {
             let lock = record.lock.load(Ordering::Relaxed);
             debug_assert_eq!(lock, WRITER, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
@@ -211,7 +211,7 @@ impl<P: LoggingProtocol> Commits<P> for NoWait {
         Self::end_read_only(engine, state)
     }
 
-    fn release(state: &mut TxnState<'_, P>) {
+    fn release(_: &Engine<P>, state: &mut TxnState<'_, P>) {
         for HeldLock { record, writer, .. } in state.held.drain(..) {
             if writer {
                 record.lock.store(0, Ordering::Release);

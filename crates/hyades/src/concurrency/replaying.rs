@@ -108,7 +108,7 @@ pub(crate) fn install<P: LoggingProtocol>(
     if state.versions.is_some() {
         return install_versions(engine, state, tid);
     }
-    steps::install(engine, state, tid, |record, version| {
+    steps::install(engine, state, tid, steps::already_locked, |record, version| {
         record.word.store(version, Ordering::Release)
     });
     Ok(())

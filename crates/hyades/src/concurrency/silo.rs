@@ -146,7 +146,7 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         reserved.fill();
 
         // Phase 3. Install, publish, release.
-        steps::install(engine, state, tid, |record, version| {
+        steps::install(engine, state, tid, steps::already_locked, |record, version| {
             let old = record.word.load(Ordering::Relaxed);
             debug_assert!(old & word::LOCKED != 0, "a row takes its stamp before it is released");
             record.word.store(version, Ordering::Release)
@@ -158,5 +158,5 @@ impl<P: LoggingProtocol> Commits<P> for Silo {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &mut TxnState<'_, P>) {}
+    fn release(_: &Engine<P>, _: &mut TxnState<'_, P>) {}
 }

@@ -44,7 +44,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
             }
             let seen = record.word.load(Ordering::Acquire);
             if word::tid(seen).epoch() > snapshot.epoch {
-                break older(versions.read(record, snapshot.epoch, arena, guard));
+                let (_, version) = versions.read(record, snapshot.last, arena, guard);
+                break older(version);
             }
             if seen & (word::ABSENT | word::DEAD) != 0 {
                 // Dead: no snapshot holds the row; another one under the key is newer.

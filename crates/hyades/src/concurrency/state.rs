@@ -2,6 +2,7 @@
 
 use super::known::KnownRows;
 use crate::engine::RowIdBlock;
+use crate::engine::active::ReaderTimes;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
@@ -51,6 +52,7 @@ pub(crate) enum RowIds<'s> {
 pub(crate) struct Workspace {
     pub scratch: Vec<u8>,
     pub old_versions: OldVersionWriter,
+    readers: ReaderTimes,
     known: KnownRows,
     /// Number of the newest savepoint.
     last_savepoint: u64,
@@ -63,6 +65,7 @@ impl Workspace {
         Workspace {
             scratch: Vec::new(),
             old_versions: OldVersionWriter::default(),
+            readers: ReaderTimes::default(),
             known: KnownRows::new(),
             last_savepoint,
         }
@@ -140,6 +143,14 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     pub scratch: &'s mut Vec<u8>,
     /// Where it keeps what it overwrites.
     pub old_versions: &'s mut OldVersionWriter,
+    /// Transactions for which it keeps that, found at commit.
+    pub readers: &'s mut ReaderTimes,
+    /// Its slot among the active transactions, and what it reads as of, under a concurrency control
+    /// that has these.
+    pub slot: u32,
+    pub as_of: Tid,
+    /// It has looked whether a key of a unique index is free.
+    pub checks_uniqueness: bool,
 }
 
 impl<'s, P: LoggingProtocol> TxnState<'s, P> {
@@ -152,7 +163,7 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         row_ids: RowIds<'s>,
         determinism: Determinism,
     ) -> Self {
-        let Workspace { scratch, old_versions, known, last_savepoint } = workspace;
+        let Workspace { scratch, old_versions, readers, known, last_savepoint } = workspace;
         known.begin();
         TxnState {
             arena,
@@ -186,6 +197,10 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             last_savepoint,
             scratch,
             old_versions,
+            readers,
+            slot: 0,
+            as_of: Tid::NONE,
+            checks_uniqueness: false,
         }
     }
 
@@ -285,6 +300,13 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
                 protocol.observe_read(&read.record.stamp, self.stamp);
             }
         }
+        self.observe_held(protocol, overwrites);
+    }
+
+    /// The part of [`TxnState::observe`] that concerns locks.
+    #[inline(always)]
+    pub fn observe_held(&mut self, protocol: &P, overwrites: bool) {
+        let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
         for held in &mut self.held {
             held.overwritten = overwrites && held.writer && own_write(held.record);
             if held.overwritten {

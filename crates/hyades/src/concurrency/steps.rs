@@ -2,6 +2,7 @@
 
 use super::state::TxnState;
 use crate::engine::Engine;
+use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
 use crate::logging::draft::{Call, Draft, Reserved};
 use crate::logging::record::RecordKind;
@@ -160,20 +161,67 @@ pub(crate) fn publish_reads<'s, P: LoggingProtocol>(
     checker_fence();
 }
 
-/// Installs and publishes the writes. `release` is called with the new version word of each row,
+/// A transaction whose reads are valid at its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Valid {
+    /// They are valid now, too.
+    Now,
+    /// Some are not, or may not be.
+    Late,
+}
+
+/// Validates the transaction, which may be late unless it is a `command`, and logs it. A command
+/// reserves its frame and raises the read stamps of all that it has read before it validates (E4,
+/// ii; C8). If it has become late since it was found not to be, it fails.
+#[inline(always)]
+pub(crate) fn validate_and_append<'s, 'w, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'s, P>,
+    commit: &'w mut Commit<'_>,
+    tid: Tid,
+    command: bool,
+    validate: impl Fn(&TxnState<'s, P>) -> Option<Valid>,
+) -> Result<Reserved<'w>, Abort> {
+    if !command {
+        validate(state).ok_or(Abort::Conflict)?;
+        return Ok(append(engine, state, commit, tid, false));
+    }
+    let reserved = append(engine, state, commit, tid, true);
+    publish_reads(engine, state);
+    match validate(state) {
+        Some(Valid::Now) => Ok(reserved),
+        Some(Valid::Late) if mutation::is(Mutation::LateCommands) => Ok(reserved),
+        _ => {
+            reserved.void();
+            Err(Abort::Conflict)
+        }
+    }
+}
+
+/// Installs and publishes the writes. `lock` is called before a row is changed, and `release` with the new version word of each row,
 /// which it stores; that may end the row's protection.
 #[inline(always)]
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'s, P>,
     tid: Tid,
+    lock: impl Fn(&Record<P::RowStamp>) -> u64,
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
-    let keeps = engine.snapshots.are_below(tid);
+    let keeps = engine.snapshots.are_below(tid) || !state.readers.is_empty();
     for write in final_writes(&state.writes) {
         let table = &engine.tables[write.table as usize];
+        lock(write.record);
         if keeps {
-            keep_overwritten(engine, table, write.record, tid, state.old_versions, state.guard);
+            let overwritten = (tid, &*state.readers);
+            keep_overwritten(
+                engine,
+                table,
+                write.record,
+                overwritten,
+                state.old_versions,
+                state.guard,
+            );
         }
         let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
@@ -191,14 +239,20 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     }
 }
 
-/// Keeps a row, before it is overwritten, for readers of an earlier state. The caller has its
+/// For a concurrency control under which rows are protected before they are installed.
+#[inline(always)]
+pub(crate) fn already_locked<S>(_: &Record<S>) -> u64 {
+    0
+}
+
+/// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller has its
 /// write protection, and keeps it until it stores a new version word.
 #[cold]
 fn keep_overwritten<P: LoggingProtocol>(
     engine: &Engine<P>,
     table: &TableData<P::RowStamp>,
     record: &Record<P::RowStamp>,
-    tid: Tid,
+    (tid, readers): (Tid, &ReaderTimes),
     writer: &mut OldVersionWriter,
     guard: &Guard,
 ) {
@@ -206,7 +260,7 @@ fn keep_overwritten<P: LoggingProtocol>(
     if let Some(cut) = engine.cut.before(tid) {
         engine.cut.save(table, (record, seen), cut);
     }
-    engine.snapshots.keep(writer, (record, seen), tid, &engine.epoch, guard);
+    engine.snapshots.keep(writer, (record, seen), (tid, readers), &engine.epoch, guard);
     // A reader that sees a word of the new row finds the old one kept.
     fence(Ordering::Release);
 }

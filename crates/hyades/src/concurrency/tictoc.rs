@@ -23,7 +23,7 @@
 
 use super::optimistic::{self, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
-use super::steps::{self, Commit, Committed};
+use super::steps::{self, Commit, Committed, Valid};
 use super::timestamps::{MAX_TIMESTAMP, Timestamped};
 use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
@@ -36,15 +36,6 @@ use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TicToc;
-
-/// A transaction whose reads are valid at its timestamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Valid {
-    /// They are valid now, too.
-    Now,
-    /// Some are not, or may not be.
-    Late,
-}
 
 impl TicToc {
     /// The timestamp at which the transaction commits (algorithm 2, step 2). The write set is
@@ -241,31 +232,15 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         let may_be_command = !Self::is_late(state) || mutation::is(Mutation::LateCommands);
         let command = may_be_command && steps::as_command(engine, state, &commit);
 
-        // Step 3. A command reserves its frame and raises the read stamps of all that it has read
-        // before it validates (E4, ii; C8). If it has become late since, it fails.
-        let reserved = if command {
-            let reserved = steps::append(engine, state, &mut commit, tid, true);
-            steps::publish_reads(engine, state);
-            let valid = Self::validate(state, ts, || tid.epoch());
-            let late = mutation::is(Mutation::LateCommands) && valid == Some(Valid::Late);
-            if valid != Some(Valid::Now) && !late {
-                reserved.void();
-                optimistic::unlock(&state.writes);
-                return Err(Abort::Conflict);
-            }
-            reserved
-        } else {
-            if Self::validate(state, ts, || tid.epoch()).is_none() {
-                optimistic::unlock(&state.writes);
-                return Err(Abort::Conflict);
-            }
-            steps::append(engine, state, &mut commit, tid, false)
-        };
+        // Step 3.
+        let valid = |state: &TxnState<'_, _>| Self::validate(state, ts, || tid.epoch());
+        let logged = steps::validate_and_append(engine, state, &mut commit, tid, command, valid);
+        let reserved = logged.inspect_err(|_| optimistic::unlock(&state.writes))?;
         let placed = (reserved.position(), reserved.bytes);
         reserved.fill();
 
         // Algorithm 4.
-        steps::install(engine, state, tid, |record, version| {
+        steps::install(engine, state, tid, steps::already_locked, |record, version| {
             let old = record.word.load(Ordering::Relaxed);
             debug_assert!(old & word::LOCKED != 0, "a row takes its stamp before it is released");
             record.stamp.valid.set(ts);
@@ -282,5 +257,5 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
         Self::end_read_only(engine, state)
     }
 
-    fn release(_: &mut TxnState<'_, Timestamped<P>>) {}
+    fn release(_: &Engine<Timestamped<P>>, _: &mut TxnState<'_, Timestamped<P>>) {}
 }

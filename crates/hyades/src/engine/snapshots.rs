@@ -22,6 +22,7 @@
 //! was written since, or if it was opened after the call. For that the newest one stays open for a
 //! moment when its last user has closed it, until something is written.
 
+use super::active::{ActiveTransactions, ReaderTimes};
 use crate::logging::Needs;
 use crate::storage::old_versions::{OldVersionWriter, OldVersions};
 use crate::storage::record::{Record, word};
@@ -89,8 +90,9 @@ impl SnapshotSettings {
 /// A snapshot that is, or was, open.
 #[derive(Debug)]
 pub(crate) struct SnapshotState {
-    /// The last epoch that it holds.
+    /// The last epoch that it holds, and the last TID of that.
     pub epoch: EpochNumber,
+    pub last: Tid,
     /// The number of this opening.
     generation: u64,
     opened_ns: u64,
@@ -158,6 +160,8 @@ pub(crate) struct Snapshots {
     /// Held for moments.
     registry: Mutex<Registry>,
     versions: OldVersions,
+    /// Transactions that read older versions as well.
+    pub active: ActiveTransactions,
     settings: SnapshotSettings,
     /// Snapshots ended before they were closed. Relaxed: a counter.
     ended: AtomicU64,
@@ -165,12 +169,13 @@ pub(crate) struct Snapshots {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Snapshots::new(SnapshotSettings::default())
+        Snapshots::new(SnapshotSettings::default(), false)
     }
 }
 
 impl Snapshots {
-    pub fn new(settings: SnapshotSettings) -> Self {
+    /// `have_slots`: transactions read older versions as well.
+    pub fn new(settings: SnapshotSettings, have_slots: bool) -> Self {
         Snapshots {
             lowest: Padded(AtomicU64::new(NONE.0)),
             oldest: AtomicU64::new(NONE.0),
@@ -185,6 +190,7 @@ impl Snapshots {
                 epochs: 0,
             }),
             versions: OldVersions::default(),
+            active: ActiveTransactions::new(have_slots),
             settings,
             ended: AtomicU64::new(0),
         }
@@ -214,6 +220,14 @@ impl Snapshots {
     #[inline]
     pub fn oldest(&self) -> EpochNumber {
         EpochNumber(self.oldest.load(Ordering::SeqCst))
+    }
+
+    /// The lowest epoch that anybody reads as of, like [`Snapshots::oldest`].
+    pub fn oldest_reader(&self, epoch: &Epoch) -> EpochNumber {
+        if mutation::is(Mutation::UnlinkForReaders) {
+            return self.oldest();
+        }
+        self.oldest().min(self.active.lowest_epoch(epoch).previous())
     }
 
     /// The older versions of rows.
@@ -317,6 +331,7 @@ impl Snapshots {
             debug_assert!(newest.is_none_or(|open| open.state.epoch < now), "each ends an epoch");
             let state = Arc::new(SnapshotState {
                 epoch: now,
+                last: Tid::last_of(now),
                 generation,
                 opened_ns,
                 ended: AtomicBool::new(false),
@@ -359,7 +374,8 @@ impl Snapshots {
     fn free(&self, registry: &Registry, epoch: &Epoch) {
         let oldest = registry.open.front().map(|open| open.state.epoch);
         // Under the lock no snapshot is opened, and one opened later is not below this epoch.
-        let lowest = oldest.unwrap_or_else(|| epoch.current());
+        let lowest = Tid::last_of(oldest.unwrap_or_else(|| epoch.current()));
+        let lowest = lowest.min(self.active.lowest(epoch));
         self.versions.free_up_to(lowest, &crossbeam_epoch::pin());
     }
 
@@ -384,6 +400,9 @@ impl Snapshots {
     /// Ends the snapshots that are too old, and closes the newest if it has had no users for a
     /// while. Called now and then.
     pub fn tidy(&self, epoch: &Epoch) {
+        if self.versions.has_full_chunks() {
+            self.free(&self.registry.lock().expect("no holder panics"), epoch);
+        }
         if self.oldest() == NONE {
             return;
         }
@@ -399,12 +418,13 @@ impl Snapshots {
     }
 
     /// Keeps the version of a row that transaction `tid` is about to overwrite, if a snapshot may
-    /// hold it. The caller has set the row's lock bit; `seen` is its version word.
+    /// hold it, or one of `readers` may read it. The caller has set the row's lock bit; `seen` is
+    /// its version word.
     pub fn keep<S>(
         &self,
         writer: &mut OldVersionWriter,
         (record, seen): (&Record<S>, u64),
-        tid: Tid,
+        (tid, readers): (Tid, &ReaderTimes),
         epoch: &Epoch,
         guard: &Guard,
     ) {
@@ -418,15 +438,28 @@ impl Snapshots {
         let oldest = self.oldest();
         let base = word::tid(seen);
         // A row that never existed has no version to keep.
-        let wanted = base != Tid::NONE && base.epoch() <= newest && tid.epoch() > oldest;
+        let in_snapshot = base.epoch() <= newest && tid.epoch() > oldest;
+        let wanted = base != Tid::NONE && (in_snapshot || readers.want(base));
         if !wanted || mutation::is(Mutation::ForgetOverwritten) {
             return;
         }
-        let kept = self.versions.keep(writer, record, seen, (oldest, tid.epoch()), guard);
+        let lowest = Tid::last_of(oldest).min(readers.lowest());
+        let kept = self.versions.keep(writer, record, seen, (lowest, tid), guard);
         if !kept {
             self.end_oldest(epoch, |state| state.epoch < tid.epoch());
+            while self.active.end_oldest(tid) {}
         } else if self.versions.bytes() > self.settings.memory {
-            self.end_oldest(epoch, |_| self.versions.bytes() > self.settings.memory);
+            self.end_readers(tid, epoch);
+        }
+    }
+
+    /// Ends readers, the oldest first, until the versions take no more memory than they may.
+    #[cold]
+    fn end_readers(&self, tid: Tid, epoch: &Epoch) {
+        let too_many = || self.versions.bytes() > self.settings.memory;
+        self.end_oldest(epoch, |_| too_many());
+        while too_many() && self.active.end_oldest(tid) {
+            self.free(&self.registry.lock().expect("no holder panics"), epoch);
         }
     }
 

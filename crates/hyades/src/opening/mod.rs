@@ -4,7 +4,8 @@ mod pairs;
 
 use crate::checkpoint::keeper::{Checkpointed, Keeper};
 use crate::checkpoint::{self, CheckpointReport, CheckpointSettings};
-use crate::config::Builder;
+use crate::concurrency::Commits;
+use crate::config::{Builder, Isolation};
 use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
@@ -172,6 +173,7 @@ fn check(builder: &Builder) -> Result<(), Error> {
     ranges::check(builder)?;
     let pair = (builder.protocol, builder.concurrency);
     pairs::check(pair)?;
+    pairs::check_isolation(builder.concurrency, builder.isolation)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
@@ -215,7 +217,7 @@ impl Opening<'_> {
         let epoch = Arc::new(Epoch::new(FIRST_EPOCH));
         let row_ids = Arc::new(AtomicU64::new(1));
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
-        self.configure(&mut engine);
+        self.configure::<C, P>(&mut engine);
         let shared = Arc::new(Sessions::new(engine, self.builder.retries));
         let hot_rows = |_: &P| HotRows::default();
         let host = Host::<C, P> { shared, log: None, hot_rows, concurrency: PhantomData };
@@ -223,9 +225,10 @@ impl Opening<'_> {
     }
 
     /// Sets what does not depend on a log.
-    fn configure<P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
-        engine.snapshots = Snapshots::new(self.builder.snapshots);
+    fn configure<C: Commits<P>, P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
+        engine.snapshots = Snapshots::new(self.builder.snapshots, C::HAS_SLOTS);
         engine.patience = self.builder.patience;
+        engine.snapshot_isolation = self.builder.isolation == Isolation::Snapshot;
         engine.epoch_interval = self.builder.log.epoch.unwrap_or(engine.epoch_interval);
     }
 
@@ -316,7 +319,7 @@ impl Opening<'_> {
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
         let log = self.begin::<P>(recovering, stored, &verdict, first_epoch, data_only)?;
-        let engine = self.start_engine::<P>(&log, tables, row_ids, first_epoch);
+        let engine = self.start_engine::<C, P>(&log, tables, row_ids, first_epoch);
         if changes_log {
             recovered.report.schema_seconds =
                 self.put_schema_in_force(&engine, &log, catalogue.to_bytes())?;
@@ -330,7 +333,7 @@ impl Opening<'_> {
     }
 
     /// Starts the protocol on the log. The tables have been recovered.
-    fn start_engine<P: StartsOnLog>(
+    fn start_engine<C: Commits<P>, P: StartsOnLog>(
         &self,
         log: &Log,
         tables: Arc<Vec<TableData<P::RowStamp>>>,
@@ -352,7 +355,7 @@ impl Opening<'_> {
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
-        self.configure(&mut engine);
+        self.configure::<C, P>(&mut engine);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;
         engine

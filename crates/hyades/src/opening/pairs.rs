@@ -2,8 +2,9 @@
 
 use super::Opening;
 use crate::concurrency::Commits;
-use crate::concurrency::{no_wait::NoWait, silo::Silo, tictoc::TicToc, timestamps::Timestamped};
-use crate::config::{Concurrency, Protocol};
+use crate::concurrency::timestamps::Timestamped;
+use crate::concurrency::{hekaton::Hekaton, no_wait::NoWait, silo::Silo, tictoc::TicToc};
+use crate::config::{Concurrency, Isolation, Protocol};
 use crate::database::Database;
 use crate::error::Error;
 use crate::logging::LoggingProtocol;
@@ -40,6 +41,11 @@ impl RunsUnder<Timestamped<Taurus>> for TicToc {}
 impl RunsUnder<Timestamped<Taurus2016>> for TicToc {}
 impl RunsUnder<Timestamped<SiloR>> for TicToc {}
 
+impl RunsUnder<NoLog> for Hekaton {}
+impl RunsUnder<Serial> for Hekaton {}
+impl RunsUnder<Taurus> for Hekaton {}
+impl RunsUnder<SiloR> for Hekaton {}
+
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair.1 {
@@ -54,6 +60,16 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             Protocol::Gsn | Protocol::Plover | Protocol::Poplar | Protocol::Physiological => {
                 Err(unsound(pair))
             }
+        },
+        Concurrency::Hekaton => match pair.0 {
+            Protocol::None => opening.without_log::<Hekaton, _>(NoLog),
+            Protocol::Serial => opening.with_log::<Hekaton, Serial>(),
+            Protocol::Taurus => opening.with_log::<Hekaton, Taurus>(),
+            Protocol::SiloR => opening.with_log::<Hekaton, SiloR>(),
+            Protocol::Taurus2016 | Protocol::Gsn | Protocol::Plover | Protocol::Poplar => {
+                Err(unsound(pair))
+            }
+            Protocol::Physiological => Err(unsound(pair)),
         },
     }
 }
@@ -107,7 +123,8 @@ impl Concurrency {
         match self {
             Concurrency::NoWait => Some(Concurrency::Silo),
             Concurrency::Silo => Some(Concurrency::TicToc),
-            Concurrency::TicToc => None,
+            Concurrency::TicToc => Some(Concurrency::Hekaton),
+            Concurrency::Hekaton => None,
         }
     }
 
@@ -118,8 +135,8 @@ impl Concurrency {
 
     /// Whether it may be used with this protocol.
     ///
-    /// Under [`Concurrency::TicToc`] transactions may precede, in the serial order, what has
-    /// committed before them. Protocols whose numbers follow the order of commits do not recover
+    /// Under [`Concurrency::TicToc`] and [`Concurrency::Hekaton`] transactions may precede, in the
+    /// serial order, what has committed before them. Protocols whose numbers follow the order of commits do not recover
     /// that.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
@@ -130,7 +147,17 @@ impl Concurrency {
                 Protocol::Gsn | Protocol::Plover | Protocol::Poplar => false,
                 Protocol::Physiological => false,
             },
+            Concurrency::Hekaton => match protocol {
+                Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::SiloR => true,
+                Protocol::Taurus2016 | Protocol::Gsn | Protocol::Plover => false,
+                Protocol::Poplar | Protocol::Physiological => false,
+            },
         }
+    }
+
+    /// Whether transactions need not be serializable under it.
+    pub fn offers(self, isolation: Isolation) -> bool {
+        isolation == Isolation::Serializable || self == Concurrency::Hekaton
     }
 
     /// Whether procedures may be logged as commands with this protocol.
@@ -181,6 +208,17 @@ fn unsound((protocol, concurrency): (Protocol, Concurrency)) -> Error {
 /// Rejects a pair that cannot be recovered.
 pub(crate) fn check(pair: (Protocol, Concurrency)) -> Result<(), Error> {
     if pair.1.runs_under(pair.0) { Ok(()) } else { Err(unsound(pair)) }
+}
+
+/// Rejects an isolation that the concurrency control does not offer.
+pub(crate) fn check_isolation(concurrency: Concurrency, isolation: Isolation) -> Result<(), Error> {
+    if concurrency.offers(isolation) {
+        return Ok(());
+    }
+    Err(Error::Misuse(format!(
+        "{} offers no snapshot isolation: set concurrency to hekaton, or isolation to serializable",
+        concurrency.name()
+    )))
 }
 
 /// Rejects a kind of record that cannot be recovered under the pair.

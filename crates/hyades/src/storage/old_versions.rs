@@ -3,10 +3,11 @@
 //! The newest version is in the row itself. [`Record::older`] refers to the version before it, that
 //! one to the one before, and so on. A writer keeps the version that it overwrites only if a reader
 //! may want it, so a chain may have gaps, and *a link may dangle*: memory is used again, without
-//! being unlinked, once no reader is below the epoch in which its versions ended. A reader as of
-//! epoch e never follows such a link. It follows the link of a version that began after e, and the
-//! version behind that, in which it is interested, ended after e. It was kept, since the reader was
-//! there when it was overwritten, and its memory is not used again before the reader has gone.
+//! being unlinked, once no reader is below the TID of what ended its versions. A reader as of TID t
+//! never follows such a link. It follows the link of a version that began after t, and the version
+//! behind that, in which it is interested, ended after t. It was kept, since the reader was there
+//! when it was overwritten, and its memory is not used again before the reader has gone. A reader
+//! as of an epoch reads as of the last TID of that.
 //! `crates/model/src/snapshots.rs` visits every interleaving of this.
 //!
 //! Two kinds of readers may *look* behind a dangling link all the same: one that was ended because
@@ -16,9 +17,9 @@
 //! names its row: before and after it is read, as under a sequence lock.
 
 use super::record::{Record, copy_row, word};
+use super::tid::Tid;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
-use hyades_platform::epoch::EpochNumber;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
@@ -26,8 +27,9 @@ use std::sync::{Mutex, OnceLock};
 const UNIT_WORDS: usize = 2;
 
 /// Words of a version ahead of the row: the address of the row's record, stored last; the version
-/// word; the link to the version before it, below the length of the row in bytes.
-const HEAD_WORDS: usize = 3;
+/// word; the TID of the transaction that ended it; the link to the version before it, below the
+/// length of the row in bytes.
+const HEAD_WORDS: usize = 4;
 
 /// Bits of a link that state the unit within a chunk.
 const UNIT_BITS: u32 = 12;
@@ -60,8 +62,8 @@ impl VersionChunk {
 /// A chunk that no writer fills any more.
 struct FullChunk {
     number: u32,
-    /// The highest epoch in which one of its versions ended.
-    last_end: EpochNumber,
+    /// The highest TID that ended one of its versions.
+    last_end: Tid,
 }
 
 #[derive(Default)]
@@ -90,8 +92,8 @@ pub(crate) struct OldVersions {
 pub(crate) struct OldVersionWriter {
     /// The chunk that it fills: its number, and the next free unit.
     chunk: Option<(u32, usize)>,
-    /// The highest epoch in which a version in the chunk ended.
-    last_end: EpochNumber,
+    /// The highest TID that ended a version in the chunk.
+    last_end: Tid,
 }
 
 /// A version of a row that a reader of a snapshot finds.
@@ -105,6 +107,8 @@ pub(crate) enum OldVersion<'a> {
 struct Stored<'g> {
     /// Its version word.
     seen: u64,
+    /// What ended it.
+    end: Tid,
     /// The link to the version before it.
     older: u32,
     row: &'g [AtomicU64],
@@ -189,8 +193,14 @@ impl OldVersions {
         Some(number)
     }
 
+    /// Whether there are chunks that can be freed some time.
+    pub fn has_full_chunks(&self) -> bool {
+        // Most have never kept a version.
+        self.bytes() > 0 && !self.numbers.lock().expect("no holder panics").full.is_empty()
+    }
+
     /// Leaves a chunk to be used again once no reader is below `last_end`.
-    fn fill(&self, number: u32, last_end: EpochNumber) {
+    fn fill(&self, number: u32, last_end: Tid) {
         self.numbers.lock().expect("no holder panics").full.push(FullChunk { number, last_end });
     }
 
@@ -211,9 +221,9 @@ impl OldVersions {
         Some((number, unit))
     }
 
-    /// Keeps the version of a row that is overwritten by a transaction of epoch `end`. The caller
-    /// has set the row's lock bit, and changes the row afterwards; `seen` is its version word.
-    /// `lowest` is the lowest epoch of any reader. Returns false if there was no room: the readers
+    /// Keeps the version of a row that is overwritten by transaction `end`. The caller has set the
+    /// row's lock bit, and changes the row afterwards; `seen` is its version word. `lowest` is the
+    /// lowest TID that any reader reads as of, or a lower one. Returns false if there was no room: the readers
     /// that want the version have to be ended.
     #[must_use]
     pub fn keep<S>(
@@ -221,10 +231,10 @@ impl OldVersions {
         writer: &mut OldVersionWriter,
         record: &Record<S>,
         seen: u64,
-        (lowest, end): (EpochNumber, EpochNumber),
+        (lowest, end): (Tid, Tid),
         guard: &Guard,
     ) -> bool {
-        debug_assert!(word::tid(seen).epoch() <= end, "a version ends after it has begun");
+        debug_assert!(word::tid(seen) < end, "a version ends after it has begun");
         if writer.last_end <= lowest {
             // No reader wants a version of the chunk.
             writer.chunk = writer.chunk.map(|(number, _)| (number, 0));
@@ -242,7 +252,8 @@ impl OldVersions {
         // A reader of a word stored below finds, afterwards, that the version was replaced.
         fence(Ordering::Release);
         words[1].store(seen & !word::LOCKED, Ordering::Relaxed);
-        words[2].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
+        words[2].store(end.bits(), Ordering::Relaxed);
+        words[3].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
         for (to, from) in words[HEAD_WORDS..].iter().zip(row) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -270,33 +281,53 @@ impl OldVersions {
         if !is_of_row() {
             return None;
         }
-        let [seen, last] = [1, 2].map(|at: usize| head[at].load(Ordering::Relaxed));
+        let [seen, end, last] = [1, 2, 3].map(|at: usize| head[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let row = &chunk[at + HEAD_WORDS..];
         let len = ((last >> 32) as usize).min(row.len() * 8);
-        is_of_row().then_some(Stored { seen, older: last as u32, row, len, name: &head[0] })
+        let (end, older) = (Tid::from_bits(end), last as u32);
+        is_of_row().then_some(Stored { seen, end, older, row, len, name: &head[0] })
     }
 
-    /// Reads the version of a row as of epoch `as_of`, into `arena` memory. The caller has seen
-    /// that the version in the row began later.
-    pub fn read<'a, S>(
+    /// The newest version behind a row for which `is_wanted` holds, given its TID.
+    fn find<'g, S>(
         &self,
         record: &Record<S>,
-        as_of: EpochNumber,
-        arena: &'a Bump,
-        guard: &Guard,
-    ) -> OldVersion<'a> {
+        guard: &'g Guard,
+        is_wanted: impl Fn(Tid) -> bool,
+    ) -> Option<Stored<'g>> {
         let mut link = record.older.load(Ordering::Acquire);
         let mut above = u64::MAX;
         // The chain ends where the row did not exist yet. Behind a link that dangles, which only a
         // reader that was ended follows, a later version may be stored by now.
         while let Some(stored) = self.at(link, record, guard).filter(|stored| stored.seen < above) {
-            if word::tid(stored.seen).epoch() <= as_of {
-                return stored.copy(arena);
+            if is_wanted(word::tid(stored.seen)) {
+                return Some(stored);
             }
             (link, above) = (stored.older, stored.seen);
         }
-        OldVersion::Absent
+        None
+    }
+
+    /// Reads the version of a row as of TID `as_of`, into `arena` memory, and its version word. The
+    /// caller has seen that the version in the row began later.
+    pub fn read<'a, S>(
+        &self,
+        record: &Record<S>,
+        as_of: Tid,
+        arena: &'a Bump,
+        guard: &Guard,
+    ) -> (u64, OldVersion<'a>) {
+        match self.find(record, guard, |tid| tid <= as_of) {
+            Some(stored) => (stored.seen, stored.copy(arena)),
+            None => (word::ABSENT, OldVersion::Absent),
+        }
+    }
+
+    /// What ended version `tid` of a row, if that version was kept.
+    pub fn end_of<S>(&self, record: &Record<S>, tid: Tid, guard: &Guard) -> Option<Tid> {
+        let stored = self.find(record, guard, |kept| kept <= tid)?;
+        (word::tid(stored.seen) == tid).then_some(stored.end)
     }
 
     /// Reads the version with the version word `seen`, into `arena` memory, if it was kept: then
@@ -325,13 +356,13 @@ impl OldVersions {
         if let Some((number, _)) = chunk {
             self.fill(number, writer.last_end);
         }
-        writer.last_end = EpochNumber::default();
+        writer.last_end = Tid::NONE;
         chunk.is_some()
     }
 
-    /// Frees the chunks whose versions all ended at or before `lowest`, the lowest epoch of any
-    /// reader, now or later.
-    pub fn free_up_to(&self, lowest: EpochNumber, guard: &Guard) {
+    /// Frees the chunks whose versions all ended at or before `lowest`: the lowest TID that any
+    /// reader, now or later, reads as of.
+    pub fn free_up_to(&self, lowest: Tid, guard: &Guard) {
         let mut numbers = self.numbers.lock().expect("no holder panics");
         let Numbers { full, free, .. } = &mut *numbers;
         full.retain(|chunk| {
@@ -371,8 +402,12 @@ impl Drop for OldVersions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::tid::Tid;
+    use hyades_platform::epoch::EpochNumber;
     use proptest::prelude::*;
+
+    fn last_of(epoch: u64) -> Tid {
+        Tid::last_of(EpochNumber(epoch))
+    }
 
     fn word_of(epoch: u64, absent: bool) -> u64 {
         word::of(Tid::new(EpochNumber(epoch), 0)) | if absent { word::ABSENT } else { 0 }
@@ -390,18 +425,18 @@ mod tests {
             let record = Record::<()>::new(b"key", 100, word::ABSENT, 0);
             // SAFETY: this test owns the record until `free`.
             let this = unsafe { &*record };
-            let (mut epoch, mut readers) = (1u64, Vec::<(EpochNumber, Option<Vec<u8>>)>::new());
+            let (mut epoch, mut readers) = (1u64, Vec::<(Tid, Option<Vec<u8>>)>::new());
             let mut now = None;
             for (step, len, is_large) in steps {
                 let guard = crossbeam_epoch::pin();
                 match step {
                     0 => {
-                        readers.push((EpochNumber(epoch), now.clone()));
+                        readers.push((last_of(epoch), now.clone()));
                         epoch += 1;
                     }
                     1 if !readers.is_empty() => {
                         readers.remove(len % readers.len());
-                        let lowest = readers.first().map_or(EpochNumber(epoch), |r| r.0);
+                        let lowest = readers.first().map_or(last_of(epoch), |r| r.0);
                         versions.free_up_to(lowest, &guard);
                     }
                     _ => {
@@ -409,10 +444,10 @@ mod tests {
                         let lowest = readers.first().map(|reader| reader.0);
                         let newest = readers.last().map(|reader| reader.0);
                         if let (Some(lowest), Some(newest)) = (lowest, newest)
-                            && word::tid(seen).epoch() <= newest
+                            && word::tid(seen) <= newest
                         {
-                            let epochs = (lowest, EpochNumber(epoch));
-                            prop_assert!(versions.keep(&mut writer, this, seen, epochs, &guard));
+                            let ends = (lowest, last_of(epoch));
+                            prop_assert!(versions.keep(&mut writer, this, seen, ends, &guard));
                         }
                         let len = if is_large { len * 10 } else { len / 10 };
                         now = (step != 3).then(|| vec![(len % 251) as u8; len]);
@@ -425,15 +460,15 @@ mod tests {
                 for (as_of, was) in &readers {
                     let arena = Bump::new();
                     let seen = this.word.load(Ordering::Relaxed);
-                    if word::tid(seen).epoch() > *as_of {
-                        let found = versions.read(this, *as_of, &arena, &guard);
+                    if word::tid(seen) > *as_of {
+                        let (_, found) = versions.read(this, *as_of, &arena, &guard);
                         let was = was.as_deref().map_or(OldVersion::Absent, OldVersion::Row);
                         prop_assert!(found == was, "as of {}", as_of);
                     }
                 }
             }
             versions.end_writer(&mut writer);
-            versions.free_up_to(EpochNumber(epoch), &crossbeam_epoch::pin());
+            versions.free_up_to(last_of(epoch), &crossbeam_epoch::pin());
             prop_assert_eq!(versions.bytes(), 0);
             // SAFETY: this is the only reference to the record.
             unsafe { Record::free(record) };
@@ -451,15 +486,15 @@ mod tests {
         let this = unsafe { &*record };
         let guard = crossbeam_epoch::pin();
         let keep = |writer: &mut OldVersionWriter, version, lowest| {
-            let epochs = (EpochNumber(lowest), EpochNumber(version + 1));
-            assert!(versions.keep(writer, this, word_of(version, false), epochs, &guard));
+            let ends = (last_of(lowest), last_of(version + 1));
+            assert!(versions.keep(writer, this, word_of(version, false), ends, &guard));
         };
         keep(&mut first, 1, 1);
         keep(&mut second, 2, 1);
         // The reader of epoch 1 has been ended, and no other wants what ended in epoch 2.
         keep(&mut first, 3, 2);
         let arena = Bump::new();
-        let found = versions.read(this, EpochNumber(1), &arena, &guard);
+        let (_, found) = versions.read(this, last_of(1), &arena, &guard);
         assert_eq!(found, OldVersion::Absent);
         // SAFETY: this is the only reference to the record.
         unsafe { Record::free(record) };
@@ -474,16 +509,20 @@ mod tests {
         let this = unsafe { &*record };
         let guard = crossbeam_epoch::pin();
         this.store_row(&[7; 8], &guard);
-        let epochs = (EpochNumber(3), EpochNumber(4));
-        assert!(versions.keep(&mut writer, this, word_of(3, false), epochs, &guard));
+        let ends = (last_of(3), last_of(4));
+        assert!(versions.keep(&mut writer, this, word_of(3, false), ends, &guard));
         let arena = Bump::new();
-        let found = versions.read(this, EpochNumber(3), &arena, &guard);
+        let (_, found) = versions.read(this, last_of(3), &arena, &guard);
         assert_eq!(found, OldVersion::Row(&[7; 8]));
+        let end = |version| {
+            versions.end_of(this, word::tid(word_of(version, false)), &crossbeam_epoch::pin())
+        };
+        assert_eq!((end(2), end(3), end(4)), (None, Some(last_of(4)), None));
         versions.end_writer(&mut writer);
-        versions.free_up_to(EpochNumber(3), &guard);
-        assert_eq!(versions.read(this, EpochNumber(3), &arena, &guard), found);
-        versions.free_up_to(EpochNumber(4), &guard);
-        let found = versions.read(this, EpochNumber(3), &arena, &guard);
+        versions.free_up_to(last_of(3), &guard);
+        assert_eq!(versions.read(this, last_of(3), &arena, &guard).1, found);
+        versions.free_up_to(last_of(4), &guard);
+        let (_, found) = versions.read(this, last_of(3), &arena, &guard);
         assert_eq!(found, OldVersion::Absent);
         // SAFETY: this is the only reference to the record.
         unsafe { Record::free(record) };

@@ -40,7 +40,9 @@ pub(crate) mod word {
     }
 }
 
-/// The lock word of two-phase locking: the number of readers, or this value for a writer.
+/// The lock word of two-phase locking: the number of readers, or this value for a writer. Where
+/// versions are kept: the number of the slot of the transaction that intends to write, or this
+/// value while the record is being inserted or removed.
 pub(crate) const WRITER: u32 = 1 << 31;
 
 #[repr(C)]
@@ -52,7 +54,7 @@ pub(crate) struct Record<S> {
     pub stamp: S,
     /// The row's current block. Replaced only under the write lock.
     block: AtomicPtr<AtomicU64>,
-    /// Number of readers, or [`WRITER`]; two-phase locking only.
+    /// Who holds the row, see [`WRITER`]; not used by optimistic concurrency control.
     pub lock: AtomicU32,
     /// Number of secondary index entries that point here, stale ones included. The record stays in
     /// its primary index until it is 0.
@@ -323,7 +325,7 @@ impl<S> Record<S> {
     pub fn set_locked(&self) -> u64 {
         let seen = self.word.load(Ordering::Relaxed);
         debug_assert!(
-            seen & word::LOCKED != 0 || self.lock.load(Ordering::Relaxed) == WRITER,
+            seen & word::LOCKED != 0 || self.lock.load(Ordering::Relaxed) != 0,
             "a row is overwritten by the holder of its write protection"
         );
         self.word.store(seen | word::LOCKED, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Transaction ids, which are also the versions of rows.
 
-use hyades_platform::epoch::EpochNumber;
+use hyades_platform::epoch::{EpochNumber, MAX_EPOCH};
 use std::fmt;
 
 /// A transaction's identity, and the version of the rows that it wrote: an epoch above a sequence
@@ -17,9 +17,21 @@ impl Tid {
     /// Below every transaction's: the version of a row that was never written.
     pub const NONE: Tid = Tid(0);
 
+    /// Above every transaction's.
+    pub const ABOVE_ALL: Tid = Tid(u64::MAX);
+
     #[inline]
     pub const fn new(epoch: EpochNumber, sequence: u64) -> Tid {
         Tid(epoch.0 << Self::SEQUENCE_BITS | sequence)
+    }
+
+    /// The highest TID of an epoch; above all of an epoch that is above all.
+    #[inline]
+    pub const fn last_of(epoch: EpochNumber) -> Tid {
+        if epoch.0 > MAX_EPOCH.0 {
+            return Tid::ABOVE_ALL;
+        }
+        Tid::new(epoch, (1 << Self::SEQUENCE_BITS) - 1)
     }
 
     /// The TID with these bits.

@@ -113,6 +113,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if null {
             return Ok(());
         }
+        state.checks_uniqueness = true;
         let mut upper = prefix.clone();
         let bounded = successor_of_prefix(&mut upper);
         let bounds = (

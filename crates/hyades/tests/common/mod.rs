@@ -2,12 +2,14 @@
 //! checks.
 #![allow(dead_code, missing_docs, reason = "each test file uses its part")]
 
+pub mod beside;
 pub mod by_hand;
 pub mod checkpointing;
 pub mod evolving;
 pub mod grouped;
 pub mod held;
 pub mod late;
+pub mod multiversion;
 pub mod watched;
 
 use hyades::{

@@ -1,5 +1,7 @@
 //! The dependency graph of a history, and the search for cycles in it.
 
+mod snapshots;
+
 use super::components::components;
 use super::{End, Observed, Op, Order, Place};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -18,6 +20,8 @@ enum Why {
     RealTime,
     /// The same, in one session, or in an earlier life of the database.
     Session,
+    /// It is the same transaction: its reads precede its writes.
+    Begins,
 }
 
 /// A violation, in readable form.
@@ -59,6 +63,8 @@ struct Graph<'h> {
     /// writers of values that such transactions read.
     happened: Vec<bool>,
     edges: Vec<Vec<(usize, Why)>>,
+    /// The first of the nodes for the commits of transactions, if these are apart from their reads.
+    commits: Option<usize>,
 }
 
 /// Whether a serial order that agrees with `order` explains the history.
@@ -76,6 +82,7 @@ pub fn check(history: &[Observed], order: Order) -> Checked<()> {
         orders: BTreeMap::new(),
         happened: vec![false; history.len()],
         edges: vec![Vec::new(); history.len()],
+        commits: None,
     };
     graph.index_writers();
     let read: Vec<Checked<()>> = (0..history.len()).map(|at| graph.read_transaction(at)).collect();
@@ -93,6 +100,10 @@ pub fn check(history: &[Observed], order: Order) -> Checked<()> {
         Order::Any => {}
         Order::Sessions => graph.link_sessions(),
         Order::RealTime => graph.link_real_time(),
+        Order::Snapshots => {
+            graph.link_real_time();
+            graph.set_commits_apart();
+        }
     }
     match graph.cycle() {
         None => Ok(()),
@@ -456,10 +467,13 @@ impl Graph<'_> {
         };
         let mut trace = String::new();
         // The extra nodes for answers are left out of the explanation.
-        let people: Vec<&(usize, Why)> =
-            cycle.iter().filter(|(at, _)| *at < self.history.len()).collect();
-        for (n, (at, why)) in people.iter().enumerate() {
-            let next = people[(n + 1) % people.len()].0;
+        let steps: Vec<(usize, &Why)> = cycle
+            .iter()
+            .filter_map(|(at, why)| Some((self.transaction(*at)?, why)))
+            .filter(|(_, why)| **why != Why::Begins)
+            .collect();
+        for (n, (at, why)) in steps.iter().enumerate() {
+            let next = steps[(n + 1) % steps.len()].0;
             let because = match why {
                 Why::WriteWrite(place, value) => {
                     format!("its {value} in {place} was followed by that of")
@@ -471,6 +485,7 @@ impl Graph<'_> {
                 Why::ReadWrite(place, None) => format!("it saw {place} empty, before the write of"),
                 Why::RealTime => "it was answered before the invocation of".to_string(),
                 Why::Session => "its session was answered before the invocation of".to_string(),
+                Why::Begins => continue,
             };
             let _ = writeln!(trace, "{}\n  {because} T{next}", self.name(*at));
         }

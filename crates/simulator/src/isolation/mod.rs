@@ -70,6 +70,9 @@ pub enum Order {
     Sessions,
     /// With real time: strict serializability.
     RealTime,
+    /// With real time, where a transaction may read at an earlier point than it writes: strong
+    /// snapshot isolation.
+    Snapshots,
 }
 
 impl Order {
@@ -78,7 +81,7 @@ impl Order {
         match self {
             Order::Any => false,
             Order::Sessions => a.life < b.life || (a.life, a.session) == (b.life, b.session),
-            Order::RealTime => true,
+            Order::RealTime | Order::Snapshots => true,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{End, Observed, Op, Order};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 #[derive(Clone, Default)]
 struct SearchState {
@@ -12,6 +13,16 @@ struct SearchState {
 impl SearchState {
     /// Runs a transaction. Returns false if it would read something else than it did.
     fn run(&mut self, observed: &Observed) -> bool {
+        let Some(next) = self.after(observed) else { return false };
+        if !matches!(observed.end, End::Aborted(_)) {
+            *self = next;
+        }
+        true
+    }
+
+    /// The state after a transaction, were it to commit. `None` if it would read something else
+    /// than it did.
+    fn after(&self, observed: &Observed) -> Option<SearchState> {
         let mut next = self.clone();
         for op in &observed.ops {
             let agrees = match op {
@@ -29,11 +40,32 @@ impl SearchState {
                 }
             };
             if !agrees {
+                return None;
+            }
+        }
+        Some(next)
+    }
+
+    /// Installs what a transaction wrote that has read `snapshot`. Returns false if another one has
+    /// written there since.
+    fn install(&mut self, observed: &Observed, snapshot: &SearchState) -> bool {
+        let after = snapshot.after(observed).expect("it has run");
+        for op in &observed.ops {
+            let is_first = match op {
+                Op::Append { key, .. } => self.lists.get(key) == snapshot.lists.get(key),
+                Op::Write { key, .. } => self.registers.get(key) == snapshot.registers.get(key),
+                Op::List { .. } | Op::Scan { .. } => true,
+            };
+            if !is_first {
                 return false;
             }
         }
-        if !matches!(observed.end, End::Aborted(_)) {
-            *self = next;
+        for op in &observed.ops {
+            match op {
+                Op::Append { key, .. } => drop(self.lists.insert(*key, after.lists[key].clone())),
+                Op::Write { key, .. } => drop(self.registers.insert(*key, after.registers[key])),
+                Op::List { .. } | Op::Scan { .. } => {}
+            }
         }
         true
     }
@@ -44,6 +76,59 @@ fn answered_at(observed: &Observed) -> Option<u64> {
         End::Acknowledged(at) | End::Aborted(at) => Some(at),
         End::Unknown => None,
     }
+}
+
+/// Where a transaction is in a search for a history of snapshots.
+#[derive(Clone)]
+enum Progress {
+    ToBegin,
+    /// It has read this, and has to commit.
+    Begun(Rc<SearchState>),
+    Done,
+}
+
+/// Whether snapshots explain the history: each transaction reads all that was committed when it
+/// began, and of two that write at the same place one begins after the other has committed. The
+/// order agrees with real time. Only for a few transactions.
+pub fn has_order_of_snapshots(history: &[Observed]) -> bool {
+    fn go(history: &[Observed], all: &mut Vec<Progress>, state: &SearchState) -> bool {
+        let is_settled = |(at, of): (usize, &Progress)| {
+            history[at].end == End::Unknown || matches!(of, Progress::Done)
+        };
+        if all.iter().enumerate().all(|(at, of)| is_settled((at, of))) {
+            return true;
+        }
+        (0..all.len()).any(|at| {
+            let mut next = state.clone();
+            let to = match &all[at] {
+                Progress::Done => return false,
+                Progress::ToBegin => {
+                    let is_late = |(other, of): (usize, &Progress)| {
+                        let told = answered_at(&history[other]);
+                        let is_before = told.is_some_and(|told| told < history[at].invoked);
+                        is_before && !matches!(of, Progress::Done)
+                    };
+                    let has_to_wait = all.iter().enumerate().any(|(n, of)| is_late((n, of)));
+                    if has_to_wait || state.after(&history[at]).is_none() {
+                        return false;
+                    }
+                    Progress::Begun(Rc::new(state.clone()))
+                }
+                Progress::Begun(_) if matches!(history[at].end, End::Aborted(_)) => Progress::Done,
+                Progress::Begun(snapshot) => {
+                    if !next.install(&history[at], snapshot) {
+                        return false;
+                    }
+                    Progress::Done
+                }
+            };
+            let from = std::mem::replace(&mut all[at], to);
+            let found = go(history, all, &next);
+            all[at] = from;
+            found
+        })
+    }
+    go(history, &mut vec![Progress::ToBegin; history.len()], &SearchState::default())
 }
 
 /// Whether a serial order explains the history. The order holds all transactions with a known end

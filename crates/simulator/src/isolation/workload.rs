@@ -7,8 +7,8 @@ use crate::life::Counters;
 use crate::plan::{Combination, Plan};
 use fastrand::Rng;
 use hyades::{
-    Abort, Builder, Column, Concurrency, Database, Error, ProcedureId, Schema, Session, Table,
-    Transaction, Type,
+    Abort, Builder, Column, Concurrency, Database, Error, Isolation, ProcedureId, Schema, Session,
+    Table, Transaction, Type,
 };
 use hyades_platform::device::SimulatedDisk;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,8 @@ fn run(tx: &Transaction<'_>, asked: &Asked) -> Result<(), Abort> {
 pub struct Load {
     /// Protocol, concurrency control, record kind and number of streams.
     pub combination: Combination,
+    /// What transactions are protected from.
+    pub isolation: Isolation,
     /// Seed of all random choices.
     pub seed: u64,
     /// Number of threads, with a session each.
@@ -108,6 +110,7 @@ impl Load {
     /// The order that the concurrency control promises.
     pub fn order(&self) -> Order {
         match self.combination.concurrency {
+            _ if self.isolation == Isolation::Snapshot => Order::Snapshots,
             Concurrency::TicToc => Order::Sessions,
             _ => Order::RealTime,
         }
@@ -117,6 +120,7 @@ impl Load {
     pub fn of(plan: &Plan) -> Load {
         Load {
             combination: plan.combination,
+            isolation: Isolation::default(),
             seed: plan.seed,
             sessions: plan.sessions,
             // A client waits for each answer, under some protocols for a whole epoch.
@@ -131,6 +135,7 @@ impl Load {
         let mut rng = Rng::with_seed(seed);
         Load {
             combination,
+            isolation: Isolation::default(),
             seed,
             sessions: rng.usize(2..5),
             transactions: rng.usize(40..150),
@@ -231,6 +236,7 @@ pub fn run_load(load: &Load) -> Result<Vec<Observed>, String> {
         let mut builder = Database::builder()
             .protocol(load.combination.protocol)
             .concurrency(load.combination.concurrency)
+            .isolation(load.isolation)
             .record(load.combination.record)
             .streams(load.combination.streams)
             .recovery_threads(2)

@@ -1,0 +1,329 @@
+//! Hekaton (Larson, Blanas, Diaconu, Freedman, Patel, Zwilling: "High-Performance Concurrency
+//! Control Mechanisms for Main-Memory Databases", PVLDB 5(4), 2011), its optimistic scheme, on rows
+//! whose newest version is in place and whose older versions are kept while a transaction may read
+//! them ([`crate::storage::old_versions`]).
+//!
+//! A transaction reads as of the timestamp at which it began, and marks each row that it writes,
+//! if its newest version is not later than that and no other transaction has it marked: the first
+//! writer wins. At commit it draws a timestamp, which is its TID, and is serializable if what it
+//! has read is what it would read then ([`super::super::engine::active`] has the order of steps).
+//! The order of timestamps is a serial order; it agrees with real time. A transaction that writes
+//! nothing is placed where it began, and never fails.
+//!
+//! Two rules keep the rest of the engine sound (docs/protocols.md, C1 to C5):
+//!
+//! - **Late transactions log data.** A transaction is late if what it has read was overwritten, or
+//!   is about to be by one that prepares its commit, at a later timestamp than its own. The log may
+//!   have that one before it, and a command reads what is in place at replay.
+//! - **What is read may be kept.** Tombstones, stale index entries and older versions stay until no
+//!   transaction reads as of an earlier timestamp.
+//!
+//! Under *snapshot isolation* ([`crate::Isolation::Snapshot`]) it may commit although what it has
+//! read was overwritten: it is then late, whatever the timestamp. A transaction that has looked for
+//! a key in a unique secondary index is validated all the same: uniqueness is of the present.
+//!
+//! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
+//! instead of reading what that may commit (docs/protocols.md, C6).
+
+use super::no_wait::NoWait;
+use super::optimistic::PATIENCE;
+use super::state::{HeldLock, ReadRow, TxnState};
+use super::steps::{self, Commit, Committed, Valid};
+use super::{Commits, ConcurrencyControl, VisibleRow};
+use crate::engine::Engine;
+use crate::engine::active::Preparing;
+use crate::error::Abort;
+use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::old_versions::OldVersion;
+use crate::storage::record::{Record, WRITER, word};
+use crate::storage::tid::Tid;
+use hyades_platform::mutation::{self, Mutation};
+use std::sync::atomic::{Ordering, fence};
+
+pub(crate) struct Hekaton;
+
+impl Hekaton {
+    /// How far the transaction is that has marked a row, if another one has.
+    ///
+    /// SeqCst, as the mark and the slot are: if it is found not to prepare, its timestamp is above
+    /// all that are drawn by now.
+    #[inline]
+    fn writer_of<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &TxnState<'_, P>,
+        record: &Record<P::RowStamp>,
+    ) -> Preparing {
+        let owner = record.lock.load(Ordering::SeqCst);
+        if owner == 0 || owner == state.slot || owner >= WRITER {
+            return Preparing::No;
+        }
+        engine.snapshots.active.preparing(owner)
+    }
+
+    /// Adds a version to the read set.
+    #[inline]
+    fn remember<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+        seen: u64,
+    ) {
+        // The stamp of this version, or of a later one, which is not lower.
+        engine.protocol.observe_read(&record.stamp, state.stamp);
+        // Read, then written: the same version is added once.
+        if state.reads.last().is_none_or(|last| !std::ptr::eq(last.record, record)) {
+            state.reads.push(ReadRow { record, table, seen, overwritten: false });
+        }
+    }
+
+    /// Whether a version that was read is still the one to be read at `tid`. `None` if not.
+    #[inline]
+    fn check<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &TxnState<'_, P>,
+        read: &ReadRow<'_, P::RowStamp>,
+        tid: Tid,
+    ) -> Option<Valid> {
+        // First who writes, then what is there: one that has finished in between is found by what
+        // it has left.
+        let mut looks = 0;
+        let writer = loop {
+            match Self::writer_of(engine, state, read.record) {
+                Preparing::Draws if looks < PATIENCE => looks += 1,
+                Preparing::Draws => return None,
+                other => break other,
+            }
+            std::hint::spin_loop();
+        };
+        let mut valid = Valid::Now;
+        match writer {
+            Preparing::At(at) if !mutation::is(Mutation::ValidateInPlaceOnly) => {
+                if at < tid {
+                    return None;
+                }
+                valid = Valid::Late;
+            }
+            _ => {}
+        }
+        let now = read.record.word.load(Ordering::SeqCst);
+        if now == read.seen {
+            // Instead of a dead record there may be another under the key.
+            return (now & word::DEAD == 0).then_some(valid);
+        }
+        if now & !word::LOCKED == read.seen {
+            // It is being overwritten, at a later timestamp: else its writer was found above.
+            return Some(Valid::Late);
+        }
+        let versions = engine.snapshots.versions();
+        let end = versions.end_of(read.record, word::tid(read.seen), state.guard)?;
+        (end > tid).then_some(Valid::Late)
+    }
+
+    /// Validates what the transaction has read at its timestamp.
+    fn validate<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &TxnState<'_, P>,
+        tid: Tid,
+    ) -> Option<Valid> {
+        let may_be_late = engine.snapshot_isolation
+            && (!state.checks_uniqueness || mutation::is(Mutation::UniqueAsOfSnapshot));
+        let otherwise = may_be_late.then_some(Valid::Late);
+        let mut valid = Valid::Now;
+        // What it overwrites nobody else can have changed.
+        for read in state.reads.iter().filter(|read| !read.overwritten) {
+            valid = valid.max(Self::check(engine, state, read, tid).or(otherwise)?);
+        }
+        if !state.gaps_are_current() {
+            valid = otherwise?;
+        }
+        Some(valid)
+    }
+
+    /// Whether it is late by now.
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
+        let is_changed = |read: &ReadRow<'_, _>| {
+            !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
+        };
+        state.reads.iter().any(is_changed)
+    }
+
+    fn end_read_only<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+    ) -> Result<Needs, Abort> {
+        state.observe_held(&engine.protocol, false);
+        steps::end_read_only(engine, state, true)
+    }
+}
+
+impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
+    // Locked until the record has inherited the stamp of its gap.
+    const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
+    const INSERTED_LOCK: u32 = WRITER;
+
+    /// Section 2.2, and section 3.1, "begin" and "normal processing".
+    #[inline]
+    fn read<'s, T>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<VisibleRow<'s, T>, Abort> {
+        let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
+        let older = |version| match version {
+            OldVersion::Row(row) => VisibleRow::Older(row),
+            OldVersion::Absent => VisibleRow::Absent,
+        };
+        for _ in 0..PATIENCE {
+            match Self::writer_of(engine, state, record) {
+                Preparing::No => {}
+                Preparing::At(at) if at > state.as_of => {}
+                _ if mutation::is(Mutation::OverlookPreparing) => {}
+                _ => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+            }
+            let seen = record.word.load(Ordering::Acquire);
+            if word::tid(seen) > state.as_of {
+                let (found, version) = versions.read(record, state.as_of, arena, guard);
+                // Nothing may have been kept for it any more.
+                if engine.snapshots.active.has_ended(state.slot, state.as_of) {
+                    return Err(Abort::Conflict);
+                }
+                Self::remember(engine, state, table, record, found);
+                return Ok(older(version));
+            }
+            if seen & word::DEAD != 0 {
+                // It was absent as of that time. Should the transaction write, it fails.
+                Self::remember(engine, state, table, record, seen);
+                return Ok(VisibleRow::Absent);
+            }
+            if seen & word::LOCKED == 0 {
+                let copied = if seen & word::ABSENT == 0 {
+                    VisibleRow::There(copy())
+                } else {
+                    VisibleRow::Absent
+                };
+                // Orders the copy before the second load.
+                fence(Ordering::Acquire);
+                if record.word.load(Ordering::Relaxed) == seen {
+                    if record.lock.load(Ordering::Relaxed) != state.slot {
+                        Self::remember(engine, state, table, record, seen);
+                    }
+                    return Ok(copied);
+                }
+            } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
+                // It is being overwritten at a later timestamp, for which this version was kept.
+                Self::remember(engine, state, table, record, seen & !word::LOCKED);
+                return Ok(older(kept));
+            }
+            std::hint::spin_loop();
+        }
+        Err(Abort::Conflict)
+    }
+
+    /// Section 2.4: a version can be updated if it is the latest, and no other transaction has it.
+    #[inline]
+    fn intend<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<bool, Abort> {
+        let (unmarked, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+        match record.lock.compare_exchange(0, state.slot, unmarked, failed) {
+            Ok(_) => {
+                state.push_lock(table, record, true);
+                engine.protocol.prefetch(&record.stamp);
+            }
+            Err(owner) if owner == state.slot => {}
+            Err(_) => return Err(Abort::Conflict),
+        }
+        // Only who has it marked changes it.
+        let seen = record.word.load(Ordering::Acquire);
+        let is_newer = word::tid(seen) > state.as_of && !mutation::is(Mutation::OverwriteNewer);
+        if is_newer || seen & word::DEAD != 0 {
+            return Err(Abort::Conflict);
+        }
+        debug_assert_eq!(seen & word::LOCKED, 0, "what is marked by this one is not locked");
+        Ok(seen & word::ABSENT == 0)
+    }
+
+    fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
+        record.lock.store(state.slot, Ordering::SeqCst);
+        record.word.store(word::ABSENT, Ordering::Release);
+        state.push_lock(table, record, true);
+    }
+
+    fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
+        <NoWait as ConcurrencyControl<P>>::try_lock_record(record)
+    }
+
+    fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
+        <NoWait as ConcurrencyControl<P>>::unlock_record(record, version, dead);
+    }
+
+    fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
+        <NoWait as ConcurrencyControl<P>>::unmark_dead(record, version);
+    }
+}
+
+impl<P: LoggingProtocol> Commits<P> for Hekaton {
+    const HAS_SLOTS: bool = true;
+
+    fn begin(engine: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
+        state.slot = slot;
+        state.as_of = engine.snapshots.active.begin(slot, &engine.epoch);
+    }
+
+    /// Section 3.2, "preparation", and 3.3, "postprocessing".
+    fn commit<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        mut commit: Commit<'_>,
+    ) -> Result<Committed, Abort> {
+        const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state).map(Committed::read_only);
+        }
+        let active = &engine.snapshots.active;
+        let tid = active.prepare(state.slot, &engine.epoch);
+        for write in state.writes.iter_mut() {
+            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
+            debug_assert!(write.base < tid, "timestamps ascend");
+        }
+        state.mark_overwritten();
+        state.observe_held(&engine.protocol, true);
+        let command = (!Self::is_late(state) || mutation::is(Mutation::LateCommands))
+            && steps::as_command(engine, state, &commit);
+        let valid = |state: &TxnState<'_, P>| Self::validate(engine, state, tid);
+        let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
+        let placed = (reserved.position(), reserved.bytes);
+        reserved.fill();
+        let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];
+        if slow.into_iter().any(mutation::is) {
+            // Makes it likely that others read and validate between validation and installing.
+            std::thread::yield_now();
+        }
+        active.find_readers(state.slot, tid, state.readers);
+        steps::install(engine, state, tid, Record::set_locked, |record, version| {
+            debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
+            record.word.store(version, Ordering::Release);
+        });
+        Ok(steps::committed(engine, state, tid, placed))
+    }
+
+    fn abandon<'s>(engine: &Engine<P>, state: &mut TxnState<'s, P>) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+        for HeldLock { record, .. } in state.held.drain(..) {
+            record.lock.store(0, Ordering::Release);
+        }
+        engine.snapshots.active.end(state.slot);
+    }
+}

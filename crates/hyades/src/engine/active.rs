@@ -1,0 +1,474 @@
+//! The transactions in progress under a concurrency control that keeps several versions of a row:
+//! as of what timestamp each reads, and at what timestamp it is about to commit.
+//!
+//! One clock draws the timestamps, which are the TIDs: of a commit the next one, of a reader the
+//! last one. Its epoch is that of the database, so that snapshots and checkpoints, which are
+//! prefixes by epoch, are prefixes by timestamp too.
+//!
+//! A session has a *slot*. Two orders of steps make a reader and a writer find each other; all of
+//! them are SeqCst (`crates/model/src/versions.rs` visits every interleaving):
+//!
+//! - A reader announces a bound, which is the clock, reads the clock again, and that is its
+//!   timestamp. A writer draws its timestamp, then looks at the slots. If it does not see the bound
+//!   of a reader, that reader's timestamp is not below its own, and needs nothing that it
+//!   overwrites. Of a reader that has announced a bound only, it keeps everything.
+//! - A writer has the rows that it writes marked with the number of its slot. It says that it draws
+//!   a timestamp, draws it, and says which. A reader that finds a marked row looks at that slot. If
+//!   the writer draws nothing yet, its timestamp will be above the reader's, drawn before.
+
+use crate::error::Error;
+use crate::storage::tid::Tid;
+use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, checker_fence, fence};
+use std::sync::{Mutex, OnceLock};
+
+/// No transaction reads.
+const IDLE: u64 = u64::MAX;
+
+/// In a word that states what a transaction reads as of: below the TID, whether that is a bound.
+const BOUND: u64 = 1;
+
+/// No commit is under way, or its timestamp is not known yet: below all that are drawn.
+const ACTIVE: u64 = 0;
+const DRAWING: u64 = 1;
+
+/// Slots are allocated in blocks. Few under loom, which keeps a history of every atomic.
+const BLOCK: usize = if cfg!(loom) { 2 } else { 64 };
+const MOST_BLOCKS: usize = 1 << 10;
+
+/// What the transaction of a session is doing. Written by that session, read by all.
+struct TransactionSlot {
+    /// What it reads as of, above [`BOUND`]; or [`IDLE`].
+    reads: AtomicU64,
+    /// The timestamp of its commit, or [`ACTIVE`] or [`DRAWING`].
+    commits: AtomicU64,
+    /// The bound that the transaction has announced, as in `reads`. Relaxed: for its session only.
+    bound: AtomicU64,
+    /// The value of `reads` of a transaction for which nothing is kept any more. Written by those
+    /// that keep versions, and reset when a transaction begins.
+    ended: AtomicU64,
+}
+
+/// How far a transaction's commit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preparing {
+    /// It has not begun: its timestamp will be above all that are drawn by now.
+    No,
+    /// It draws its timestamp.
+    Draws,
+    At(Tid),
+}
+
+/// The readers that a committing transaction has found.
+#[derive(Default)]
+pub(crate) struct ReaderTimes {
+    /// As in the slots.
+    reads: Vec<u64>,
+    /// Not above what any reader, now or later, reads as of.
+    lowest: Option<Tid>,
+}
+
+impl ReaderTimes {
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// Whether one of them may read the version that begins at `base`, and ends now.
+    pub fn want(&self, base: Tid) -> bool {
+        self.reads.iter().any(|&reads| {
+            let is_bound = reads & BOUND != 0 && !mutation::is(Mutation::BoundAsTimestamp);
+            is_bound || base.bits() <= reads >> 1
+        })
+    }
+
+    /// No reader, now or later, is below this.
+    pub fn lowest(&self) -> Tid {
+        self.lowest.unwrap_or(Tid::ABOVE_ALL)
+    }
+}
+
+#[derive(Default)]
+struct SlotNumbers {
+    free: Vec<u32>,
+}
+
+/// The slots of all sessions, and the clock. See the module.
+pub(crate) struct ActiveTransactions {
+    /// Whether sessions have slots at all.
+    exist: bool,
+    blocks: Box<[OnceLock<Box<[Padded<TransactionSlot>]>>]>,
+    /// How many numbers were ever used: 1 to this. Raised (SeqCst) before the slot is used.
+    used: AtomicU32,
+    numbers: Mutex<SlotNumbers>,
+    /// The highest timestamp drawn.
+    clock: Padded<AtomicU64>,
+}
+
+impl ActiveTransactions {
+    /// Without slots yet. Sessions have some only if they `exist`.
+    pub fn new(exist: bool) -> Self {
+        ActiveTransactions {
+            exist,
+            blocks: (0..MOST_BLOCKS).map(|_| OnceLock::new()).collect(),
+            used: AtomicU32::new(0),
+            numbers: Mutex::default(),
+            clock: Padded(AtomicU64::new(0)),
+        }
+    }
+
+    /// Adds the slot of a session. Its number is not 0.
+    pub fn add(&self) -> Result<u32, Error> {
+        let mut numbers = self.numbers.lock().expect("no holder panics");
+        if let Some(number) = numbers.free.pop() {
+            return Ok(number);
+        }
+        let number = self.used.load(Ordering::SeqCst) + 1;
+        let most = BLOCK * MOST_BLOCKS;
+        if number as usize > most {
+            let fault = format!("{most} sessions are open, the most there can be: close some");
+            return Err(Error::Misuse(fault));
+        }
+        let slot = || TransactionSlot {
+            reads: AtomicU64::new(IDLE),
+            commits: AtomicU64::new(ACTIVE),
+            bound: AtomicU64::new(IDLE),
+            ended: AtomicU64::new(IDLE),
+        };
+        self.blocks[(number as usize - 1) / BLOCK]
+            .get_or_init(|| (0..BLOCK).map(|_| Padded(slot())).collect());
+        self.used.store(number, Ordering::SeqCst);
+        Ok(number)
+    }
+
+    /// Gives a slot back. Its session runs no transaction.
+    pub fn remove(&self, number: u32) {
+        self.numbers.lock().expect("no holder panics").free.push(number);
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> &TransactionSlot {
+        let at = number as usize - 1;
+        let block = self.blocks[at / BLOCK].get().expect("a number is used once it has its slot");
+        &block[at % BLOCK]
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (u32, &TransactionSlot)> {
+        (1..=self.used.load(Ordering::SeqCst)).map(|number| (number, self.slot(number)))
+    }
+
+    /// The clock, after it was raised to the beginning of the current epoch.
+    #[inline]
+    fn now(&self, epoch: &Epoch) -> u64 {
+        checker_fence();
+        let now = self.clock.load(Ordering::SeqCst);
+        let began = Tid::new(epoch.current(), 0).bits();
+        if now >= began {
+            return now;
+        }
+        self.clock.fetch_max(began, Ordering::SeqCst).max(began)
+    }
+
+    /// Begins a transaction of a session. Returns what it reads as of.
+    #[inline]
+    pub fn begin(&self, number: u32, epoch: &Epoch) -> Tid {
+        let slot = self.slot(number);
+        let bound = self.now(epoch);
+        slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
+        slot.ended.store(IDLE, Ordering::SeqCst);
+        if !mutation::is(Mutation::ReadBeforeAnnouncing) {
+            slot.reads.store(bound << 1 | BOUND, Ordering::SeqCst);
+        }
+        if mutation::is(Mutation::BoundAsTimestamp) {
+            std::thread::yield_now();
+        }
+        checker_fence();
+        let as_of = self.clock.load(Ordering::SeqCst);
+        let slow = [Mutation::ReadBeforeAnnouncing, Mutation::BoundAsTimestamp];
+        if slow.into_iter().any(mutation::is) {
+            std::thread::yield_now();
+        }
+        // Release: until it is seen, the bound is.
+        slot.reads.store(as_of << 1, Ordering::Release);
+        Tid::from_bits(as_of)
+    }
+
+    /// Begins the commit of a session's transaction, which has all rows marked that it writes.
+    /// Returns its timestamp. The session has entered the epoch in which it commits.
+    #[inline]
+    pub fn prepare(&self, number: u32, epoch: &Epoch) -> Tid {
+        let slot = self.slot(number);
+        if !mutation::is(Mutation::DrawBeforeSaying) {
+            slot.commits.store(DRAWING, Ordering::SeqCst);
+        }
+        checker_fence();
+        let mut clock = self.clock.load(Ordering::SeqCst);
+        let tid = loop {
+            let next = Tid::from_bits(clock).next().max(Tid::new(epoch.current(), 0));
+            let (from, to) = (clock, next.bits());
+            match self.clock.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break next,
+                Err(now) => clock = now,
+            }
+        };
+        // More than 2^27 timestamps in one epoch overflow into the epoch number, and the epoch is
+        // advanced to match.
+        while epoch.current() < tid.epoch() {
+            epoch.advance();
+        }
+        if mutation::is(Mutation::DrawBeforeSaying) {
+            std::thread::yield_now();
+        }
+        slot.commits.store(tid.bits(), Ordering::SeqCst);
+        checker_fence();
+        tid
+    }
+
+    /// How far the commit of the transaction is that runs in a slot.
+    #[inline]
+    pub fn preparing(&self, number: u32) -> Preparing {
+        match self.slot(number).commits.load(Ordering::SeqCst) {
+            ACTIVE => Preparing::No,
+            DRAWING => Preparing::Draws,
+            tid => Preparing::At(Tid::from_bits(tid)),
+        }
+    }
+
+    /// Ends a session's transaction, which has no rows marked any more.
+    #[inline]
+    pub fn end(&self, number: u32) {
+        let slot = self.slot(number);
+        slot.commits.store(ACTIVE, Ordering::Release);
+        slot.reads.store(IDLE, Ordering::Release);
+    }
+
+    /// Finds the readers for whom transaction `tid`, of slot `number`, keeps what it overwrites.
+    #[inline]
+    pub fn find_readers(&self, number: u32, tid: Tid, found: &mut ReaderTimes) {
+        found.reads.clear();
+        let mut lowest = tid.bits();
+        for (_, slot) in self.slots().filter(|(other, _)| *other != number) {
+            let reads = slot.reads.load(Ordering::SeqCst);
+            let is_later = reads & BOUND == 0 && reads >> 1 >= tid.bits();
+            if reads == IDLE || is_later || slot.ended.load(Ordering::SeqCst) == reads {
+                continue;
+            }
+            found.reads.push(reads);
+            lowest = lowest.min(reads >> 1);
+        }
+        found.lowest = Some(Tid::from_bits(lowest));
+        if mutation::is(Mutation::OverlookReaders) {
+            found.reads.clear();
+        }
+    }
+
+    /// No transaction, now or later, reads as of a lower TID than this.
+    pub fn lowest(&self, epoch: &Epoch) -> Tid {
+        if !self.exist {
+            return Tid::ABOVE_ALL;
+        }
+        let now = self.now(epoch);
+        let reads = self.slots().filter_map(|(_, slot)| {
+            let reads = slot.reads.load(Ordering::SeqCst);
+            (reads != IDLE && slot.ended.load(Ordering::SeqCst) != reads).then_some(reads >> 1)
+        });
+        Tid::from_bits(reads.fold(now, u64::min))
+    }
+
+    /// No transaction, now or later, reads as of an epoch below this one.
+    pub fn lowest_epoch(&self, epoch: &Epoch) -> EpochNumber {
+        match self.lowest(epoch) {
+            Tid::ABOVE_ALL => EpochNumber::ABOVE_ALL,
+            lowest => lowest.epoch(),
+        }
+    }
+
+    /// Ends the transaction that reads as of the lowest TID below `tid`: nothing is kept for it any
+    /// more. Returns false if there is none.
+    pub fn end_oldest(&self, tid: Tid) -> bool {
+        loop {
+            let readers = self.slots().filter_map(|(_, slot)| {
+                // In this order: if another transaction has begun in between, the exchange fails.
+                let ended = slot.ended.load(Ordering::SeqCst);
+                let reads = slot.reads.load(Ordering::SeqCst);
+                (reads != ended && reads >> 1 < tid.bits()).then_some((reads, ended, slot))
+            });
+            let Some((reads, ended, slot)) = readers.min_by_key(|(reads, ..)| *reads) else {
+                return false;
+            };
+            let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+            if slot.ended.compare_exchange(ended, reads, done, failed).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the transaction in a slot, which reads as of `as_of`, was ended: as what it says, or
+    /// as the bound that it said before. To be asked after an older version was read.
+    #[inline]
+    pub fn has_ended(&self, number: u32, as_of: Tid) -> bool {
+        fence(Ordering::Acquire);
+        let slot = self.slot(number);
+        let ended = slot.ended.load(Ordering::SeqCst);
+        ended == as_of.bits() << 1 || ended == slot.bound.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn active() -> (ActiveTransactions, Epoch) {
+        (ActiveTransactions::new(true), Epoch::new(EpochNumber(5)))
+    }
+
+    #[test]
+    fn a_writer_finds_the_readers_below_it() {
+        let (active, epoch) = active();
+        let [reader, writer, later] = [0; 3].map(|_| active.add().unwrap());
+        let as_of = active.begin(reader, &epoch);
+        assert_eq!(as_of.epoch(), EpochNumber(5));
+        active.begin(writer, &epoch);
+        let tid = active.prepare(writer, &epoch);
+        assert_eq!(active.preparing(writer), Preparing::At(tid));
+        assert_eq!(active.begin(later, &epoch), tid);
+        let mut found = ReaderTimes::default();
+        active.find_readers(writer, tid, &mut found);
+        assert!(found.want(as_of) && !found.want(as_of.next()));
+        assert_eq!((found.lowest(), active.lowest(&epoch)), (as_of, as_of));
+        [reader, writer].into_iter().for_each(|number| active.end(number));
+        assert_eq!(active.preparing(writer), Preparing::No);
+        assert_eq!(active.lowest(&epoch), tid);
+        active.find_readers(writer, tid.next(), &mut found);
+        assert!(found.want(tid));
+    }
+
+    #[test]
+    fn timestamps_follow_the_epoch_and_take_it_along() {
+        let (active, epoch) = active();
+        let number = active.add().unwrap();
+        let first = active.prepare(number, &epoch);
+        epoch.advance();
+        let second = active.prepare(number, &epoch);
+        assert_eq!((first.epoch(), second.epoch()), (EpochNumber(5), EpochNumber(6)));
+        // All timestamps of an epoch are drawn.
+        active.clock.store(Tid::last_of(epoch.current()).bits(), Ordering::SeqCst);
+        assert_eq!(active.prepare(number, &epoch).epoch(), EpochNumber(7));
+        assert_eq!(epoch.current(), EpochNumber(7));
+    }
+
+    /// A transaction is ended, whatever it has said by then, and the next one of its slot is not.
+    #[test]
+    fn a_transaction_that_is_ended_notices() {
+        let (active, epoch) = active();
+        let [reader, writer] = [0; 2].map(|_| active.add().unwrap());
+        for has_said_exactly in [true, false] {
+            let as_of = active.begin(reader, &epoch);
+            if !has_said_exactly {
+                let slot = active.slot(reader);
+                slot.reads.store(slot.bound.load(Ordering::Relaxed), Ordering::SeqCst);
+            }
+            let tid = active.prepare(writer, &epoch);
+            assert!(!active.has_ended(reader, as_of));
+            assert!(active.end_oldest(tid) && !active.end_oldest(tid));
+            assert!(active.has_ended(reader, as_of));
+            active.end(writer);
+            assert_eq!(active.lowest(&epoch), tid);
+            active.end(reader);
+            let as_of = active.begin(reader, &epoch);
+            assert!(!active.has_ended(reader, as_of));
+            active.end(reader);
+        }
+    }
+
+    #[test]
+    fn slots_are_limited_and_used_again() {
+        let (active, _) = active();
+        let most = (BLOCK * MOST_BLOCKS) as u32;
+        assert!((1..=most).all(|number| active.add().unwrap() == number));
+        assert!(active.add().is_err());
+        active.remove(7);
+        assert_eq!(active.add().unwrap(), 7);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// A row: who has it marked, its version, and an older one that was kept.
+    struct Row {
+        active: ActiveTransactions,
+        epoch: Epoch,
+        owner: AtomicU32,
+        version: AtomicU64,
+        kept: AtomicU64,
+    }
+
+    /// Commits as a writer does. Returns its timestamp.
+    fn overwrite(row: &Row, number: u32) -> Tid {
+        row.owner.store(number, Ordering::SeqCst);
+        checker_fence();
+        let tid = row.active.prepare(number, &row.epoch);
+        let mut readers = ReaderTimes::default();
+        row.active.find_readers(number, tid, &mut readers);
+        let base = row.version.load(Ordering::Relaxed);
+        if readers.want(Tid::from_bits(base)) {
+            row.kept.store(base, Ordering::Release);
+        }
+        row.version.store(tid.bits(), Ordering::Release);
+        row.owner.store(0, Ordering::Release);
+        row.active.end(number);
+        tid
+    }
+
+    /// Reads as a transaction does. Returns what it reads as of, and the version that it finds.
+    fn read(row: &Row, number: u32) -> (Tid, u64) {
+        let as_of = row.active.begin(number, &row.epoch);
+        checker_fence();
+        loop {
+            let owner = row.owner.load(Ordering::SeqCst);
+            let writer = if owner == 0 { Preparing::No } else { row.active.preparing(owner) };
+            match writer {
+                Preparing::No => {}
+                Preparing::At(at) if at > as_of => {}
+                _ => {
+                    loom::thread::yield_now();
+                    continue;
+                }
+            }
+            let version = row.version.load(Ordering::Acquire);
+            if version <= as_of.bits() {
+                return (as_of, version);
+            }
+            return (as_of, row.kept.load(Ordering::Acquire));
+        }
+    }
+
+    /// A reader finds the newest version that is not above its timestamp.
+    #[test]
+    fn a_reader_finds_the_version_of_its_timestamp() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let first = Tid::new(EpochNumber(5), 0);
+            let row = Arc::new(Row {
+                active: ActiveTransactions::new(true),
+                epoch: Epoch::new(EpochNumber(5)),
+                owner: AtomicU32::new(0),
+                version: AtomicU64::new(first.bits()),
+                kept: AtomicU64::new(0),
+            });
+            let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
+            let written = {
+                let row = Arc::clone(&row);
+                loom::thread::spawn(move || overwrite(&row, writer))
+            };
+            let (as_of, found) = read(&row, reader);
+            let written = written.join().unwrap();
+            let newest = if written <= as_of { written } else { first };
+            assert_eq!(found, newest.bits(), "as of {as_of}");
+        });
+    }
+}

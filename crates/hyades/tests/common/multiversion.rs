@@ -1,0 +1,185 @@
+//! Interleavings under Hekaton: each function returns whether a rule holds.
+
+pub use super::beside::*;
+use hyades::{
+    Abort, Builder, Column, Concurrency, Database, Index, Isolation, Protocol, Schema, Table,
+    Transaction, Type,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The builder of a database under Hekaton.
+pub fn hekaton(protocol: Protocol, isolation: Isolation) -> Builder {
+    builder(protocol, Concurrency::Hekaton).isolation(isolation)
+}
+
+pub fn open(protocol: Protocol, isolation: Isolation) -> Opened {
+    open_filled(hekaton(protocol, isolation))
+}
+
+fn serializable() -> Opened {
+    open(Protocol::None, Isolation::Serializable)
+}
+
+/// A reader sees what was there when it began, however often that is overwritten, at once.
+pub fn a_reader_sees_its_beginning() -> bool {
+    let Opened { db, dir: _dir } = serializable();
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        pause();
+        Ok((count(tx, A)?, count(tx, B)?, tx.get(ITEMS, 1000i64)?.is_some()))
+    };
+    let seen = beside(&db, look, || {
+        for n in 1..=10 {
+            set(&db, A, n);
+            set(&db, B, n);
+        }
+        let new =
+            |tx: &Transaction<'_>| tx.insert(ITEMS, &[1000i64.into(), 0i64.into(), 0i64.into()]);
+        db.transact(|tx| Ok(new(tx)?)).unwrap();
+    });
+    seen == ((0, 0, false), 1)
+}
+
+/// Of two that write the same row the second one runs again: no update is lost.
+pub fn the_first_writer_wins() -> bool {
+    let Opened { db, dir: _dir } = serializable();
+    let add = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        let seen = count(tx, A)?;
+        pause();
+        tx.update(ITEMS, A, &[COUNT.set(seen + 1)])
+    };
+    let (_, attempts) = beside(&db, add, || set(&db, A, 10));
+    get(&db, A) == 11 && attempts == 2
+}
+
+/// What was deleted, and what was taken out of a group, stays where an earlier reader looks for it.
+pub fn what_a_reader_needs_stays() -> bool {
+    let Opened { db, dir: _dir } = serializable();
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        pause();
+        let of_group = tx.scan_index(ITEMS, BY_GROUP).prefix(&[B.into()]).rows()?.len();
+        Ok((count(tx, C)?, of_group, tx.scan(ITEMS).rows()?.len()))
+    };
+    let (seen, attempts) = beside(&db, look, || {
+        let mut session = db.session().unwrap();
+        let leave = |tx: &Transaction<'_>| {
+            tx.delete(ITEMS, C)?;
+            tx.update(ITEMS, B, &[GROUP.set(50)])
+        };
+        session.try_submit(leave).unwrap().0.unwrap();
+        let until = Instant::now() + Duration::from_secs(2);
+        let mut rounds = 0;
+        // Whatever may be removed is, in this time and these epochs.
+        while Instant::now() < until && (rounds < 200 || db.stats().garbage > 0) && rounds < 2000 {
+            db.snapshot(|_| Ok(())).unwrap();
+            session.try_submit(|tx| tx.update(ITEMS, 0i64, &[COUNT.set(1)])).unwrap().0.unwrap();
+            rounds += 1;
+        }
+    });
+    seen == (0, 1, Item::ALL) && attempts == 1
+}
+
+/// A key of a unique index is free or not in the present, also under snapshot isolation.
+pub fn a_unique_key_is_of_the_present(isolation: Isolation) -> bool {
+    const NAMES: Table = Table::nth(2);
+    const NAME: Column<i64> = Column::at(1);
+    let mut builder = hekaton(Protocol::None, isolation);
+    let names = Schema::new("names").column("id", Type::I64).column("name", Type::I64);
+    builder.table(names.primary_key(&["id"]).unique("by_name", &["name"]));
+    let Opened { db, dir: _dir } = open_filled(builder);
+    let insert = |tx: &Transaction<'_>, id: i64| tx.insert(NAMES, &[id.into(), 7i64.into()]);
+    let second = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        count(tx, A)?;
+        pause();
+        match insert(tx, 2) {
+            Err(Abort::DuplicateKey { .. }) => Ok(false),
+            inserted => inserted.map(|_| true),
+        }
+    };
+    let (inserted, _) = beside(&db, second, || {
+        db.transact(|tx| Ok(insert(tx, 1)?)).unwrap();
+    });
+    let found = db.transact(|tx| {
+        let rows = tx.scan_index(NAMES, Index(0)).rows()?;
+        Ok(rows.iter().map(|row| row.get(NAME)).collect::<Vec<_>>())
+    });
+    !inserted && found.unwrap() == [7]
+}
+
+/// Threads move amounts among few rows, and write rows only if what they have read allows it, while
+/// others read all rows. Runs until a wrong sum or a broken rule is seen, or the time is over.
+/// Returns whether all was right.
+pub fn sums_stay_right(time: Duration) -> bool {
+    let Opened { db, dir: _dir } = serializable();
+    let (wrong, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let until = Instant::now() + time;
+    let goes_on = || Instant::now() < until && !wrong.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for seed in 0..2u64 {
+            let (db, rounds) = (&db, &rounds);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let mut session = db.session().unwrap();
+                while goes_on() {
+                    let (from, to) = (rng.i64(1..4), rng.i64(1..4));
+                    let on_call = [rng.i64(5..7), rng.i64(5..7)];
+                    session.try_submit(|tx| change(tx, from, to, on_call)).unwrap().0.unwrap();
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..2 {
+            let (db, wrong) = (&db, &wrong);
+            scope.spawn(move || {
+                let mut session = db.session().unwrap();
+                while goes_on() {
+                    let is_right = session.try_submit(is_right).unwrap().0.unwrap();
+                    wrong.fetch_or(!is_right, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(wrong.load(Ordering::Relaxed) || rounds.load(Ordering::Relaxed) > 100);
+    !wrong.load(Ordering::Relaxed)
+}
+
+/// Rows 1 to 3 have the sum 0, and of rows 5 and 6 at most one is 1.
+fn is_right(tx: &Transaction<'_>) -> Result<bool, Abort> {
+    let sum = count(tx, 1)? + count(tx, 2)? + count(tx, 3)?;
+    Ok(sum == 0 && count(tx, 5)? + count(tx, 6)? <= 1)
+}
+
+/// Moves 1 from a row to another; then ends or begins the duty of one, provided that the other has
+/// none.
+fn change(tx: &Transaction<'_>, from: i64, to: i64, of: [i64; 2]) -> Result<(), Abort> {
+    if from != to {
+        let (less, more) = (count(tx, from)? - 1, count(tx, to)? + 1);
+        tx.update(ITEMS, from, &[COUNT.set(less)])?;
+        tx.update(ITEMS, to, &[COUNT.set(more)])?;
+    }
+    let [one, other] = of;
+    let duty = if one == other { 0 } else { i64::from(count(tx, other)? == 0) };
+    tx.update(ITEMS, one, &[COUNT.set(duty)]).map(drop)
+}
+
+/// A transaction for which older versions take too much memory ends, and runs again. Returns its
+/// attempts.
+pub fn attempts_of_one_that_needs_too_much(db: &Database) -> u64 {
+    const LARGE: Table = Table::nth(2);
+    const BYTES: usize = 40_000;
+    let fill = |byte: u8| {
+        for id in 0..2000i64 {
+            let row = vec![byte; BYTES];
+            db.transact(|tx| Ok(tx.upsert(LARGE, &[id.into(), row[..].into()])?)).unwrap();
+        }
+    };
+    fill(1);
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        pause();
+        let row = tx.get(LARGE, 0i64)?.expect("it is there");
+        Ok(row.get(Column::<[u8]>::at(1)).to_vec())
+    };
+    let (seen, attempts) = beside(db, look, || fill(2));
+    assert!(seen == [1; BYTES] || seen == [2; BYTES]);
+    attempts
+}

@@ -1,0 +1,37 @@
+//! Mutation tests: rules of Hekaton, each broken on purpose, are noticed by what `hekaton.rs` tests.
+#![allow(missing_docs)]
+
+mod common;
+use common::late::a_late_procedure_is_data;
+use common::multiversion as versions;
+use hyades::{Isolation, Protocol};
+use hyades_platform::mutation::{self, Mutation};
+use std::time::Duration;
+
+#[test]
+fn each_broken_rule_of_hekaton_is_noticed() {
+    let late =
+        || a_late_procedure_is_data(|| versions::hekaton(Protocol::Taurus, Isolation::Snapshot));
+    let unique = || versions::a_unique_key_is_of_the_present(Isolation::Snapshot);
+    let sums = || versions::sums_stay_right(Duration::from_secs(20));
+    let rules: [(Mutation, &dyn Fn() -> bool); 10] = [
+        (Mutation::LateCommands, &late),
+        (Mutation::OverlookReaders, &versions::a_reader_sees_its_beginning),
+        (Mutation::OverwriteNewer, &versions::the_first_writer_wins),
+        (Mutation::UnlinkForReaders, &versions::what_a_reader_needs_stays),
+        (Mutation::UniqueAsOfSnapshot, &unique),
+        (Mutation::ReadBeforeAnnouncing, &sums),
+        (Mutation::DrawBeforeSaying, &sums),
+        (Mutation::BoundAsTimestamp, &sums),
+        (Mutation::OverlookPreparing, &sums),
+        (Mutation::ValidateInPlaceOnly, &sums),
+    ];
+    let mut unnoticed = Vec::new();
+    for (rule, holds) in rules {
+        mutation::set(Some(rule));
+        let held = holds();
+        mutation::set(None);
+        unnoticed.extend(held.then_some(rule.name()));
+    }
+    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+}
