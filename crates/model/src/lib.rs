@@ -38,6 +38,7 @@ pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
 pub mod unwritten;
+pub mod versions;
 
 use case::Case;
 
@@ -59,6 +60,7 @@ pub fn cases() -> Vec<Case> {
         poplar::cases,
         silo_r::cases,
         tictoc::cases,
+        versions::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -89,4 +91,5 @@ pub const ITEMS: &[&str] = &[
     "Poplar",
     "Silo-R",
     "TicToc",
+    "Hekaton",
 ];

@@ -1,0 +1,464 @@
+//! Reading as of a timestamp, and committing at another: item "Hekaton" of docs/protocols.md.
+//!
+//! Sessions run transactions that read rows as of a timestamp, mark one row, and write it. Their
+//! steps interleave in every way. The log is one stream. Four promises are checked: reads are as of
+//! the timestamp; what is read is kept; histories are serial by timestamp, or those of snapshot
+//! isolation; and replay with one version of each row runs commands on what they have read. A
+//! version that was kept is dropped as early as the rules allow: that is the worst for readers.
+//!
+//! Left out: rows that are inserted or deleted, epochs, and weak memory. A row is kept and
+//! overwritten in one step; `snapshots` models how it is read meanwhile.
+
+mod cases;
+mod steps;
+mod telling;
+
+pub use cases::cases;
+
+use stateright::{Model, Property};
+
+/// The rows a and b.
+const ROWS: usize = 2;
+const SLOTS: usize = 3;
+/// The initial version, and how many others are overwritten at most.
+const VERSIONS: usize = 4;
+
+/// An access to a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Access {
+    Read(u8),
+    /// Marks the row, to be written at commit.
+    Mark(u8),
+}
+
+/// What a transaction does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct VersionsProgram {
+    /// The slot of its session, which runs one transaction after another.
+    slot: u8,
+    accesses: &'static [Access],
+}
+
+impl VersionsProgram {
+    /// The row that it writes.
+    fn writes(&self) -> Option<u8> {
+        self.accesses.iter().find_map(|access| match access {
+            Access::Mark(row) => Some(*row),
+            Access::Read(_) => None,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Isolation {
+    Serializable,
+    /// What was read may be overwritten at commit.
+    Snapshot,
+}
+
+/// What histories are held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum HeldAgainst {
+    /// The serial order of the timestamps.
+    SerialOrder,
+    /// Snapshot isolation: of two transactions that overlap, one fails if both write a row.
+    SnapshotIsolation,
+}
+
+/// A mistake in the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum VersionsMistake {
+    ReadBeforeAnnouncing,
+    DrawBeforeSaying,
+    BoundAsTimestamp,
+    OverlookReaders,
+    /// Versions are dropped that only one that has announced a bound may want.
+    OverlookBounds,
+    OverlookPreparing,
+    ValidateInPlaceOnly,
+    VersionBeforeHolder,
+    /// What was overwritten does not make a transaction late.
+    OverwrittenIsNotLate,
+    /// What another one holds does not make a transaction late.
+    HeldIsNotLate,
+    OverwriteNewer,
+    /// A transaction does not notice that it was ended when it had announced a bound only.
+    OverlookEndedBound,
+}
+
+/// The rules.
+#[derive(Debug, Clone, Copy)]
+struct VersionsRules {
+    isolation: Isolation,
+    held_against: HeldAgainst,
+    /// Room for versions is short, once: those that want one are ended.
+    is_short: bool,
+    mistake: Option<VersionsMistake>,
+}
+
+const OURS: VersionsRules = VersionsRules {
+    isolation: Isolation::Serializable,
+    held_against: HeldAgainst::SerialOrder,
+    is_short: false,
+    mistake: None,
+};
+
+/// The model.
+#[derive(Debug, Clone)]
+pub struct Versions {
+    rules: VersionsRules,
+    /// The transactions that run, several sets of them.
+    sets: Vec<Vec<VersionsProgram>>,
+}
+
+/// Where a transaction is: its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum VersionsPhase {
+    /// Announces a bound, which is the clock.
+    Announce,
+    /// Reads the clock: what it reads as of.
+    ReadClock,
+    /// Says exactly what it reads as of.
+    SayExactly,
+    /// Looks at the mark of the row of this access.
+    Look(u8),
+    /// Looks at the slot that has marked the row.
+    Ask(u8),
+    /// Reads the row, or a version that was kept.
+    Take(u8),
+    Mark(u8),
+    /// Says that it draws a timestamp.
+    SayDrawing,
+    Draw,
+    /// Says which timestamp it has drawn.
+    SayDrawn,
+    /// Decides whether it logs a command.
+    Decide,
+    /// Takes its place in the log.
+    Place,
+    /// Looks at the mark of a row that it has read.
+    Holder(u8),
+    /// Looks at the slot that has marked that row.
+    AskHolder(u8),
+    /// Looks at the version of that row.
+    Check(u8),
+    FindReaders,
+    /// Keeps the row if a reader wants it, and overwrites it.
+    Install,
+    Unmark,
+    /// Sets its slot to idle.
+    Leave,
+    Over,
+}
+
+/// What a transaction has found of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum FoundVersion {
+    Unread,
+    InPlace(u8),
+    Kept(u8),
+    /// No version was there: the one that it needed was not kept.
+    Nothing,
+}
+
+impl FoundVersion {
+    fn version(self) -> Option<u8> {
+        match self {
+            FoundVersion::InPlace(version) | FoundVersion::Kept(version) => Some(version),
+            FoundVersion::Unread | FoundVersion::Nothing => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Decision {
+    Open,
+    /// It commits, if it has not committed yet.
+    Valid,
+    Failed,
+}
+
+/// The progress of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct VersionsTxn {
+    program: VersionsProgram,
+    phase: VersionsPhase,
+    bound: u8,
+    as_of: u8,
+    /// The timestamp of its commit, or 0.
+    tid: u8,
+    found: [FoundVersion; ROWS],
+    /// The slot that it has found in a mark, and looks at next.
+    owner: u8,
+    is_command: bool,
+    is_late: bool,
+    decision: Decision,
+    /// Its place in the log, or 0.
+    place: u8,
+    /// It has found a reader that wants what it overwrites.
+    keeps: bool,
+}
+
+/// What a slot says of the timestamp of reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum SlotReads {
+    Idle,
+    Bound(u8),
+    AsOf(u8),
+}
+
+/// What a slot says of the timestamp of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum SlotCommits {
+    No,
+    Draws,
+    At(u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ActiveSlot {
+    reads: SlotReads,
+    commits: SlotCommits,
+    /// What `reads` was when the transaction was ended that had said so, or idle.
+    ended: SlotReads,
+}
+
+/// A row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct MarkedRow {
+    /// The version in place: the timestamp of its writer.
+    version: u8,
+    /// The slot that has it marked.
+    marked: Option<u8>,
+    /// By version, what has ended it, or 0 if it is not kept.
+    ends: [u8; VERSIONS],
+}
+
+/// A state of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VersionsState {
+    clock: u8,
+    slots: [ActiveSlot; SLOTS],
+    rows: [MarkedRow; ROWS],
+    txns: Vec<VersionsTxn>,
+    /// How many places of the log are taken.
+    appended: u8,
+    /// Room has been short.
+    was_short: bool,
+}
+
+/// A step of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VersionsAction {
+    /// The next step.
+    Next(u8),
+    /// Decides to log data, although it may log a command.
+    LogData(u8),
+    /// Finds no room to keep what it overwrites, and ends those that may want it.
+    EndReaders(u8),
+}
+
+const KEPT: &str = "a version that is read is there";
+const AS_OF: &str = "a transaction reads the newest versions as of its timestamp";
+const SERIAL: &str = "what commits at a timestamp has read the newest versions below it";
+const FIRST_WINS: &str = "what commits has overwritten the versions that it could read";
+const CAUGHT: &str = "replay runs a command on the rows that it has read";
+const SAME_END: &str = "replay leaves the rows as they were";
+
+impl VersionsTxn {
+    fn new(program: VersionsProgram, phase: VersionsPhase) -> Self {
+        VersionsTxn {
+            program,
+            phase,
+            bound: 0,
+            as_of: 0,
+            tid: 0,
+            found: [FoundVersion::Unread; ROWS],
+            owner: 0,
+            is_command: false,
+            is_late: false,
+            decision: Decision::Open,
+            place: 0,
+            keeps: false,
+        }
+    }
+
+    /// The rows that it has read.
+    fn read(&self) -> impl Iterator<Item = (usize, FoundVersion)> {
+        let rows = self.found.into_iter().enumerate();
+        rows.filter(|(_, found)| *found != FoundVersion::Unread)
+    }
+
+    /// The timestamp at which it commits, if it writes this row.
+    fn commit_to(&self, row: usize) -> Option<u8> {
+        let writes = self.program.writes() == Some(row as u8);
+        (writes && self.decision == Decision::Valid).then_some(self.tid)
+    }
+}
+
+/// A transaction that has read a version of a row, and one of a later version.
+type Missed = (usize, usize, u8);
+
+impl VersionsState {
+    /// A row of which a transaction has found nothing.
+    fn lost(&self) -> Option<(usize, usize)> {
+        let find = |txn: &VersionsTxn| txn.read().find(|(_, it)| *it == FoundVersion::Nothing);
+        let rows = self.txns.iter().map(|txn| find(txn).map(|(row, _)| row));
+        rows.enumerate().find_map(|(number, row)| row.map(|row| (number, row)))
+    }
+
+    /// A transaction that has not read the newest version up to `limit` of it, if that is given.
+    fn missed(&self, limit: impl Fn(&VersionsTxn) -> Option<u8>) -> Option<Missed> {
+        let is_missed = |number: usize, row: usize, limit: u8| {
+            let version = self.txns[number].found[row].version()?;
+            let others = self.txns.iter().enumerate().filter(|(other, _)| *other != number);
+            let mut later = others.filter_map(|(_, other)| other.commit_to(row));
+            later.find(|tid| (version + 1..=limit).contains(tid))
+        };
+        self.txns.iter().enumerate().find_map(|(number, txn)| {
+            let limit = limit(txn)?;
+            (0..ROWS).find_map(|row| Some((number, row, is_missed(number, row, limit)?)))
+        })
+    }
+
+    fn missed_as_of(&self) -> Option<Missed> {
+        self.missed(|txn| Some(txn.as_of))
+    }
+
+    fn missed_at_commit(&self) -> Option<Missed> {
+        self.missed(|txn| (txn.tid > 0 && txn.decision == Decision::Valid).then_some(txn.tid - 1))
+    }
+
+    /// A transaction that has overwritten a version that it could not read.
+    fn overlapped(&self) -> Option<(usize, u8)> {
+        self.txns.iter().enumerate().find_map(|(number, txn)| {
+            let row = usize::from(txn.program.writes()?);
+            let tid = txn.commit_to(row)?;
+            let mut others = self.txns.iter().filter_map(|other| other.commit_to(row));
+            others.find(|other| (txn.as_of + 1..tid).contains(other)).map(|other| (number, other))
+        })
+    }
+
+    /// Replays the log with one version of each row. Returns that, and a command that has not found
+    /// a version that it has read: its number, the row, and the version that it finds instead.
+    fn replay(&self) -> ([u8; ROWS], Option<Missed>) {
+        let mut rows = [0; ROWS];
+        for place in 1..=self.appended {
+            let at = self.txns.iter().position(|txn| txn.place == place);
+            let number = at.expect("every place is of a transaction");
+            let txn = &self.txns[number];
+            if txn.decision != Decision::Valid {
+                continue;
+            }
+            let differs = |(row, it): &(usize, FoundVersion)| it.version() != Some(rows[*row]);
+            if let Some((row, _)) = txn.read().find(|it| txn.is_command && differs(it)) {
+                return (rows, Some((number, row, rows[row])));
+            }
+            let row = usize::from(txn.program.writes().expect("what is logged writes"));
+            rows[row] = rows[row].max(txn.tid);
+        }
+        (rows, None)
+    }
+
+    fn are_over(&self) -> bool {
+        self.txns.iter().all(|txn| txn.phase == VersionsPhase::Over)
+    }
+
+    /// Whether replay leaves other rows than those in place.
+    fn ends_otherwise(&self) -> bool {
+        self.are_over() && self.replay().0 != self.rows.map(|row| row.version)
+    }
+}
+
+impl Model for Versions {
+    type State = VersionsState;
+    type Action = VersionsAction;
+
+    fn init_states(&self) -> Vec<VersionsState> {
+        let idle =
+            ActiveSlot { reads: SlotReads::Idle, commits: SlotCommits::No, ended: SlotReads::Idle };
+        let first = self.first_phase();
+        let state = |set: &Vec<VersionsProgram>| VersionsState {
+            clock: 0,
+            slots: [idle; SLOTS],
+            rows: Default::default(),
+            txns: set.iter().map(|program| VersionsTxn::new(*program, first)).collect(),
+            appended: 0,
+            was_short: !self.rules.is_short,
+        };
+        self.sets.iter().map(state).collect()
+    }
+
+    fn actions(&self, state: &VersionsState, actions: &mut Vec<VersionsAction>) {
+        for (number, txn) in state.txns.iter().enumerate() {
+            let before = &state.txns[..number];
+            let mut session = before.iter().filter(|it| it.program.slot == txn.program.slot);
+            let waits = session.any(|it| it.phase != VersionsPhase::Over);
+            if waits || txn.phase == VersionsPhase::Over {
+                continue;
+            }
+            actions.push(VersionsAction::Next(number as u8));
+            if txn.phase == VersionsPhase::Decide && !self.is_late(state, txn) {
+                actions.push(VersionsAction::LogData(number as u8));
+            }
+            if txn.phase == VersionsPhase::Install && txn.keeps && !state.was_short {
+                actions.push(VersionsAction::EndReaders(number as u8));
+            }
+        }
+    }
+
+    fn next_state(&self, state: &VersionsState, action: VersionsAction) -> Option<VersionsState> {
+        let mut state = state.clone();
+        match action {
+            VersionsAction::Next(number) => self.step(&mut state, number.into()),
+            VersionsAction::LogData(number) => self.log_data(&mut state, number.into()),
+            VersionsAction::EndReaders(number) => state.end_readers(number.into()),
+        }
+        self.drop_versions(&mut state);
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let history = match self.rules.held_against {
+            HeldAgainst::SerialOrder => {
+                Property::always(SERIAL, |_, s: &VersionsState| s.missed_at_commit().is_none())
+            }
+            HeldAgainst::SnapshotIsolation => {
+                Property::always(FIRST_WINS, |_, s: &VersionsState| s.overlapped().is_none())
+            }
+        };
+        let mut properties = vec![
+            Property::always(KEPT, |_, s: &VersionsState| s.lost().is_none()),
+            Property::always(AS_OF, |_, s: &VersionsState| s.missed_as_of().is_none()),
+            history,
+            Property::always(CAUGHT, |_, s: &VersionsState| s.replay().1.is_none()),
+            Property::always(SAME_END, |_, s: &VersionsState| !s.ends_otherwise()),
+            Property::sometimes("all commit", |_, s: &VersionsState| {
+                s.are_over() && s.txns.iter().all(|txn| txn.decision == Decision::Valid)
+            }),
+            Property::sometimes("a transaction commits late", |_, s: &VersionsState| {
+                s.txns.iter().any(|txn| txn.is_late && txn.decision == Decision::Valid)
+            }),
+            Property::sometimes(
+                "a command has become late, and is void",
+                |_, s: &VersionsState| {
+                    s.txns.iter().any(|txn| {
+                        txn.is_command && txn.is_late && txn.decision == Decision::Failed
+                    })
+                },
+            ),
+            Property::sometimes("a version that was kept is read", |_, s: &VersionsState| {
+                let is_kept = |it: FoundVersion| matches!(it, FoundVersion::Kept(_));
+                s.txns.iter().any(|txn| txn.found.into_iter().any(is_kept))
+            }),
+        ];
+        if self.rules.is_short {
+            let name = "a transaction that only reads is ended";
+            properties.push(Property::sometimes(name, |_, s: &VersionsState| {
+                let fails = |txn: &VersionsTxn| txn.decision == Decision::Failed;
+                s.txns.iter().any(|txn| fails(txn) && txn.program.writes().is_none())
+            }));
+        }
+        properties
+    }
+}
