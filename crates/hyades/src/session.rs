@@ -6,8 +6,9 @@ mod snapshots;
 use crate::concurrency::Commits;
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::concurrency::steps::{Commit, Committed};
-use crate::engine::RowIdBlock;
+use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
+use crate::engine::{Engine, RowIdBlock};
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::Garbage;
@@ -117,6 +118,21 @@ fn pass_on(
     answer.needs = Needs::default();
     tally.set_garbage(garbage);
     resume_unwind(panic)
+}
+
+/// Begins the commit of a transaction that writes. `was_idle`: its stream had no backlog.
+#[inline(always)]
+fn enter<'e, P: LoggingProtocol>(
+    engine: &'e Engine<P>,
+    slot: &'e EpochSlot,
+    was_idle: bool,
+) -> Entered<'e> {
+    // Under a low load no other thread advances the epoch, and a database can be restored only to
+    // the end of an epoch.
+    if was_idle {
+        engine.epoch.advance_if_older_than(engine.epoch_interval);
+    }
+    engine.cut.enter(slot, &engine.epoch)
 }
 
 /// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
@@ -292,13 +308,8 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let result = if state.conflict {
             Err(Abort::Conflict)
         } else if verdict == Verdict::Commit {
-            // Under a low load no other thread advances the epoch, and a database can be restored
-            // only to the end of an epoch.
-            if self.stream_was_idle && !state.writes.is_empty() {
-                engine.epoch.advance_if_older_than(engine.epoch_interval);
-            }
-            let _entered =
-                (!state.writes.is_empty()).then(|| engine.cut.enter(&self.slot, &engine.epoch));
+            let was_idle = self.stream_was_idle;
+            let _entered = (!state.writes.is_empty()).then(|| enter(engine, &self.slot, was_idle));
             C::commit(engine, state, commit)
         } else {
             C::abandon(engine, state).map(Committed::read_only)

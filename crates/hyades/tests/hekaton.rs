@@ -1,5 +1,5 @@
-//! Promise: under Hekaton a transaction reads as of its beginning, the first of two writers of a row
-//! wins, and readers never conflict. Each test runs one interleaving.
+//! Promise: under Hekaton a transaction reads as of its beginning, the first of two writers of a
+//! row wins, and readers never conflict. Each test runs one interleaving.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Mutation tests: rules of Hekaton, each broken on purpose, are noticed by what `hekaton.rs` tests.
+//! Mutation tests: rules of Hekaton, each broken on purpose, are noticed by the tests of
+//! `hekaton.rs`.
 #![allow(missing_docs)]
 
 mod common;

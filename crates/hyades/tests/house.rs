@@ -72,6 +72,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/hyades/src/storage/hash_index/tests.rs",
     "crates/hyades/src/storage/hash_index/walk.rs",
     "crates/hyades/src/storage/old_versions.rs",
+    "crates/hyades/src/storage/old_versions/tests.rs",
     "crates/hyades/src/storage/ordered_index/descent.rs",
     "crates/hyades/src/storage/ordered_index/mod.rs",
     "crates/hyades/src/storage/ordered_index/node.rs",
@@ -118,11 +119,13 @@ const PROTOCOL_FILES: &[&str] = &[
 ];
 
 /// Names of concurrency controls.
-const CONTROLS: &[&str] = &["NoWait", "no_wait", "Silo", "silo", "TicToc", "tictoc"];
+const CONTROLS: &[&str] =
+    &["NoWait", "no_wait", "Silo", "silo", "TicToc", "tictoc", "Hekaton", "hekaton"];
 
 /// Where concurrency controls may be named in code: their own files, the list of modules, the table
 /// of pairs, and where people choose.
 const CONTROL_FILES: &[&str] = &[
+    "crates/hyades/src/concurrency/hekaton.rs",
     "crates/hyades/src/concurrency/mod.rs",
     "crates/hyades/src/concurrency/no_wait.rs",
     "crates/hyades/src/concurrency/silo.rs",

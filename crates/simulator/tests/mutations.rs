@@ -41,6 +41,19 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
             rule,
             Mutation::LateCommands | Mutation::LateAcrossEpochs | Mutation::GapsWithoutTimestamps
         )
+        // The same: `crates/hyades/tests/hekaton_mutations.rs`.
+        || matches!(
+            rule,
+            Mutation::ReadBeforeAnnouncing
+                | Mutation::DrawBeforeSaying
+                | Mutation::BoundAsTimestamp
+                | Mutation::OverlookReaders
+                | Mutation::OverlookPreparing
+                | Mutation::ValidateInPlaceOnly
+                | Mutation::OverwriteNewer
+                | Mutation::UnlinkForReaders
+                | Mutation::UniqueAsOfSnapshot
+        )
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }

@@ -25,11 +25,10 @@
 //! Left out of the paper: a reader waits, for a moment, for a transaction that prepares its commit,
 //! instead of reading what that may commit (docs/protocols.md, C6).
 
-use super::no_wait::NoWait;
 use super::optimistic::PATIENCE;
 use super::state::{HeldLock, ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::{Commits, ConcurrencyControl, VisibleRow, locks};
 use crate::engine::Engine;
 use crate::engine::active::Preparing;
 use crate::error::Abort;
@@ -85,8 +84,8 @@ impl Hekaton {
         read: &ReadRow<'_, P::RowStamp>,
         tid: Tid,
     ) -> Option<Valid> {
-        // First who writes, then what is there: one that has finished in between is found by what
-        // it has left.
+        // First the writer, then the version: a writer that has finished in between is found by
+        // what it has left.
         let mut looks = 0;
         let writer = loop {
             match Self::writer_of(engine, state, read.record) {
@@ -130,7 +129,7 @@ impl Hekaton {
             && (!state.checks_uniqueness || mutation::is(Mutation::UniqueAsOfSnapshot));
         let otherwise = may_be_late.then_some(Valid::Late);
         let mut valid = Valid::Now;
-        // What it overwrites nobody else can have changed.
+        // What it overwrites no other transaction can have changed.
         for read in state.reads.iter().filter(|read| !read.overwritten) {
             valid = valid.max(Self::check(engine, state, read, tid).or(otherwise)?);
         }
@@ -242,7 +241,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             Err(owner) if owner == state.slot => {}
             Err(_) => return Err(Abort::Conflict),
         }
-        // Only who has it marked changes it.
+        // Only the transaction that has it marked changes it.
         let seen = record.word.load(Ordering::Acquire);
         let is_newer = word::tid(seen) > state.as_of && !mutation::is(Mutation::OverwriteNewer);
         if is_newer || seen & word::DEAD != 0 {
@@ -259,15 +258,15 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     }
 
     fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        <NoWait as ConcurrencyControl<P>>::try_lock_record(record)
+        locks::try_lock_record(record)
     }
 
     fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        <NoWait as ConcurrencyControl<P>>::unlock_record(record, version, dead);
+        locks::unlock_record(record, version, dead);
     }
 
     fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        <NoWait as ConcurrencyControl<P>>::unmark_dead(record, version);
+        locks::unmark_dead(record, version);
     }
 }
 

@@ -17,6 +17,7 @@
 
 pub(crate) mod hekaton;
 mod known;
+mod locks;
 pub(crate) mod no_wait;
 mod optimistic;
 pub(crate) mod replaying;

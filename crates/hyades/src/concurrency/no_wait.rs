@@ -11,7 +11,7 @@
 
 use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
-use super::{Commits, ConcurrencyControl, VisibleRow};
+use super::{Commits, ConcurrencyControl, VisibleRow, locks};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
@@ -144,22 +144,15 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
     }
 
     fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
-        record.lock.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::Relaxed).ok()?;
-        Some(record.word.load(Ordering::Acquire))
+        locks::try_lock_record(record)
     }
 
     fn unlock_record(record: &Record<P::RowStamp>, version: u64, dead: bool) {
-        if dead {
-            // The lock is kept: a later transaction either fails on it or finds the record dead.
-            record.word.store(version | word::DEAD, Ordering::Release);
-        } else {
-            record.lock.store(0, Ordering::Release);
-        }
+        locks::unlock_record(record, version, dead);
     }
 
     fn unmark_dead(record: &Record<P::RowStamp>, version: u64) {
-        record.word.store(version, Ordering::Release);
-        record.lock.store(0, Ordering::Release);
+        locks::unmark_dead(record, version);
     }
 }
 

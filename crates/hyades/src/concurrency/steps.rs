@@ -198,8 +198,8 @@ pub(crate) fn validate_and_append<'s, 'w, P: LoggingProtocol>(
     }
 }
 
-/// Installs and publishes the writes. `lock` is called before a row is changed, and `release` with the new version word of each row,
-/// which it stores; that may end the row's protection.
+/// Installs and publishes the writes. `lock` is called before a row is changed. `release` is called
+/// with the new version word of each row, which it stores; that may end the row's protection.
 #[inline(always)]
 pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
@@ -245,8 +245,8 @@ pub(crate) fn already_locked<S>(_: &Record<S>) -> u64 {
     0
 }
 
-/// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller has its
-/// write protection, and keeps it until it stores a new version word.
+/// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller
+/// has its write protection, and keeps it until it stores a new version word.
 #[cold]
 fn keep_overwritten<P: LoggingProtocol>(
     engine: &Engine<P>,

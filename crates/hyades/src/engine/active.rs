@@ -242,7 +242,7 @@ impl ActiveTransactions {
         slot.reads.store(IDLE, Ordering::Release);
     }
 
-    /// Finds the readers for whom transaction `tid`, of slot `number`, keeps what it overwrites.
+    /// Finds the readers for which transaction `tid`, of slot `number`, keeps what it overwrites.
     #[inline]
     pub fn find_readers(&self, number: u32, tid: Tid, found: &mut ReaderTimes) {
         found.reads.clear();
@@ -397,7 +397,7 @@ mod loom_tests {
     use super::*;
     use std::sync::Arc;
 
-    /// A row: who has it marked, its version, and an older one that was kept.
+    /// A row: the slot that has it marked, its version, and an older one that was kept.
     struct Row {
         active: ActiveTransactions,
         epoch: Epoch,

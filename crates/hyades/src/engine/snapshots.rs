@@ -22,6 +22,8 @@
 //! was written since, or if it was opened after the call. For that the newest one stays open for a
 //! moment when its last user has closed it, until something is written.
 
+mod settings;
+
 use super::active::{ActiveTransactions, ReaderTimes};
 use crate::logging::Needs;
 use crate::storage::old_versions::{OldVersionWriter, OldVersions};
@@ -38,6 +40,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+pub use settings::SnapshotSettings;
+
 /// No reader: no epoch is above this one.
 const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 
@@ -45,47 +49,8 @@ const NONE: EpochNumber = EpochNumber::ABOVE_ALL;
 /// of epochs last for half a year of nothing else.
 const EPOCHS_AT_ONCE: u64 = 1 << 23;
 
-/// The least memory for older versions that can be set: twice what 256 sessions may hold in chunks
-/// that they have begun to fill.
-const LEAST_MEMORY: u64 = 32 << 20;
-
 /// A snapshot older than this is not shared, and not kept open without users.
 const SHARED_FOR: Duration = Duration::from_millis(10);
-
-/// Limits of snapshots, see [`Builder::snapshots`](crate::Builder::snapshots).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SnapshotSettings {
-    /// Bytes of memory for the older versions of rows that open snapshots need, at least 32 MiB.
-    /// Where they need more, the oldest snapshot ends: its reads fail with
-    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded). Writers go on. Default: 1 GiB.
-    pub memory: u64,
-    /// The age at which a snapshot ends, as soon as some session has run a few transactions more.
-    /// Default: none.
-    pub age: Option<Duration>,
-}
-
-impl Default for SnapshotSettings {
-    fn default() -> Self {
-        SnapshotSettings { memory: 1 << 30, age: None }
-    }
-}
-
-impl SnapshotSettings {
-    /// Says what is wrong with the settings.
-    pub(crate) fn fault(&self) -> Option<String> {
-        if self.memory < LEAST_MEMORY {
-            return Some(format!(
-                "snapshots have {} bytes of memory: set at least {LEAST_MEMORY}",
-                self.memory
-            ));
-        }
-        if self.age == Some(Duration::ZERO) {
-            return Some("snapshots end at age 0: set a longer one, or none".to_string());
-        }
-        None
-    }
-}
 
 /// A snapshot that is, or was, open.
 #[derive(Debug)]
@@ -222,7 +187,7 @@ impl Snapshots {
         EpochNumber(self.oldest.load(Ordering::SeqCst))
     }
 
-    /// The lowest epoch that anybody reads as of, like [`Snapshots::oldest`].
+    /// The lowest epoch that any snapshot or transaction reads as of, like [`Snapshots::oldest`].
     pub fn oldest_reader(&self, epoch: &Epoch) -> EpochNumber {
         if mutation::is(Mutation::UnlinkForReaders) {
             return self.oldest();

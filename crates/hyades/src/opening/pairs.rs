@@ -136,8 +136,8 @@ impl Concurrency {
     /// Whether it may be used with this protocol.
     ///
     /// Under [`Concurrency::TicToc`] and [`Concurrency::Hekaton`] transactions may precede, in the
-    /// serial order, what has committed before them. Protocols whose numbers follow the order of commits do not recover
-    /// that.
+    /// serial order, what has committed before them. Protocols whose numbers follow the order of
+    /// commits do not recover that.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
             Concurrency::NoWait | Concurrency::Silo => true,

@@ -54,7 +54,7 @@ pub(crate) struct Record<S> {
     pub stamp: S,
     /// The row's current block. Replaced only under the write lock.
     block: AtomicPtr<AtomicU64>,
-    /// Who holds the row, see [`WRITER`]; not used by optimistic concurrency control.
+    /// What holds the row, see [`WRITER`]; not used by optimistic concurrency control.
     pub lock: AtomicU32,
     /// Number of secondary index entries that point here, stale ones included. The record stays in
     /// its primary index until it is 0.

@@ -1,0 +1,42 @@
+//! Limits of snapshots.
+
+use std::time::Duration;
+
+/// The least memory for older versions that can be set: twice what 256 sessions may hold in chunks
+/// that they have begun to fill.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// Limits of snapshots, see [`Builder::snapshots`](crate::Builder::snapshots).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotSettings {
+    /// Bytes of memory for the older versions of rows that open snapshots need, at least 32 MiB.
+    /// Where they need more, the oldest snapshot ends: its reads fail with
+    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded). Writers go on. Default: 1 GiB.
+    pub memory: u64,
+    /// The age at which a snapshot ends, as soon as some session has run a few transactions more.
+    /// Default: none.
+    pub age: Option<Duration>,
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        SnapshotSettings { memory: 1 << 30, age: None }
+    }
+}
+
+impl SnapshotSettings {
+    /// Says what is wrong with the settings.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.memory < LEAST_MEMORY {
+            return Some(format!(
+                "snapshots have {} bytes of memory: set at least {LEAST_MEMORY}",
+                self.memory
+            ));
+        }
+        if self.age == Some(Duration::ZERO) {
+            return Some("snapshots end at age 0: set a longer one, or none".to_string());
+        }
+        None
+    }
+}

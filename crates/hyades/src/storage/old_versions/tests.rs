@@ -1,0 +1,126 @@
+use super::*;
+use hyades_platform::epoch::EpochNumber;
+use proptest::prelude::*;
+
+fn last_of(epoch: u64) -> Tid {
+    Tid::last_of(EpochNumber(epoch))
+}
+
+fn word_of(epoch: u64, absent: bool) -> u64 {
+    word::of(Tid::new(EpochNumber(epoch), 0)) | if absent { word::ABSENT } else { 0 }
+}
+
+proptest! {
+    /// A row is overwritten, deleted and inserted again, while readers come and go: each reader
+    /// finds the version that it has seen as the newest when it came.
+    #[test]
+    fn each_reader_finds_the_version_of_its_epoch(
+        steps in proptest::collection::vec((0u8..4, 0usize..3000, any::<bool>()), 1..60),
+    ) {
+        let versions = OldVersions::default();
+        let mut writer = OldVersionWriter::default();
+        let record = Record::<()>::new(b"key", 100, word::ABSENT, 0);
+        // SAFETY: this test owns the record until `free`.
+        let this = unsafe { &*record };
+        let (mut epoch, mut readers) = (1u64, Vec::<(Tid, Option<Vec<u8>>)>::new());
+        let mut now = None;
+        for (step, len, is_large) in steps {
+            let guard = crossbeam_epoch::pin();
+            match step {
+                0 => {
+                    readers.push((last_of(epoch), now.clone()));
+                    epoch += 1;
+                }
+                1 if !readers.is_empty() => {
+                    readers.remove(len % readers.len());
+                    let lowest = readers.first().map_or(last_of(epoch), |r| r.0);
+                    versions.free_up_to(lowest, &guard);
+                }
+                _ => {
+                    let seen = this.word.load(Ordering::Relaxed);
+                    let lowest = readers.first().map(|reader| reader.0);
+                    let newest = readers.last().map(|reader| reader.0);
+                    if let (Some(lowest), Some(newest)) = (lowest, newest)
+                        && word::tid(seen) <= newest
+                    {
+                        let ends = (lowest, last_of(epoch));
+                        prop_assert!(versions.keep(&mut writer, this, seen, ends, &guard));
+                    }
+                    let len = if is_large { len * 10 } else { len / 10 };
+                    now = (step != 3).then(|| vec![(len % 251) as u8; len]);
+                    if let Some(row) = &now {
+                        this.store_row(row, &guard);
+                    }
+                    this.word.store(word_of(epoch, now.is_none()), Ordering::Relaxed);
+                }
+            }
+            for (as_of, was) in &readers {
+                let arena = Bump::new();
+                let seen = this.word.load(Ordering::Relaxed);
+                if word::tid(seen) > *as_of {
+                    let (_, found) = versions.read(this, *as_of, &arena, &guard);
+                    let was = was.as_deref().map_or(OldVersion::Absent, OldVersion::Row);
+                    prop_assert!(found == was, "as of {}", as_of);
+                }
+            }
+        }
+        versions.end_writer(&mut writer);
+        versions.free_up_to(last_of(epoch), &crossbeam_epoch::pin());
+        prop_assert_eq!(versions.bytes(), 0);
+        // SAFETY: this is the only reference to the record.
+        unsafe { Record::free(record) };
+    }
+}
+
+/// Versions of one row in memory that is used again, so that their links form a circle. A
+/// reader that was ended meets it.
+#[test]
+fn a_reader_does_not_follow_links_in_a_circle() {
+    let versions = OldVersions::default();
+    let (mut first, mut second) = (OldVersionWriter::default(), OldVersionWriter::default());
+    let record = Record::<()>::new(b"key", 8, word_of(1, false), 0);
+    // SAFETY: this test owns the record until `free`.
+    let this = unsafe { &*record };
+    let guard = crossbeam_epoch::pin();
+    let keep = |writer: &mut OldVersionWriter, version, lowest| {
+        let ends = (last_of(lowest), last_of(version + 1));
+        assert!(versions.keep(writer, this, word_of(version, false), ends, &guard));
+    };
+    keep(&mut first, 1, 1);
+    keep(&mut second, 2, 1);
+    // The reader of epoch 1 has been ended, and no other wants what ended in epoch 2.
+    keep(&mut first, 3, 2);
+    let arena = Bump::new();
+    let (_, found) = versions.read(this, last_of(1), &arena, &guard);
+    assert_eq!(found, OldVersion::Absent);
+    // SAFETY: this is the only reference to the record.
+    unsafe { Record::free(record) };
+}
+
+#[test]
+fn a_link_into_memory_that_was_freed_finds_nothing() {
+    let versions = OldVersions::default();
+    let mut writer = OldVersionWriter::default();
+    let record = Record::<()>::new(b"key", 8, word_of(3, false), 0);
+    // SAFETY: this test owns the record until `free`.
+    let this = unsafe { &*record };
+    let guard = crossbeam_epoch::pin();
+    this.store_row(&[7; 8], &guard);
+    let ends = (last_of(3), last_of(4));
+    assert!(versions.keep(&mut writer, this, word_of(3, false), ends, &guard));
+    let arena = Bump::new();
+    let (_, found) = versions.read(this, last_of(3), &arena, &guard);
+    assert_eq!(found, OldVersion::Row(&[7; 8]));
+    let end = |version| {
+        versions.end_of(this, word::tid(word_of(version, false)), &crossbeam_epoch::pin())
+    };
+    assert_eq!((end(2), end(3), end(4)), (None, Some(last_of(4)), None));
+    versions.end_writer(&mut writer);
+    versions.free_up_to(last_of(3), &guard);
+    assert_eq!(versions.read(this, last_of(3), &arena, &guard).1, found);
+    versions.free_up_to(last_of(4), &guard);
+    let (_, found) = versions.read(this, last_of(3), &arena, &guard);
+    assert_eq!(found, OldVersion::Absent);
+    // SAFETY: this is the only reference to the record.
+    unsafe { Record::free(record) };
+}
