@@ -50,6 +50,8 @@ struct TransactionSlot {
     ended: AtomicU64,
 }
 
+type SlotBlock = Box<[Padded<TransactionSlot>]>;
+
 /// How far a transaction's commit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparing {
@@ -88,19 +90,15 @@ impl ReaderTimes {
     }
 }
 
-#[derive(Default)]
-struct SlotNumbers {
-    free: Vec<u32>,
-}
-
 /// The slots of all sessions, and the clock. See the module.
 pub(crate) struct ActiveTransactions {
     /// Whether sessions have slots at all.
     exist: bool,
-    blocks: Box<[OnceLock<Box<[Padded<TransactionSlot>]>>]>,
+    blocks: Box<[OnceLock<SlotBlock>]>,
     /// How many numbers were ever used: 1 to this. Raised (SeqCst) before the slot is used.
     used: AtomicU32,
-    numbers: Mutex<SlotNumbers>,
+    /// Numbers whose sessions have ended.
+    free: Mutex<Vec<u32>>,
     /// The highest timestamp drawn.
     clock: Padded<AtomicU64>,
 }
@@ -112,15 +110,15 @@ impl ActiveTransactions {
             exist,
             blocks: (0..MOST_BLOCKS).map(|_| OnceLock::new()).collect(),
             used: AtomicU32::new(0),
-            numbers: Mutex::default(),
+            free: Mutex::default(),
             clock: Padded(AtomicU64::new(0)),
         }
     }
 
     /// Adds the slot of a session. Its number is not 0.
     pub fn add(&self) -> Result<u32, Error> {
-        let mut numbers = self.numbers.lock().expect("no holder panics");
-        if let Some(number) = numbers.free.pop() {
+        let mut free = self.free.lock().expect("no holder panics");
+        if let Some(number) = free.pop() {
             return Ok(number);
         }
         let number = self.used.load(Ordering::SeqCst) + 1;
@@ -143,7 +141,7 @@ impl ActiveTransactions {
 
     /// Gives a slot back. Its session runs no transaction.
     pub fn remove(&self, number: u32) {
-        self.numbers.lock().expect("no holder panics").free.push(number);
+        self.free.lock().expect("no holder panics").push(number);
     }
 
     #[inline]
