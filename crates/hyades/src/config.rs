@@ -102,7 +102,10 @@ pub enum Concurrency {
     TicToc,
     /// Multi-version: a transaction reads as of the time at which it began, beside any writers, and
     /// of two that write the same row the first one wins (Larson et al., PVLDB 5(4), 2011, the
-    /// optimistic scheme). One that writes nothing never conflicts. See [`Isolation`]. Runs under
+    /// optimistic scheme). One that writes nothing conflicts only where a writer is
+    /// held up in its commit, or if older versions take more memory than
+    /// [`Builder::snapshots`] allows. See [`Isolation`]. While a transaction is open, what was
+    /// deleted since it began stays in memory. Runs under
     /// the protocols of [`Concurrency::runs_under`].
     Hekaton,
 }

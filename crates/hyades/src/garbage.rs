@@ -44,8 +44,9 @@ use crate::storage::key::KeyBytes;
 use crate::storage::ordered_index::Keyed;
 use crate::storage::record::{Record, word};
 use crate::storage::table::Lookup;
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
-use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -67,9 +68,9 @@ struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
-    /// At least the epoch of the version that it does not match; 0 at replay. Snapshots of earlier
-    /// epochs need it.
-    epoch: EpochNumber,
+    /// At least the version that it does not match; [`Tid::NONE`] at replay. Readers of earlier
+    /// states need it.
+    since: Tid,
 }
 
 /// Garbage of a session, oldest first.
@@ -126,36 +127,37 @@ impl Garbage {
         self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
-    /// Records an entry that may be stale since `epoch`; at replay, 0.
-    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes, epoch: EpochNumber) {
-        self.entries.push_back(StaleEntry { table, index, key, epoch });
+    /// Records an entry that may be stale since version `since`; at replay, [`Tid::NONE`].
+    pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes, since: Tid) {
+        self.entries.push_back(StaleEntry { table, index, key, since });
     }
 
-    /// Records the garbage of a transaction that has ended. `epoch` is `None` at replay.
+    /// Records the garbage of a transaction that has ended. `engine` is `None` at replay.
     pub fn collect_from<P: LoggingProtocol>(
         &mut self,
-        epoch: Option<&Epoch>,
+        engine: Option<&Engine<P>>,
         state: &TxnState<'_, P>,
         committed: bool,
     ) {
         let undone = !committed || state.rolled_back;
-        // The commit is over, so the version's epoch is not above the current one.
-        let entry_epoch = || epoch.map_or(EpochNumber::default(), Epoch::current);
+        // The commit is over, so the version is not above the latest one.
+        let latest = |engine: &Engine<P>| engine.snapshots.latest(&engine.epoch);
+        let since = || engine.map_or(Tid::NONE, latest);
         for link in &state.links {
             link.entry.unpin();
             // After a partial rollback it is unknown which entries are in use, so all are recorded.
             if undone && (link.fresh || committed) {
                 let key = KeyBytes::from_slice(link.entry.key());
-                self.add_entry(link.table, link.index, key, entry_epoch());
+                self.add_entry(link.table, link.index, key, since());
             }
         }
         if committed {
             for stale in &state.stale {
                 let key = KeyBytes::from_slice(stale.key);
-                self.add_entry(stale.table, stale.index, key, entry_epoch());
+                self.add_entry(stale.table, stale.index, key, since());
             }
         }
-        let now = || epoch.map_or(REPLAYED, Epoch::current);
+        let now = || engine.map_or(REPLAYED, |engine| engine.epoch.current());
         if committed {
             for write in state.final_writes() {
                 if matches!(write.pending, Pending::Delete) {
@@ -257,10 +259,10 @@ impl Garbage {
     ) {
         let oldest = oldest(engine);
         for _ in 0..looks.min(self.entries.len()) {
-            let is_ready = |entry: &mut StaleEntry| entry.epoch <= oldest;
+            let is_ready = |entry: &mut StaleEntry| entry.since <= oldest;
             let Some(mut entry) = self.entries.pop_front_if(is_ready) else { break };
             if sweep_entry::<C, P>(engine, stamp, &entry, guard) == Swept::NotYet {
-                entry.epoch = engine.epoch.current();
+                entry.since = engine.snapshots.latest(&engine.epoch);
                 self.entries.push_back(entry);
                 if mutation::is(Mutation::SweepHeldUp) {
                     break;
@@ -295,7 +297,7 @@ impl Garbage {
         let mut taken = Garbage::default();
         let (oldest, horizon) = (oldest(engine), horizon(engine));
         while taken.entries.len() < most
-            && let Some(entry) = self.entries.pop_front_if(|entry| entry.epoch <= oldest)
+            && let Some(entry) = self.entries.pop_front_if(|entry| entry.since <= oldest)
         {
             taken.entries.push_back(entry);
         }
@@ -322,10 +324,10 @@ impl AbsentRow {
     }
 }
 
-/// Entries that became stale in epochs up to this one are not needed by any snapshot.
-fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
+/// Entries that became stale with versions up to this one are not needed by any reader.
+fn oldest<P: LoggingProtocol>(engine: &Engine<P>) -> Tid {
     if mutation::is(Mutation::UnlinkNeededEntries) {
-        return EpochNumber::ABOVE_ALL;
+        return Tid::ABOVE_ALL;
     }
     engine.snapshots.oldest_reader(&engine.epoch)
 }
@@ -336,7 +338,10 @@ fn horizon<P: LoggingProtocol>(engine: &Engine<P>) -> EpochNumber {
     // In this order: a snapshot that is opened later is not below `now`.
     let now = engine.epoch.current();
     let oldest = engine.snapshots.oldest_reader(&engine.epoch);
-    if oldest < now { oldest.next() } else { now }
+    // All versions of the epochs below this are not above the TID that is read as of.
+    let lowest =
+        if oldest == Tid::last_of(oldest.epoch()) { oldest.epoch().next() } else { oldest.epoch() };
+    lowest.min(now)
 }
 
 /// Whether this version of a row is below the [`horizon`].
@@ -414,7 +419,7 @@ fn sweep_entry<C: ConcurrencyControl<P>, P: LoggingProtocol>(
     }
     let true_entry = there && table.secondary_key(at, &row, record.key()) == stale.key;
     // A snapshot may hold an earlier version, which the entry matches.
-    let is_needed = word::tid(version).epoch() > oldest(engine);
+    let is_needed = word::tid(version) > oldest(engine);
     let leave = |gap: &P::RowStamp| inherit(gap, &record.stamp);
     let done = true_entry
         || !is_needed && table.unlink_entry(at, entry, &StampHooks(inherit), &leave, guard);

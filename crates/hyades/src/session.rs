@@ -328,7 +328,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             }
             answer.needs = done.needs;
         });
-        self.garbage.collect_from(Some(&engine.epoch), state, committed);
+        self.garbage.collect_from(Some(engine), state, committed);
         poison_on_panic.disarm();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {

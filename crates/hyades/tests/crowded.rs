@@ -105,7 +105,7 @@ impl Run {
 fn all(hot_rows_bytes: u64) -> Vec<Run> {
     let mut all = Vec::new();
     for protocol in [Protocol::Taurus, Protocol::Taurus2016] {
-        for concurrency in Concurrency::all() {
+        for concurrency in Concurrency::all().filter(|of| of.runs_under(protocol)) {
             for record in [RecordKind::Command, RecordKind::Adaptive, RecordKind::Data] {
                 if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
                     all.push(Run { protocol, concurrency, record, hot_rows_bytes });

@@ -123,8 +123,10 @@ fn stale_entries_of_rows_that_are_upserted_all_the_time_do_not_pile_up() {
         let db = open(dir.path(), protocol, concurrency);
         let Left { most, end, .. } = upserts(&db, 100_000);
         eprintln!("{protocol:?}, {concurrency:?}: at most {most}, {end} left");
-        // Two sessions, with two entries for each transaction.
-        assert!(most <= 1_000, "{protocol:?}, {concurrency:?}: {most}");
+        // Two sessions, with two entries for each transaction. What a transaction in progress may
+        // read stays, also while its thread is descheduled.
+        let bound = if concurrency == Concurrency::Hekaton { 20_000 } else { 1_000 };
+        assert!(most <= bound, "{protocol:?}, {concurrency:?}: {most}");
         assert_eq!(end, 0, "{protocol:?}, {concurrency:?}");
         assert_eq!(db.rows(), 8);
     }

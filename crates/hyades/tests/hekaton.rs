@@ -59,14 +59,26 @@ fn a_late_procedure_is_logged_as_data() {
     assert!(a_late_procedure_is_data(|| hekaton(Protocol::Taurus, Isolation::Snapshot)));
 }
 
+fn with_large_rows(memory: u64) -> Opened {
+    let mut builder = hekaton(Protocol::None, Isolation::Serializable);
+    builder = builder.snapshots(|snapshots| snapshots.memory = memory);
+    let large = Schema::new("large").column("id", Type::I64).column("bytes", Type::Bytes);
+    builder.table(large.primary_key(&["id"]));
+    versions::open_filled(builder)
+}
+
+/// For one that was ended nothing is kept: it must not take for missing what is gone since.
+#[test]
+fn a_transaction_that_was_ended_misses_no_row() {
+    let Opened { db, dir: _dir } = with_large_rows(32 << 20);
+    assert_eq!(versions::attempts_of_one_that_misses_a_row(&db), 2);
+    assert_eq!(db.stats().snapshots_ended, 1);
+}
+
 #[test]
 fn a_transaction_that_needs_too_much_memory_runs_again() {
     for memory in [32 << 20, 1 << 30] {
-        let mut builder = hekaton(Protocol::None, Isolation::Serializable);
-        builder = builder.snapshots(|snapshots| snapshots.memory = memory);
-        let large = Schema::new("large").column("id", Type::I64).column("bytes", Type::Bytes);
-        builder.table(large.primary_key(&["id"]));
-        let Opened { db, dir: _dir } = versions::open_filled(builder);
+        let Opened { db, dir: _dir } = with_large_rows(memory);
         let attempts = versions::attempts_of_one_that_needs_too_much(&db);
         assert_eq!(attempts, if memory == 1 << 30 { 1 } else { 2 });
         // All are done, and nothing is kept for them.

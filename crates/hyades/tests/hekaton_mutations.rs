@@ -15,9 +15,10 @@ fn each_broken_rule_of_hekaton_is_noticed() {
         || a_late_procedure_is_data(|| versions::hekaton(Protocol::Taurus, Isolation::Snapshot));
     let unique = || versions::a_unique_key_is_of_the_present(Isolation::Snapshot);
     let sums = || versions::sums_stay_right(Duration::from_secs(20));
-    let rules: [(Mutation, &dyn Fn() -> bool); 10] = [
+    let rules: [(Mutation, &dyn Fn() -> bool); 11] = [
         (Mutation::LateCommands, &late),
         (Mutation::OverlookReaders, &versions::a_reader_sees_its_beginning),
+        (Mutation::LeavePartsBehind, &versions::a_reader_sees_its_beginning),
         (Mutation::OverwriteNewer, &versions::the_first_writer_wins),
         (Mutation::UnlinkForReaders, &versions::what_a_reader_needs_stays),
         (Mutation::UniqueAsOfSnapshot, &unique),

@@ -71,7 +71,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/hyades/src/storage/hash_index/growth.rs",
     "crates/hyades/src/storage/hash_index/tests.rs",
     "crates/hyades/src/storage/hash_index/walk.rs",
-    "crates/hyades/src/storage/old_versions.rs",
+    "crates/hyades/src/storage/old_versions/chunks.rs",
     "crates/hyades/src/storage/old_versions/tests.rs",
     "crates/hyades/src/storage/ordered_index/descent.rs",
     "crates/hyades/src/storage/ordered_index/mod.rs",

@@ -124,6 +124,8 @@ mutations! {
     DrawBeforeSaying "draw-before-saying",
     /// A version is not kept for a reader that has announced a bound only.
     BoundAsTimestamp "bound-as-timestamp",
+    /// What is kept as changed words alone loses the row that these belong to.
+    LeavePartsBehind "leave-parts-behind",
     /// A version is not kept for transactions that read as of an earlier timestamp.
     OverlookReaders "overlook-readers",
     /// A reader takes the version in place, although one that prepares overwrites it before.

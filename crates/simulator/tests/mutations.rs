@@ -47,6 +47,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
             Mutation::ReadBeforeAnnouncing
                 | Mutation::DrawBeforeSaying
                 | Mutation::BoundAsTimestamp
+                | Mutation::LeavePartsBehind
                 | Mutation::OverlookReaders
                 | Mutation::OverlookPreparing
                 | Mutation::ValidateInPlaceOnly

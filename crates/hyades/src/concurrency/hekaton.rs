@@ -8,7 +8,7 @@
 //! writer wins. At commit it draws a timestamp, which is its TID, and is serializable if what it
 //! has read is what it would read then ([`super::super::engine::active`] has the order of steps).
 //! The order of timestamps is a serial order; it agrees with real time. A transaction that writes
-//! nothing is placed where it began, and never fails.
+//! nothing is placed where it began, and needs no validation.
 //!
 //! Two rules keep the rest of the engine sound (docs/protocols.md, C1 to C5):
 //!
@@ -40,6 +40,10 @@ use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Hekaton;
+
+/// How often a reader looks at a row that is being written before it fails. It yields after the
+/// first [`PATIENCE`].
+const LOOKS: u32 = 2 * PATIENCE;
 
 impl Hekaton {
     /// How far the transaction is that has marked a row, if another one has.
@@ -136,15 +140,17 @@ impl Hekaton {
         if !state.gaps_are_current() {
             valid = otherwise?;
         }
-        Some(valid)
+        // What it has not found in an index may have been there as of its beginning.
+        let is_wrong = may_be_late && engine.snapshots.active.has_ended(state.slot, state.as_of);
+        (!is_wrong).then_some(valid)
     }
 
-    /// Whether it is late by now.
+    /// Whether it is late by now, or will fail.
     fn is_late<P: LoggingProtocol>(state: &TxnState<'_, P>) -> bool {
         let is_changed = |read: &ReadRow<'_, _>| {
             !read.overwritten && read.record.word.load(Ordering::Relaxed) != read.seen
         };
-        state.reads.iter().any(is_changed)
+        state.reads.iter().any(is_changed) || !state.gaps_are_current()
     }
 
     fn end_read_only<P: LoggingProtocol>(
@@ -152,7 +158,9 @@ impl Hekaton {
         state: &mut TxnState<'_, P>,
     ) -> Result<Needs, Abort> {
         state.observe_held(&engine.protocol, false);
-        steps::end_read_only(engine, state, true)
+        // What it has not found in an index may have been there as of its beginning.
+        let valid = !engine.snapshots.active.has_ended(state.slot, state.as_of);
+        steps::end_read_only(engine, state, valid)
     }
 }
 
@@ -175,10 +183,16 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             OldVersion::Row(row) => VisibleRow::Older(row),
             OldVersion::Absent => VisibleRow::Absent,
         };
-        for _ in 0..PATIENCE {
+        for look in 0..LOOKS {
+            if look >= PATIENCE {
+                // The writer may be descheduled.
+                std::thread::yield_now();
+            }
             match Self::writer_of(engine, state, record) {
                 Preparing::No => {}
                 Preparing::At(at) if at > state.as_of => {}
+                // It has written this row already.
+                Preparing::At(at) if word::tid(record.word.load(Ordering::Acquire)) >= at => {}
                 _ if mutation::is(Mutation::OverlookPreparing) => {}
                 _ => {
                     std::hint::spin_loop();
@@ -187,7 +201,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             }
             let seen = record.word.load(Ordering::Acquire);
             if word::tid(seen) > state.as_of {
-                let (found, version) = versions.read(record, state.as_of, arena, guard);
+                let Some((found, version)) = versions.read(record, state.as_of, arena, guard)
+                else {
+                    std::hint::spin_loop();
+                    continue;
+                };
                 // Nothing may have been kept for it any more.
                 if engine.snapshots.active.has_ended(state.slot, state.as_of) {
                     return Err(Abort::Conflict);

@@ -44,8 +44,10 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
             }
             let seen = record.word.load(Ordering::Acquire);
             if word::tid(seen).epoch() > snapshot.epoch {
-                let (_, version) = versions.read(record, snapshot.last, arena, guard);
-                break older(version);
+                match versions.read(record, snapshot.last, arena, guard) {
+                    Some((_, version)) => break older(version),
+                    None => continue,
+                }
             }
             if seen & (word::ABSENT | word::DEAD) != 0 {
                 // Dead: no snapshot holds the row; another one under the key is newer.

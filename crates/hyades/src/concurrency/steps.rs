@@ -6,7 +6,7 @@ use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
 use crate::logging::draft::{Call, Draft, Reserved};
 use crate::logging::record::RecordKind;
-use crate::logging::write::{Pending, final_writes};
+use crate::logging::write::{Pending, Write, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::record::{Record, word};
@@ -214,14 +214,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
         lock(write.record);
         if keeps {
             let overwritten = (tid, &*state.readers);
-            keep_overwritten(
-                engine,
-                table,
-                write.record,
-                overwritten,
-                state.old_versions,
-                state.guard,
-            );
+            keep_overwritten(engine, table, write, overwritten, state.old_versions, state.guard);
         }
         let layout = &table.layout;
         let there = write.install(layout, state.guard, state.scratch);
@@ -251,16 +244,19 @@ pub(crate) fn already_locked<S>(_: &Record<S>) -> u64 {
 fn keep_overwritten<P: LoggingProtocol>(
     engine: &Engine<P>,
     table: &TableData<P::RowStamp>,
-    record: &Record<P::RowStamp>,
+    write: &Write<'_, P::RowStamp>,
     (tid, readers): (Tid, &ReaderTimes),
     writer: &mut OldVersionWriter,
     guard: &Guard,
 ) {
+    let record = write.record;
     let seen = record.set_locked();
     if let Some(cut) = engine.cut.before(tid) {
         engine.cut.save(table, (record, seen), cut);
     }
-    engine.snapshots.keep(writer, (record, seen), (tid, readers), &engine.epoch, guard);
+    let changed = || write.changed_bytes(&table.layout);
+    let how = (&*engine.epoch, guard);
+    engine.snapshots.keep(writer, (record, seen), (tid, readers), changed, how);
     // A reader that sees a word of the new row finds the old one kept.
     fence(Ordering::Release);
 }

@@ -18,7 +18,7 @@
 
 use crate::error::Error;
 use crate::storage::tid::Tid;
-use hyades_platform::epoch::{Epoch, EpochNumber};
+use hyades_platform::epoch::Epoch;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU32, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::sync::{Mutex, OnceLock};
@@ -139,8 +139,14 @@ impl ActiveTransactions {
         Ok(number)
     }
 
-    /// Gives a slot back. Its session runs no transaction.
+    /// Gives the slot of a session back. If a commit panicked in it, rows are left marked with its
+    /// number: it is not used again.
     pub fn remove(&self, number: u32) {
+        let is_idle = self.slot(number).reads.load(Ordering::SeqCst) == IDLE;
+        self.end(number);
+        if !is_idle {
+            return;
+        }
         self.free.lock().expect("no holder panics").push(number);
     }
 
@@ -173,7 +179,8 @@ impl ActiveTransactions {
         let slot = self.slot(number);
         let bound = self.now(epoch);
         slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
-        slot.ended.store(IDLE, Ordering::SeqCst);
+        // Relaxed: seen by all that see the bound.
+        slot.ended.store(IDLE, Ordering::Relaxed);
         if !mutation::is(Mutation::ReadBeforeAnnouncing) {
             slot.reads.store(bound << 1 | BOUND, Ordering::SeqCst);
         }
@@ -217,7 +224,8 @@ impl ActiveTransactions {
         if mutation::is(Mutation::DrawBeforeSaying) {
             std::thread::yield_now();
         }
-        slot.commits.store(tid.bits(), Ordering::SeqCst);
+        // Release: until it is seen, the transaction draws.
+        slot.commits.store(tid.bits(), Ordering::Release);
         checker_fence();
         tid
     }
@@ -273,12 +281,9 @@ impl ActiveTransactions {
         Tid::from_bits(reads.fold(now, u64::min))
     }
 
-    /// No transaction, now or later, reads as of an epoch below this one.
-    pub fn lowest_epoch(&self, epoch: &Epoch) -> EpochNumber {
-        match self.lowest(epoch) {
-            Tid::ABOVE_ALL => EpochNumber::ABOVE_ALL,
-            lowest => lowest.epoch(),
-        }
+    /// The last timestamp drawn, if there are slots.
+    pub fn latest(&self, epoch: &Epoch) -> Option<Tid> {
+        self.exist.then(|| Tid::from_bits(self.now(epoch)))
     }
 
     /// Ends the transaction that reads as of the lowest TID below `tid`: nothing is kept for it any
@@ -286,7 +291,8 @@ impl ActiveTransactions {
     pub fn end_oldest(&self, tid: Tid) -> bool {
         loop {
             let readers = self.slots().filter_map(|(_, slot)| {
-                // In this order: if another transaction has begun in between, the exchange fails.
+                // In this order: where another transaction begins in between, it has reset `ended`,
+                // and the exchange fails, or ends one that reads as of the same TID.
                 let ended = slot.ended.load(Ordering::SeqCst);
                 let reads = slot.reads.load(Ordering::SeqCst);
                 (reads != ended && reads >> 1 < tid.bits()).then_some((reads, ended, slot))
@@ -315,6 +321,7 @@ impl ActiveTransactions {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use hyades_platform::epoch::EpochNumber;
 
     fn active() -> (ActiveTransactions, Epoch) {
         (ActiveTransactions::new(true), Epoch::new(EpochNumber(5)))
@@ -393,6 +400,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
+    use hyades_platform::epoch::EpochNumber;
     use std::sync::Arc;
 
     /// A row: the slot that has it marked, its version, and an older one that was kept.

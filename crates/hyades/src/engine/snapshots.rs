@@ -22,18 +22,18 @@
 //! was written since, or if it was opened after the call. For that the newest one stays open for a
 //! moment when its last user has closed it, until something is written.
 
+mod ending;
 mod settings;
 
 use super::active::{ActiveTransactions, ReaderTimes};
 use crate::logging::Needs;
-use crate::storage::old_versions::{OldVersionWriter, OldVersions};
+use crate::storage::old_versions::{ByteRanges, OldVersionWriter, OldVersions, Overwritten};
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::clock;
 use hyades_platform::epoch::{Epoch, EpochNumber};
-use hyades_platform::event;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicU64, Ordering, Padded, checker_fence, fence};
 use std::collections::VecDeque;
@@ -128,7 +128,8 @@ pub(crate) struct Snapshots {
     /// Transactions that read older versions as well.
     pub active: ActiveTransactions,
     settings: SnapshotSettings,
-    /// Snapshots ended before they were closed. Relaxed: a counter.
+    /// Snapshots ended before they were closed, and transactions for which nothing is kept.
+    /// Relaxed: a counter.
     ended: AtomicU64,
 }
 
@@ -187,12 +188,18 @@ impl Snapshots {
         EpochNumber(self.oldest.load(Ordering::SeqCst))
     }
 
-    /// The lowest epoch that any snapshot or transaction reads as of, like [`Snapshots::oldest`].
-    pub fn oldest_reader(&self, epoch: &Epoch) -> EpochNumber {
+    /// The lowest TID that any snapshot or transaction reads as of, like [`Snapshots::oldest`].
+    pub fn oldest_reader(&self, epoch: &Epoch) -> Tid {
+        let oldest = Tid::last_of(self.oldest());
         if mutation::is(Mutation::UnlinkForReaders) {
-            return self.oldest();
+            return oldest;
         }
-        self.oldest().min(self.active.lowest_epoch(epoch).previous())
+        oldest.min(self.active.lowest(epoch))
+    }
+
+    /// A TID that is not below that of any transaction that has committed by now.
+    pub fn latest(&self, epoch: &Epoch) -> Tid {
+        self.active.latest(epoch).unwrap_or_else(|| Tid::last_of(epoch.current()))
     }
 
     /// The older versions of rows.
@@ -206,7 +213,7 @@ impl Snapshots {
         registry.open.iter().filter(|open| open.users > 0).count() as u64
     }
 
-    /// How many snapshots were ended before they were closed.
+    /// How many snapshots were ended before they were closed, and transactions with them.
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }
@@ -344,28 +351,10 @@ impl Snapshots {
         self.versions.free_up_to(lowest, &crossbeam_epoch::pin());
     }
 
-    /// Ends snapshots, the oldest first, while `too_many` says so.
-    #[cold]
-    fn end_oldest(&self, epoch: &Epoch, too_many: impl Fn(&SnapshotState) -> bool) {
-        let mut ended = 0;
-        let mut registry = self.registry.lock().expect("no holder panics");
-        while let Some(oldest) = registry.open.pop_front_if(|open| too_many(&open.state)) {
-            oldest.state.ended.store(true, Ordering::SeqCst);
-            ended += u64::from(oldest.users > 0);
-            self.publish(&registry);
-            self.free(&registry, epoch);
-        }
-        drop(registry);
-        if ended > 0 {
-            self.ended.fetch_add(ended, Ordering::Relaxed);
-            event!(WARN, "snapshots ended", count = ended);
-        }
-    }
-
     /// Ends the snapshots that are too old, and closes the newest if it has had no users for a
     /// while. Called now and then.
     pub fn tidy(&self, epoch: &Epoch) {
-        if self.versions.has_full_chunks() {
+        if self.versions.full_bytes() > 0 {
             self.free(&self.registry.lock().expect("no holder panics"), epoch);
         }
         if self.oldest() == NONE {
@@ -384,14 +373,15 @@ impl Snapshots {
 
     /// Keeps the version of a row that transaction `tid` is about to overwrite, if a snapshot may
     /// hold it, or one of `readers` may read it. The caller has set the row's lock bit; `seen` is
-    /// its version word.
+    /// its version word. `changed` tells which bytes will change, if that is known: a transaction
+    /// reads few versions, and the whole row is kept for snapshots only.
     pub fn keep<S>(
         &self,
         writer: &mut OldVersionWriter,
         (record, seen): (&Record<S>, u64),
         (tid, readers): (Tid, &ReaderTimes),
-        epoch: &Epoch,
-        guard: &Guard,
+        changed: impl FnOnce() -> Option<ByteRanges>,
+        (epoch, guard): (&Epoch, &Guard),
     ) {
         let newest = EpochNumber(self.newest.load(Ordering::SeqCst));
         if tid.epoch() > newest
@@ -404,27 +394,24 @@ impl Snapshots {
         let base = word::tid(seen);
         // A row that never existed has no version to keep.
         let in_snapshot = base.epoch() <= newest && tid.epoch() > oldest;
-        let wanted = base != Tid::NONE && (in_snapshot || readers.want(base));
-        if !wanted || mutation::is(Mutation::ForgetOverwritten) {
+        if base == Tid::NONE || mutation::is(Mutation::ForgetOverwritten) {
             return;
         }
         let lowest = Tid::last_of(oldest).min(readers.lowest());
-        let kept = self.versions.keep(writer, record, seen, (lowest, tid), guard);
+        let overwritten = Overwritten { record, seen, end: tid, lowest };
+        let kept = if in_snapshot || readers.want(base) {
+            let changed = if in_snapshot { None } else { changed() };
+            self.versions.keep(writer, &overwritten, changed.as_deref(), guard)
+        } else if mutation::is(Mutation::LeavePartsBehind) {
+            true
+        } else {
+            self.versions.detach(writer, &overwritten, guard)
+        };
         if !kept {
             self.end_oldest(epoch, |state| state.epoch < tid.epoch());
-            while self.active.end_oldest(tid) {}
-        } else if self.versions.bytes() > self.settings.memory {
+            while self.end_oldest_transaction(tid) {}
+        } else if self.versions.full_bytes() > self.settings.memory {
             self.end_readers(tid, epoch);
-        }
-    }
-
-    /// Ends readers, the oldest first, until the versions take no more memory than they may.
-    #[cold]
-    fn end_readers(&self, tid: Tid, epoch: &Epoch) {
-        let too_many = || self.versions.bytes() > self.settings.memory;
-        self.end_oldest(epoch, |_| too_many());
-        while too_many() && self.active.end_oldest(tid) {
-            self.free(&self.registry.lock().expect("no holder panics"), epoch);
         }
     }
 

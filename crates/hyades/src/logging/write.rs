@@ -3,12 +3,14 @@
 use super::record::Change;
 use crate::storage::Stamp;
 use crate::storage::layout::Layout;
+use crate::storage::old_versions::ByteRanges;
 use crate::storage::record::Record;
 use crate::storage::row::{Assignments, apply_delta, push_varint};
 use crate::storage::table::TableData;
 use crate::storage::tid::Tid;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
+use std::ops::Range;
 
 /// Buffered change of a row.
 #[derive(Clone, Copy)]
@@ -41,6 +43,22 @@ impl<S> Write<'_, S> {
         }
     }
 
+    /// The bytes of the row that the change overwrites, if they are in place, and fewer than the
+    /// row has.
+    pub fn changed_bytes(&self, layout: &Layout) -> Option<ByteRanges> {
+        let Pending::Delta(columns, delta) = self.pending else { return None };
+        if !is_in_place(layout, columns) {
+            return None;
+        }
+        let range = |(column, bytes): (u16, Option<&[u8]>)| {
+            let at = layout.columns[column as usize].offset as usize;
+            at..at + bytes.map_or(0, <[u8]>::len)
+        };
+        let ranges: ByteRanges = Assignments::new(layout, delta).map(range).collect();
+        let words = |range: &Range<usize>| 1 + range.end.div_ceil(8) - range.start / 8;
+        (ranges.iter().map(words).sum::<usize>() < layout.fixed_bytes / 8).then_some(ranges)
+    }
+
     /// Writes the change into the row; the caller holds its write protection. Returns whether the
     /// row exists afterwards.
     #[inline(always)]
@@ -56,6 +74,11 @@ impl<S> Write<'_, S> {
     }
 }
 
+/// Whether a change of these columns moves no other bytes of the row.
+fn is_in_place(layout: &Layout, columns: u64) -> bool {
+    columns & layout.variable_set == 0 && !layout.has_nulls
+}
+
 /// Writes changed columns into a row; the caller holds its write protection.
 pub(crate) fn install_delta<S>(
     record: &Record<S>,
@@ -65,7 +88,7 @@ pub(crate) fn install_delta<S>(
     guard: &Guard,
     scratch: &mut Vec<u8>,
 ) {
-    if columns & layout.variable_set == 0 && !layout.has_nulls {
+    if is_in_place(layout, columns) {
         for (column, bytes) in Assignments::new(layout, delta) {
             let at = layout.columns[column as usize].offset as usize;
             record.store_range(at, bytes.expect("the table has no nulls"));

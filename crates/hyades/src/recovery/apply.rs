@@ -330,8 +330,7 @@ fn reindex<S: Stamp>(
             entry.unpin();
         }
         if let (Some(key), Some(stale)) = (&old_key, &mut stale) {
-            let epoch = EpochNumber::default();
-            stale.add_entry(table.layout.table, at as u16, key.clone(), epoch);
+            stale.add_entry(table.layout.table, at as u16, key.clone(), Tid::NONE);
             continue;
         }
         if let Some(key) = old_key

@@ -27,7 +27,8 @@ pub(crate) fn load<S: Stamp>(
         return Err(error);
     }
     let counts = &replay.counts;
-    counts.max_epoch.fetch_max(checkpoint.cut, Ordering::Relaxed);
+    // A fuzzy image may hold rows of later epochs than its cut.
+    counts.max_epoch.fetch_max(checkpoint.reaches_back_to(), Ordering::Relaxed);
     counts.max_row_id.fetch_max(checkpoint.next_row_id.saturating_sub(1), Ordering::Relaxed);
     Ok(())
 }

@@ -1,4 +1,10 @@
-//! Older versions of rows, for readers of snapshots: images of whole rows, chained behind the row.
+//! Older versions of rows, for readers of earlier states, chained behind the row.
+//!
+//! A version is an image of the whole row, or a *part*: the words that its successor has changed. A
+//! part is what a short transaction costs a writer of a long row. It is put over the image of the
+//! successor, which is in the row, or behind it. So while a reader may want a part, its successor
+//! stays: where that is overwritten and not wanted itself, the part becomes an image
+//! ([`OldVersions::detach`]).
 //!
 //! The newest version is in the row itself. [`Record::older`] refers to the version before it, that
 //! one to the one before, and so on. A writer keeps the version that it overwrites only if a reader
@@ -16,64 +22,28 @@
 //! clipped to their chunk, a chunk is freed through the epoch of memory reclamation, and a version
 //! names its row: before and after it is read, as under a sequence lock.
 
+mod chunks;
+
 use super::record::{Record, copy_row, word};
 use super::tid::Tid;
 use bumpalo::Bump;
+use chunks::{DIRECTORY, LARGE_WORDS, Numbers, UNIT_BITS, VersionChunk};
 use crossbeam_epoch::Guard;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 /// A version is stored from a multiple of this many words on.
 const UNIT_WORDS: usize = 2;
 
-/// Words of a version ahead of the row: the address of the row's record, stored last; the version
-/// word; the TID of the transaction that ended it; the link to the version before it, below the
-/// length of the row in bytes.
+/// Words of a version ahead of its content: the address of the row's record, stored last; the
+/// version word, with [`PART`]; the TID of the transaction that ended it; the link to the version
+/// before it, below the length of the content in bytes.
 const HEAD_WORDS: usize = 4;
 
-/// Bits of a link that state the unit within a chunk.
-const UNIT_BITS: u32 = 12;
-
-/// Words of a chunk that holds several versions: 64 KiB.
-const CHUNK_WORDS: usize = UNIT_WORDS << UNIT_BITS;
-
-/// A version longer than this has a chunk of its own.
-const LARGE_WORDS: usize = CHUNK_WORDS / 8;
-
-/// Chunks are found by number through a directory of two levels.
-const DIRECTORY: usize = 1 << 10;
-
-/// Numbers of chunks, a million: with the shortest chunks 64 GiB of versions.
-const MOST_CHUNKS: usize = DIRECTORY * DIRECTORY;
-
-/// Memory of versions.
-struct VersionChunk {
-    words: Box<[AtomicU64]>,
-    /// How many versions it holds. Written by the session that fills it; Relaxed: a counter.
-    versions: AtomicU32,
-}
-
-impl VersionChunk {
-    fn bytes(&self) -> u64 {
-        (self.words.len() * 8) as u64
-    }
-}
-
-/// A chunk that no writer fills any more.
-struct FullChunk {
-    number: u32,
-    /// The highest TID that ended one of its versions.
-    last_end: Tid,
-}
-
-#[derive(Default)]
-struct Numbers {
-    /// Chunks that can be used again once no reader is below their last end.
-    full: Vec<FullChunk>,
-    /// Numbers without a chunk, and the lowest that was never used.
-    free: Vec<u32>,
-    next: u32,
-}
+/// In a version word: the content is a part. Versions are not locked.
+const PART: u64 = word::LOCKED;
 
 type ChunkDirectory = Box<[AtomicPtr<VersionChunk>]>;
 
@@ -83,8 +53,10 @@ pub(crate) struct OldVersions {
     /// `numbers`) before it is freed.
     directories: Box<[OnceLock<ChunkDirectory>]>,
     numbers: Mutex<Numbers>,
-    /// Bytes of all chunks. Relaxed: it only tells when to end readers.
+    /// Bytes of all chunks, and of those that sessions have begun to fill. Relaxed: they only tell
+    /// when to end readers.
     bytes: AtomicU64,
+    filling: AtomicU64,
 }
 
 /// Where one session stores versions.
@@ -103,28 +75,97 @@ pub(crate) enum OldVersion<'a> {
     Absent,
 }
 
+/// What a version states of itself.
+struct Head {
+    seen: u64,
+    end: Tid,
+    older: u32,
+}
+
 /// A version in a chunk.
+#[derive(Clone, Copy)]
 struct Stored<'g> {
     /// Its version word.
     seen: u64,
+    /// Whether the content is a part: runs of words, each after a word that states the index of the
+    /// first, and below that their number.
+    is_part: bool,
     /// What ended it.
     end: Tid,
     /// The link to the version before it.
     older: u32,
-    row: &'g [AtomicU64],
-    /// Of the row, in bytes.
+    content: &'g [AtomicU64],
+    /// Of the content, in bytes.
     len: usize,
-    /// The word that names the record.
-    name: &'g AtomicU64,
+    /// The words ahead of the content, as they were read.
+    head: &'g [AtomicU64],
+    read: [u64; HEAD_WORDS],
 }
 
 impl Stored<'_> {
+    /// Whether it has not been replaced. What was read of it before is then of this version:
+    /// another one, even of the same row in the same place, has another version word or another
+    /// end.
+    fn is_there(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.head.iter().zip(self.read).all(|(word, read)| word.load(Ordering::Relaxed) == read)
+    }
+
     fn copy<'a>(&self, arena: &'a Bump) -> OldVersion<'a> {
         if self.seen & word::ABSENT != 0 {
             return OldVersion::Absent;
         }
-        OldVersion::Row(copy_row(self.row, self.len, arena))
+        OldVersion::Row(copy_row(self.content, self.len, arena))
     }
+
+    /// The words of an image.
+    fn words(&self) -> ImageWords {
+        let words = self.content.get(..self.len.div_ceil(8)).unwrap_or(&[]);
+        words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Puts a part over the image of its successor. False if it does not fit, which only the
+    /// content of another row does not.
+    #[must_use]
+    fn put_over(&self, image: &mut [u64]) -> bool {
+        let mut rest = self.content.get(..self.len / 8).unwrap_or(&[]);
+        while let Some((run, words)) = rest.split_first() {
+            let run = run.load(Ordering::Relaxed);
+            let (first, count) = ((run >> 32) as usize, run as u32 as usize);
+            let to = image.get_mut(first..).and_then(|image| image.get_mut(..count));
+            let (Some(to), Some((from, after))) = (to, words.split_at_checked(count)) else {
+                return false;
+            };
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            rest = after;
+        }
+        true
+    }
+}
+
+/// The words of a row.
+type ImageWords = SmallVec<[u64; 32]>;
+
+/// Copies an image of `len` bytes into `arena` memory.
+fn image_bytes<'a>(words: &[u64], len: usize, arena: &'a Bump) -> &'a [u8] {
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+    &arena.alloc_slice_fill_iter(bytes.collect::<SmallVec<[u8; 256]>>())[..len]
+}
+
+/// Bytes of a row.
+pub(crate) type ByteRanges = SmallVec<[Range<usize>; 8]>;
+
+/// A row about to be overwritten.
+pub(crate) struct Overwritten<'r, S> {
+    pub record: &'r Record<S>,
+    /// Its version word.
+    pub seen: u64,
+    /// The transaction that overwrites it.
+    pub end: Tid,
+    /// The lowest TID that any reader reads as of, or a lower one.
+    pub lowest: Tid,
 }
 
 /// What names a row.
@@ -138,133 +179,103 @@ impl Default for OldVersions {
             directories: (0..DIRECTORY).map(|_| OnceLock::new()).collect(),
             numbers: Mutex::new(Numbers { next: 1, ..Numbers::default() }),
             bytes: AtomicU64::new(0),
+            filling: AtomicU64::new(0),
         }
     }
 }
 
 impl OldVersions {
-    /// Bytes of memory held for versions.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    fn slot(&self, number: u32) -> &AtomicPtr<VersionChunk> {
-        let directory = self.directories[number as usize / DIRECTORY]
-            .get_or_init(|| (0..DIRECTORY).map(|_| AtomicPtr::default()).collect());
-        &directory[number as usize % DIRECTORY]
-    }
-
-    /// A chunk, unless it was freed. Valid as long as the guard.
-    fn chunk<'g>(&self, number: u32, _guard: &'g Guard) -> Option<&'g VersionChunk> {
-        let chunk = self.slot(number).load(Ordering::Acquire);
-        // SAFETY: a chunk is removed from its slot before it is retired through the epoch, and the
-        // guard was pinned before this load. It was initialised before it was published.
-        unsafe { chunk.as_ref() }
-    }
-
-    /// The number of versions that are held for snapshots, and of those not yet freed. Takes a
-    /// while if there are many.
-    pub fn count(&self) -> u64 {
-        let guard = crossbeam_epoch::pin();
-        let next = self.numbers.lock().expect("no holder panics").next;
-        let chunks = (1..next).filter_map(|number| self.chunk(number, &guard));
-        chunks.map(|chunk| u64::from(chunk.versions.load(Ordering::Relaxed))).sum()
-    }
-
-    /// Creates a chunk. `None` if there are too many.
-    fn add_chunk(&self, words: usize) -> Option<u32> {
-        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let chunk = VersionChunk { words, versions: AtomicU32::new(0) };
-        self.bytes.fetch_add(chunk.bytes(), Ordering::Relaxed);
-        let mut numbers = self.numbers.lock().expect("no holder panics");
-        let number = match numbers.free.pop() {
-            Some(number) => number,
-            None if numbers.next as usize == MOST_CHUNKS => {
-                self.bytes.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-                return None;
-            }
-            None => {
-                numbers.next += 1;
-                numbers.next - 1
-            }
-        };
-        let old = self.slot(number).swap(Box::into_raw(Box::new(chunk)), Ordering::Release);
-        debug_assert!(old.is_null(), "a free number has no chunk");
-        Some(number)
-    }
-
-    /// Whether there are chunks that can be freed some time.
-    pub fn has_full_chunks(&self) -> bool {
-        // Most have never kept a version.
-        self.bytes() > 0 && !self.numbers.lock().expect("no holder panics").full.is_empty()
-    }
-
-    /// Leaves a chunk to be used again once no reader is below `last_end`.
-    fn fill(&self, number: u32, last_end: Tid) {
-        self.numbers.lock().expect("no holder panics").full.push(FullChunk { number, last_end });
-    }
-
-    /// Room for a version of this many words: the number of its chunk and its unit there.
-    fn place(&self, writer: &mut OldVersionWriter, words: usize) -> Option<(u32, usize)> {
-        if words > LARGE_WORDS {
-            return Some((self.add_chunk(words)?, 0));
-        }
-        let units = words.div_ceil(UNIT_WORDS);
-        let (number, unit) = match writer.chunk {
-            Some((number, unit)) if (unit + units) * UNIT_WORDS <= CHUNK_WORDS => (number, unit),
-            _ => {
-                self.end_writer(writer);
-                (self.add_chunk(CHUNK_WORDS)?, 0)
-            }
-        };
-        writer.chunk = Some((number, unit + units));
-        Some((number, unit))
-    }
-
-    /// Keeps the version of a row that is overwritten by transaction `end`. The caller has set the
-    /// row's lock bit, and changes the row afterwards; `seen` is its version word. `lowest` is the
-    /// lowest TID that any reader reads as of, or a lower one. Returns false if there was no room:
-    /// the readers that want the version have to be ended.
+    /// Keeps the version of a row that is overwritten: the bytes in `changed` alone, if that is
+    /// given. The caller has set the row's lock bit, and changes the row afterwards. Returns false
+    /// if there was no room: the readers that want the version have to be ended.
     #[must_use]
     pub fn keep<S>(
         &self,
         writer: &mut OldVersionWriter,
-        record: &Record<S>,
-        seen: u64,
-        (lowest, end): (Tid, Tid),
+        overwritten: &Overwritten<'_, S>,
+        changed: Option<&[Range<usize>]>,
         guard: &Guard,
     ) -> bool {
+        let &Overwritten { record, seen, end, lowest } = overwritten;
         debug_assert!(word::tid(seen) < end, "a version ends after it has begun");
-        if writer.last_end <= lowest {
-            // No reader wants a version of the chunk.
-            writer.chunk = writer.chunk.map(|(number, _)| (number, 0));
-            let chunk = writer.chunk.and_then(|(number, _)| self.chunk(number, guard));
-            chunk.inspect(|chunk| chunk.versions.store(0, Ordering::Relaxed));
-        }
+        self.renew(writer, lowest, guard);
         let (row, len) = if seen & word::ABSENT == 0 { record.block() } else { (&[][..], 0) };
         let row = &row[..len.div_ceil(8)];
-        let Some((number, unit)) = self.place(writer, HEAD_WORDS + row.len()) else { return false };
+        let head = Head { seen: seen & !word::LOCKED, end, older: record.older() };
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        match changed {
+            None => self.store(writer, record, head, (row.iter().map(load), row.len(), len), guard),
+            Some(changed) => {
+                let runs = || changed.iter().map(|bytes| bytes.start / 8..bytes.end.div_ceil(8));
+                let words = runs().map(|run| 1 + run.len()).sum();
+                let content = runs().flat_map(|run| {
+                    let of = (run.start as u64) << 32 | run.len() as u64;
+                    std::iter::once(of).chain(row[run].iter().map(load))
+                });
+                let head = Head { seen: head.seen | PART, ..head };
+                self.store(writer, record, head, (content, words, words * 8), guard)
+            }
+        }
+    }
+
+    /// Makes the newest kept version of a row an image, if it is a part of the version that is
+    /// overwritten, which is not kept, and a reader may want it, or one behind it. Returns false if
+    /// there was no room, as [`OldVersions::keep`].
+    #[must_use]
+    pub fn detach<S>(
+        &self,
+        writer: &mut OldVersionWriter,
+        overwritten: &Overwritten<'_, S>,
+        guard: &Guard,
+    ) -> bool {
+        let &Overwritten { record, seen, lowest, .. } = overwritten;
+        let Some(top) = self.at(record.older(), record, guard) else { return true };
+        if !top.is_part || top.end != word::tid(seen) || top.end <= lowest {
+            return true;
+        }
+        let (row, len) = record.block();
+        let row = &row[..len.div_ceil(8)];
+        let mut image: ImageWords = row.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let fits = top.put_over(&mut image);
+        debug_assert!(fits, "a part is of its successor");
+        let head = Head { seen: top.seen, end: top.end, older: top.older };
+        self.renew(writer, lowest, guard);
+        let words = image.len();
+        self.store(writer, record, head, (image.into_iter(), words, len), guard)
+    }
+
+    /// Stores a version: its content, with its length in words and in bytes. False if there is no
+    /// room.
+    fn store<S>(
+        &self,
+        writer: &mut OldVersionWriter,
+        record: &Record<S>,
+        head: Head,
+        (content, length, bytes): (impl Iterator<Item = u64>, usize, usize),
+        guard: &Guard,
+    ) -> bool {
+        let Some((number, unit)) = self.place(writer, HEAD_WORDS + length) else { return false };
         let chunk = self.chunk(number, guard).expect("a chunk stays while it is filled");
         chunk.versions.store(chunk.versions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let words = &chunk.words[unit * UNIT_WORDS..];
-        let older = record.older.load(Ordering::Relaxed);
-        words[0].store(0, Ordering::Relaxed);
+        // Release: a reader that finds its version replaced also finds that it was ended.
+        words[0].store(0, Ordering::Release);
         // A reader of a word stored below finds, afterwards, that the version was replaced.
         fence(Ordering::Release);
-        words[1].store(seen & !word::LOCKED, Ordering::Relaxed);
-        words[2].store(end.bits(), Ordering::Relaxed);
-        words[3].store((len as u64) << 32 | u64::from(older), Ordering::Relaxed);
-        for (to, from) in words[HEAD_WORDS..].iter().zip(row) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        words[1].store(head.seen, Ordering::Relaxed);
+        words[2].store(head.end.bits(), Ordering::Relaxed);
+        words[3].store((bytes as u64) << 32 | u64::from(head.older), Ordering::Relaxed);
+        for (to, from) in words[HEAD_WORDS..].iter().zip(content) {
+            to.store(from, Ordering::Relaxed);
         }
         words[0].store(address(record), Ordering::Release);
         let link = number << UNIT_BITS | unit as u32;
         // Release: a reader that follows the link finds the version.
         record.older.store(link, Ordering::Release);
-        if HEAD_WORDS + row.len() > LARGE_WORDS {
-            self.fill(number, end);
+        if HEAD_WORDS + length > LARGE_WORDS {
+            self.fill(number, head.end);
         } else {
-            writer.last_end = writer.last_end.max(end);
+            writer.last_end = writer.last_end.max(head.end);
         }
         true
     }
@@ -277,31 +288,33 @@ impl OldVersions {
         let chunk = &self.chunk(link >> UNIT_BITS, guard)?.words;
         let at = (link & ((1 << UNIT_BITS) - 1)) as usize * UNIT_WORDS;
         let head = chunk.get(at..at + HEAD_WORDS)?;
-        let is_of_row = || head[0].load(Ordering::Acquire) == address(record);
-        if !is_of_row() {
+        let name = head[0].load(Ordering::Acquire);
+        if name != address(record) {
             return None;
         }
         let [seen, end, last] = [1, 2, 3].map(|at: usize| head[at].load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        let row = &chunk[at + HEAD_WORDS..];
-        let len = ((last >> 32) as usize).min(row.len() * 8);
-        let (end, older) = (Tid::from_bits(end), last as u32);
-        is_of_row().then_some(Stored { seen, end, older, row, len, name: &head[0] })
+        let read = [name, seen, end, last];
+        let content = &chunk[at + HEAD_WORDS..];
+        let len = ((last >> 32) as usize).min(content.len() * 8);
+        let (end, older, is_part) = (Tid::from_bits(end), last as u32, seen & PART != 0);
+        let seen = seen & !PART;
+        let stored = Stored { seen, is_part, end, older, content, len, head, read };
+        stored.is_there().then_some(stored)
     }
 
-    /// The newest version behind a row for which `is_wanted` holds, given its TID.
+    /// The newest version behind a row for which `is_wanted` holds, called for one after the other.
     fn find<'g, S>(
         &self,
         record: &Record<S>,
         guard: &'g Guard,
-        is_wanted: impl Fn(Tid) -> bool,
+        mut is_wanted: impl FnMut(&Stored<'g>) -> bool,
     ) -> Option<Stored<'g>> {
         let mut link = record.older.load(Ordering::Acquire);
         let mut above = u64::MAX;
         // The chain ends where the row did not exist yet. Behind a link that dangles, which only a
         // reader that was ended follows, a later version may be stored by now.
         while let Some(stored) = self.at(link, record, guard).filter(|stored| stored.seen < above) {
-            if is_wanted(word::tid(stored.seen)) {
+            if is_wanted(&stored) {
                 return Some(stored);
             }
             (link, above) = (stored.older, stored.seen);
@@ -310,28 +323,82 @@ impl OldVersions {
     }
 
     /// Reads the version of a row as of TID `as_of`, into `arena` memory, and its version word. The
-    /// caller has seen that the version in the row began later.
+    /// caller has seen that the version in the row began later. `None` if that is being overwritten
+    /// and is needed: then it is to be read again.
     pub fn read<'a, S>(
         &self,
         record: &Record<S>,
         as_of: Tid,
         arena: &'a Bump,
         guard: &Guard,
-    ) -> (u64, OldVersion<'a>) {
-        match self.find(record, guard, |tid| tid <= as_of) {
-            Some(stored) => (stored.seen, stored.copy(arena)),
-            None => (word::ABSENT, OldVersion::Absent),
+    ) -> Option<(u64, OldVersion<'a>)> {
+        // The last image ahead of the version, or in its place, and the parts behind that.
+        let (mut image, mut parts) = (None, SmallVec::<[Stored<'_>; 4]>::new());
+        let found = self.find(record, guard, |stored| {
+            let is_found = word::tid(stored.seen) <= as_of;
+            if !is_found {
+                if stored.is_part {
+                    parts.push(*stored);
+                } else {
+                    parts.clear();
+                    image = Some(*stored);
+                }
+            }
+            is_found
+        });
+        match found {
+            None => Some((word::ABSENT, OldVersion::Absent)),
+            Some(found) if !found.is_part => Some((found.seen, found.copy(arena))),
+            Some(found) => {
+                parts.push(found);
+                let version = Self::put_together(record, image, &parts, arena)?;
+                Some((found.seen, version))
+            }
         }
+    }
+
+    /// Puts parts, the newest first, over the image ahead of them, which is in the row if `image`
+    /// is `None`. `None` if the row is being overwritten.
+    fn put_together<'a, S>(
+        record: &Record<S>,
+        image: Option<Stored<'_>>,
+        parts: &[Stored<'_>],
+        arena: &'a Bump,
+    ) -> Option<OldVersion<'a>> {
+        let (mut words, len, mut begins) = match image {
+            Some(image) => (image.words(), image.len, word::tid(image.seen)),
+            None => {
+                let seen = record.word.load(Ordering::Acquire);
+                let (row, len) = record.block();
+                let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+                let words: ImageWords = row[..len.div_ceil(8)].iter().map(load).collect();
+                // Orders the copy before the second load.
+                fence(Ordering::Acquire);
+                let is_same = record.word.load(Ordering::Relaxed) == seen;
+                if seen & word::LOCKED != 0 || !is_same || word::tid(seen) != parts[0].end {
+                    return None;
+                }
+                (words, len, word::tid(seen))
+            }
+        };
+        for part in parts {
+            // A part of another version is found only by a reader that was ended.
+            if part.end != begins || !part.put_over(&mut words) {
+                return Some(OldVersion::Absent);
+            }
+            begins = word::tid(part.seen);
+        }
+        Some(OldVersion::Row(image_bytes(&words, len, arena)))
     }
 
     /// What ended version `tid` of a row, if that version was kept.
     pub fn end_of<S>(&self, record: &Record<S>, tid: Tid, guard: &Guard) -> Option<Tid> {
-        let stored = self.find(record, guard, |kept| kept <= tid)?;
+        let stored = self.find(record, guard, |kept| word::tid(kept.seen) <= tid)?;
         (word::tid(stored.seen) == tid).then_some(stored.end)
     }
 
-    /// Reads the version with the version word `seen`, into `arena` memory, if it was kept: then
-    /// its row may be about to change. The caller has copied the row before.
+    /// Reads the version with the version word `seen`, into `arena` memory, if it was kept as an
+    /// image: then its row may be about to change. The caller has copied the row before.
     pub fn kept<'a, S>(
         &self,
         record: &Record<S>,
@@ -340,62 +407,13 @@ impl OldVersions {
         guard: &Guard,
     ) -> Option<OldVersion<'a>> {
         let stored = self.at(record.older.load(Ordering::Acquire), record, guard)?;
-        if stored.seen != seen & !word::LOCKED {
+        // A part is put over the row, which may be about to change.
+        if stored.seen != seen & !word::LOCKED || stored.is_part {
             return None;
         }
         let copied = stored.copy(arena);
         // A version that is replaced was of no reader's interest: this is another one.
-        fence(Ordering::Acquire);
-        (stored.name.load(Ordering::Relaxed) == address(record)).then_some(copied)
-    }
-
-    /// Leaves the chunk of a writer to be freed, as when its session ends. Returns whether it had
-    /// one.
-    pub fn end_writer(&self, writer: &mut OldVersionWriter) -> bool {
-        let chunk = writer.chunk.take();
-        if let Some((number, _)) = chunk {
-            self.fill(number, writer.last_end);
-        }
-        writer.last_end = Tid::NONE;
-        chunk.is_some()
-    }
-
-    /// Frees the chunks whose versions all ended at or before `lowest`: the lowest TID that any
-    /// reader, now or later, reads as of.
-    pub fn free_up_to(&self, lowest: Tid, guard: &Guard) {
-        let mut numbers = self.numbers.lock().expect("no holder panics");
-        let Numbers { full, free, .. } = &mut *numbers;
-        full.retain(|chunk| {
-            if chunk.last_end > lowest {
-                return true;
-            }
-            let removed = self.slot(chunk.number).swap(std::ptr::null_mut(), Ordering::AcqRel);
-            debug_assert!(!removed.is_null(), "a full chunk is there until it is freed here");
-            free.push(chunk.number);
-            // SAFETY: `add_chunk` made it from a box. It was removed from the only place where
-            // readers find it, once, by the swap; those that found it before are pinned.
-            unsafe {
-                self.bytes.fetch_sub((*removed).bytes(), Ordering::Relaxed);
-                let removed = removed as usize;
-                guard.defer_unchecked(move || drop(Box::from_raw(removed as *mut VersionChunk)));
-            }
-            false
-        });
-    }
-}
-
-impl Drop for OldVersions {
-    fn drop(&mut self) {
-        for directory in &mut self.directories {
-            for chunk in directory.get_mut().into_iter().flatten() {
-                let chunk = *chunk.get_mut();
-                if !chunk.is_null() {
-                    // SAFETY: `add_chunk` made it from a box, and nothing else refers to it: the
-                    // database, with its sessions and readers, is gone.
-                    drop(unsafe { Box::from_raw(chunk) });
-                }
-            }
-        }
+        stored.is_there().then_some(copied)
     }
 }
 

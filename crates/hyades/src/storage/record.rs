@@ -319,6 +319,11 @@ impl<S> Record<S> {
         }
     }
 
+    /// The link to the version before the one in the row. The caller holds the write lock.
+    pub(super) fn older(&self) -> u32 {
+        self.older.load(Ordering::Relaxed)
+    }
+
     /// Sets [`word::LOCKED`], whatever protects the row: a reader without a lock must not accept a
     /// half-written row. The caller has the row's write protection, and keeps it until it stores
     /// a new version word. Returns the version word before.

@@ -67,14 +67,7 @@ pub fn what_a_reader_needs_stays() -> bool {
             tx.update(ITEMS, B, &[GROUP.set(50)])
         };
         session.try_submit(leave).unwrap().0.unwrap();
-        let until = Instant::now() + Duration::from_secs(2);
-        let mut rounds = 0;
-        // Whatever may be removed is, in this time and these epochs.
-        while Instant::now() < until && (rounds < 200 || db.stats().garbage > 0) && rounds < 2000 {
-            db.snapshot(|_| Ok(())).unwrap();
-            session.try_submit(|tx| tx.update(ITEMS, 0i64, &[COUNT.set(1)])).unwrap().0.unwrap();
-            rounds += 1;
-        }
+        remove_garbage(&db);
     });
     seen == (0, 1, Item::ALL) && attempts == 1
 }
@@ -162,24 +155,57 @@ fn change(tx: &Transaction<'_>, from: i64, to: i64, of: [i64; 2]) -> Result<(), 
     tx.update(ITEMS, one, &[COUNT.set(duty)]).map(drop)
 }
 
+const LARGE: Table = Table::nth(2);
+const BYTES: usize = 40_000;
+
+/// Writes 80 MB.
+fn fill_large(db: &Database, byte: u8) {
+    for id in 0..2000i64 {
+        let row = vec![byte; BYTES];
+        db.transact(|tx| Ok(tx.upsert(LARGE, &[id.into(), row[..].into()])?)).unwrap();
+    }
+}
+
+/// Removes all garbage that may be removed, or tries to for a while.
+fn remove_garbage(db: &Database) {
+    let mut session = db.session().unwrap();
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut rounds = 0;
+    while Instant::now() < until && (rounds < 200 || db.stats().garbage > 0) && rounds < 2000 {
+        // Ends an epoch.
+        db.snapshot(|_| Ok(())).unwrap();
+        session.try_submit(|tx| tx.update(ITEMS, 0i64, &[COUNT.set(1)])).unwrap().0.unwrap();
+        rounds += 1;
+    }
+}
+
+/// A transaction that was ended looks for a row whose tombstone is gone. Returns its attempts.
+pub fn attempts_of_one_that_misses_a_row(db: &Database) -> u64 {
+    fill_large(db, 1);
+    let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        pause();
+        count(tx, C)
+    };
+    let (seen, attempts) = beside(db, look, || {
+        db.transact(|tx| Ok(tx.delete(ITEMS, C)?)).unwrap();
+        fill_large(db, 2);
+        remove_garbage(db);
+        assert_eq!(db.stats().garbage, 0);
+    });
+    assert_eq!(seen, -1);
+    attempts
+}
+
 /// A transaction for which older versions take too much memory ends, and runs again. Returns its
 /// attempts.
 pub fn attempts_of_one_that_needs_too_much(db: &Database) -> u64 {
-    const LARGE: Table = Table::nth(2);
-    const BYTES: usize = 40_000;
-    let fill = |byte: u8| {
-        for id in 0..2000i64 {
-            let row = vec![byte; BYTES];
-            db.transact(|tx| Ok(tx.upsert(LARGE, &[id.into(), row[..].into()])?)).unwrap();
-        }
-    };
-    fill(1);
+    fill_large(db, 1);
     let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
         pause();
         let row = tx.get(LARGE, 0i64)?.expect("it is there");
         Ok(row.get(Column::<[u8]>::at(1)).to_vec())
     };
-    let (seen, attempts) = beside(db, look, || fill(2));
+    let (seen, attempts) = beside(db, look, || fill_large(db, 2));
     assert!(seen == [1; BYTES] || seen == [2; BYTES]);
     attempts
 }

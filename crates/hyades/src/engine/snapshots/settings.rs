@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-/// The least memory for older versions that can be set: twice what 256 sessions may hold in chunks
-/// that they have begun to fill.
+/// The least memory for older versions that can be set. What sessions have begun to fill is not
+/// counted: up to 64 KiB each.
 const LEAST_MEMORY: u64 = 32 << 20;
 
 /// Limits of snapshots, see [`Builder::snapshots`](crate::Builder::snapshots).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotSettings {
-    /// Bytes of memory for the older versions of rows that open snapshots need, at least 32 MiB.
-    /// Where they need more, the oldest snapshot ends: its reads fail with
-    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded). Writers go on. Default: 1 GiB.
+    /// Bytes of memory for the older versions of rows that open snapshots need, and transactions
+    /// under [`Concurrency::Hekaton`](crate::Concurrency::Hekaton), at least 32 MiB.
+    /// Where they need more, the oldest of them ends: the reads of a snapshot fail with
+    /// [`Abort::SnapshotEnded`](crate::Abort::SnapshotEnded), and a transaction conflicts. Writers
+    /// go on. Default: 1 GiB.
     pub memory: u64,
     /// The age at which a snapshot ends, as soon as some session has run a few transactions more.
     /// Default: none.
