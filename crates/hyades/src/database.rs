@@ -117,7 +117,8 @@ pub struct Stats {
     pub old_versions: u64,
     /// See [`Stats::old_versions`].
     pub snapshot_bytes: u64,
-    /// Snapshots that were ended before they were closed, see
+    /// Snapshots that were ended before they were closed, and transactions under
+    /// [`Concurrency::Hekaton`](crate::Concurrency::Hekaton) that were ended with them, see
     /// [`SnapshotSettings`](crate::SnapshotSettings).
     pub snapshots_ended: u64,
     /// Bytes of frames made durable, without padding.

@@ -57,7 +57,7 @@ impl Database {
         gauge(out, "hyades_garbage_items", "items", help, stats.garbage);
         let help = "Snapshots that are open";
         gauge(out, "hyades_snapshots", "snapshots", help, stats.snapshots);
-        let help = "Older versions of rows in memory, which open snapshots need";
+        let help = "Older versions of rows in memory, which snapshots and transactions need";
         gauge(out, "hyades_old_versions", "versions", help, stats.old_versions);
         let help = "Memory of older versions of rows";
         gauge(out, "hyades_snapshot_bytes", "bytes", help, stats.snapshot_bytes);
@@ -116,7 +116,7 @@ fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
     counter(out, "hyades_retries_total", "attempts", help, conflicts.saturating_sub(starved));
     let help = "Transactions that ended because all their attempts met conflicts";
     counter(out, "hyades_starved_total", "transactions", help, starved);
-    let help = "Snapshots that ended because they took too much memory or were too old";
+    let help = "Snapshots and transactions that ended because they took too much memory";
     counter(out, "hyades_snapshots_ended_total", "snapshots", help, stats.snapshots_ended);
     let help = "Time from commit to acknowledgement, of transact and call";
     let of = describe("hyades_acknowledgement_seconds", "seconds", help);
