@@ -326,7 +326,7 @@ impl VersionsState {
     }
 
     fn missed_at_commit(&self) -> Option<Missed> {
-        self.missed(|txn| (txn.tid > 0 && txn.decision == Decision::Valid).then_some(txn.tid - 1))
+        self.missed(|txn| (txn.tid > 0 && txn.decision == Decision::Valid).then(|| txn.tid - 1))
     }
 
     /// A transaction that has overwritten a version that it could not read.
