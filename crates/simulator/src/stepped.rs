@@ -2,8 +2,8 @@
 //! order that follows from the seed, in simulated time.
 //!
 //! Under optimistic concurrency control, transactions of several sessions interleave: between the
-//! steps of one, others run. Under two-phase locking they would wait for each other on the same
-//! thread, so each runs as a whole. Real parallelism is left to the histories with threads.
+//! steps of one, others run. Where a transaction holds rows while it runs, another one on the same
+//! thread would wait for it, so each runs as a whole. Real parallelism is left to the histories with threads.
 
 use crate::case::{Case, Ending, Opened};
 use crate::checkpoints::CheckpointCounts;
@@ -49,7 +49,8 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
-    let interleaves = opened.combination.concurrency != Concurrency::NoWait;
+    let holds_rows = [Concurrency::NoWait, Concurrency::Hekaton];
+    let interleaves = !holds_rows.contains(&opened.combination.concurrency);
     let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();
     match ending {
