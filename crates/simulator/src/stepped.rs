@@ -3,7 +3,8 @@
 //!
 //! Under optimistic concurrency control, transactions of several sessions interleave: between the
 //! steps of one, others run. Where a transaction holds rows while it runs, another one on the same
-//! thread would wait for it, so each runs as a whole. Real parallelism is left to the histories with threads.
+//! thread would wait for it, so each runs as a whole. Real parallelism is left to the histories
+//! with threads.
 
 use crate::case::{Case, Ending, Opened};
 use crate::checkpoints::CheckpointCounts;

@@ -6,7 +6,7 @@
 //! A transaction reads as of the timestamp at which it began, and marks each row that it writes,
 //! if its newest version is not later than that and no other transaction has it marked: the first
 //! writer wins. At commit it draws a timestamp, which is its TID, and is serializable if what it
-//! has read is what it would read then ([`super::super::engine::active`] has the order of steps).
+//! has read is what it would read then ([`crate::engine::active`] has the order of steps).
 //! The order of timestamps is a serial order; it agrees with real time. A transaction that writes
 //! nothing is placed where it began, and needs no validation.
 //!
@@ -33,7 +33,6 @@ use crate::engine::Engine;
 use crate::engine::active::Preparing;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
-use crate::storage::old_versions::OldVersion;
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
@@ -179,10 +178,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
-        let older = |version| match version {
-            OldVersion::Row(row) => VisibleRow::Older(row),
-            OldVersion::Absent => VisibleRow::Absent,
-        };
         for look in 0..LOOKS {
             if look >= PATIENCE {
                 // The writer may be descheduled.
@@ -211,7 +206,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                     return Err(Abort::Conflict);
                 }
                 Self::remember(engine, state, table, record, found);
-                return Ok(older(version));
+                return Ok(version.into());
             }
             if seen & word::DEAD != 0 {
                 // It was absent as of that time. Should the transaction write, it fails.
@@ -235,7 +230,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
             } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
                 // It is being overwritten at a later timestamp, for which this version was kept.
                 Self::remember(engine, state, table, record, seen & !word::LOCKED);
-                return Ok(older(kept));
+                return Ok(kept.into());
             }
             std::hint::spin_loop();
         }
@@ -326,7 +321,10 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             std::thread::yield_now();
         }
         active.find_readers(state.slot, tid, state.readers);
-        steps::install(engine, state, tid, Record::set_locked, |record, version| {
+        let lock = |record: &Record<_>| {
+            record.set_locked();
+        };
+        steps::install(engine, state, tid, lock, |record, version| {
             debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
             record.word.store(version, Ordering::Release);
         });

@@ -31,6 +31,7 @@ pub(crate) mod timestamps;
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::{LoggingProtocol, Needs};
+use crate::storage::old_versions::OldVersion;
 use crate::storage::record::{Record, word};
 use state::TxnState;
 use steps::{Commit, Committed};
@@ -42,6 +43,15 @@ pub(crate) enum VisibleRow<'s, T> {
     /// The whole row, in an older version.
     Older(&'s [u8]),
     Absent,
+}
+
+impl<'s, T> From<OldVersion<'s>> for VisibleRow<'s, T> {
+    fn from(version: OldVersion<'s>) -> Self {
+        match version {
+            OldVersion::Row(row) => VisibleRow::Older(row),
+            OldVersion::Absent => VisibleRow::Absent,
+        }
+    }
 }
 
 /// A concurrency control: how a transaction reads, writes, validates and commits, under a protocol.

@@ -7,7 +7,6 @@ use super::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::storage::old_versions::OldVersion;
 use crate::storage::record::{Record, word};
 use std::sync::atomic::{Ordering, fence};
 
@@ -33,10 +32,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let Some(snapshot) = state.snapshot else { return Err(Abort::SnapshotEnded) };
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
-        let older = |version| match version {
-            OldVersion::Row(row) => VisibleRow::Older(row),
-            OldVersion::Absent => VisibleRow::Absent,
-        };
         let found = loop {
             // Before a link is followed: versions may be gone as soon as it has ended.
             if snapshot.has_ended() {
@@ -45,7 +40,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
             let seen = record.word.load(Ordering::Acquire);
             if word::tid(seen).epoch() > snapshot.epoch {
                 match versions.read(record, snapshot.last, arena, guard) {
-                    Some((_, version)) => break older(version),
+                    Some((_, version)) => break version.into(),
                     None => continue,
                 }
             }
@@ -59,7 +54,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for SnapshotReads {
             let mut now = record.word.load(Ordering::Relaxed);
             if (now | seen) & word::LOCKED != 0 {
                 if let Some(kept) = versions.kept(record, seen, arena, guard) {
-                    break older(kept);
+                    break kept.into();
                 }
                 // The version may have been kept and another one since: then it is not the one in
                 // place any more.

@@ -205,7 +205,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'s, P>,
     tid: Tid,
-    lock: impl Fn(&Record<P::RowStamp>) -> u64,
+    lock: impl Fn(&Record<P::RowStamp>),
     release: impl Fn(&Record<P::RowStamp>, u64),
 ) {
     let keeps = engine.snapshots.are_below(tid) || !state.readers.is_empty();
@@ -234,9 +234,7 @@ pub(crate) fn install<'s, P: LoggingProtocol>(
 
 /// For a concurrency control under which rows are protected before they are installed.
 #[inline(always)]
-pub(crate) fn already_locked<S>(_: &Record<S>) -> u64 {
-    0
-}
+pub(crate) fn already_locked<S>(_: &Record<S>) {}
 
 /// Keeps a row, before transaction `tid` overwrites it, for readers of an earlier state. The caller
 /// has its write protection, and keeps it until it stores a new version word.

@@ -116,7 +116,7 @@ fn transactions(out: &mut Metrics, stats: &Stats, acknowledged: LatencyCounts) {
     counter(out, "hyades_retries_total", "attempts", help, conflicts.saturating_sub(starved));
     let help = "Transactions that ended because all their attempts met conflicts";
     counter(out, "hyades_starved_total", "transactions", help, starved);
-    let help = "Snapshots and transactions that ended because they took too much memory";
+    let help = "Snapshots and transactions that were ended, for their memory or age";
     counter(out, "hyades_snapshots_ended_total", "snapshots", help, stats.snapshots_ended);
     let help = "Time from commit to acknowledgement, of transact and call";
     let of = describe("hyades_acknowledgement_seconds", "seconds", help);
