@@ -43,6 +43,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub whole_rows: bool,
     /// Transactions read a snapshot and need not be serializable.
     pub snapshot_isolation: bool,
+    /// Commands are replayed on several versions of rows, as of the timestamps that they read.
+    pub replays_versions: bool,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
     /// Source of the seeds of transactions.
@@ -67,6 +69,7 @@ impl<P: LoggingProtocol> Engine<P> {
             epoch_interval: EPOCH,
             whole_rows: false,
             snapshot_isolation: false,
+            replays_versions: false,
             patience: 0,
             seed,
         }

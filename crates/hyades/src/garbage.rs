@@ -68,8 +68,8 @@ struct StaleEntry {
     table: u32,
     index: u16,
     key: KeyBytes,
-    /// At least the version that it does not match; [`Tid::NONE`] at replay. Readers of earlier
-    /// states need it.
+    /// At least the version that it does not match; [`Tid::NONE`] at a replay on one version.
+    /// Readers of earlier states need it.
     since: Tid,
 }
 
@@ -105,6 +105,15 @@ fn looks(noted: usize, waiting: usize) -> usize {
     8 + 2 * noted + (waiting / 32).min(256)
 }
 
+/// How a transaction has ended that leaves garbage.
+pub(crate) enum TransactionEnd<'e, P: LoggingProtocol> {
+    Now(&'e Engine<P>),
+    /// As a command, on rows of one version.
+    Replayed,
+    /// As a command, on rows of several versions, as this one of them.
+    Version(Tid),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Swept {
     Done,
@@ -127,22 +136,26 @@ impl Garbage {
         self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
-    /// Records an entry that may be stale since version `since`; at replay, [`Tid::NONE`].
+    /// Records an entry that may be stale since version `since`; [`Tid::NONE`] at a replay on one
+    /// version.
     pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes, since: Tid) {
         self.entries.push_back(StaleEntry { table, index, key, since });
     }
 
-    /// Records the garbage of a transaction that has ended. `engine` is `None` at replay.
+    /// Records the garbage of a transaction that has ended.
     pub fn collect_from<P: LoggingProtocol>(
         &mut self,
-        engine: Option<&Engine<P>>,
+        ended: &TransactionEnd<'_, P>,
         state: &TxnState<'_, P>,
         committed: bool,
     ) {
         let undone = !committed || state.rolled_back;
-        // The commit is over, so the version is not above the latest one.
-        let latest = |engine: &Engine<P>| engine.snapshots.latest(&engine.epoch);
-        let since = || engine.map_or(Tid::NONE, latest);
+        let since = || match ended {
+            // The commit is over, so the version is not above the latest one.
+            TransactionEnd::Now(engine) => engine.snapshots.latest(&engine.epoch),
+            TransactionEnd::Replayed => Tid::NONE,
+            TransactionEnd::Version(tid) => *tid,
+        };
         for link in &state.links {
             link.entry.unpin();
             // After a partial rollback it is unknown which entries are in use, so all are recorded.
@@ -157,7 +170,11 @@ impl Garbage {
                 self.add_entry(stale.table, stale.index, key, since());
             }
         }
-        let now = || engine.map_or(REPLAYED, |engine| engine.epoch.current());
+        let now = || match ended {
+            TransactionEnd::Now(engine) => engine.epoch.current(),
+            TransactionEnd::Replayed => REPLAYED,
+            TransactionEnd::Version(tid) => tid.epoch(),
+        };
         if committed {
             for write in state.final_writes() {
                 if matches!(write.pending, Pending::Delete) {
@@ -172,6 +189,18 @@ impl Garbage {
                 self.rows.push_back(AbsentRow { table: *table, key, epoch: now() });
             }
         }
+    }
+
+    /// Removes, at a replay on several versions, what no record to come needs; the rest stays. No
+    /// record is being replayed.
+    pub fn sweep_needless<C: ConcurrencyControl<P>, P: LoggingProtocol>(
+        &mut self,
+        engine: &Engine<P>,
+        stamp: &mut P::TxnStamp,
+    ) {
+        let guard = crossbeam_epoch::pin();
+        self.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
+        self.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
     }
 
     /// Removes everything it can, at replay, where no other thread works on these items. Rows that
@@ -310,7 +339,7 @@ impl Garbage {
     }
 
     /// Moves all items of `other` here.
-    fn append(&mut self, other: &mut Garbage) {
+    pub fn append(&mut self, other: &mut Garbage) {
         self.entries.append(&mut other.entries);
         self.rows.append(&mut other.rows);
         other.before = 0;

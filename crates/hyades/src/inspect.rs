@@ -159,7 +159,11 @@ impl StreamInspector<'_> {
             needs: &self.decoder.validity,
             predecessors: &self.decoder.predecessors,
             vectors: self.shape.has_vectors(),
-            order: if self.shape.data_only { &[] } else { &self.decoder.order },
+            order: if self.shape.data_only || self.shape.versions {
+                &[]
+            } else {
+                &self.decoder.order
+            },
             inspector: self.inspector,
             place: (self.stream, frame.start),
             incarnation: self.incarnation,
@@ -283,6 +287,18 @@ impl Inspected<'_> {
     /// Returns the seed of its random numbers, if it used any.
     pub fn seed(&self) -> Option<u64> {
         self.head.seed
+    }
+
+    /// Returns what a command read as of, as epoch and sequence number, if it states that: else its
+    /// own TID. Only where replay keeps several versions of rows.
+    pub fn reads_as_of(&self) -> Option<(u64, u64)> {
+        self.head.as_of.map(|tid| (tid.epoch().0, tid.sequence()))
+    }
+
+    /// Returns the lowest TID as of which this record, and those that got their positions later,
+    /// read, as epoch and sequence number, if it states that.
+    pub fn floor(&self) -> Option<(u64, u64)> {
+        self.head.floor.map(|tid| (tid.epoch().0, tid.sequence()))
     }
 
     /// Returns the length in bytes of the body: the procedure and its arguments, or the changed

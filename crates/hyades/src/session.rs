@@ -11,7 +11,7 @@ use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
 use crate::erased::{Answer, AnySession, Verdict};
 use crate::error::{Abort, Error};
-use crate::garbage::Garbage;
+use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
@@ -328,7 +328,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             }
             answer.needs = done.needs;
         });
-        self.garbage.collect_from(Some(engine), state, committed);
+        self.garbage.collect_from(&TransactionEnd::Now(engine), state, committed);
         poison_on_panic.disarm();
         match panic {
             Some(panic) if result.is_ok() || mutation::is(Mutation::RethrowUnvalidated) => {

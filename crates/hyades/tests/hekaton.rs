@@ -53,10 +53,18 @@ fn what_was_read_and_overwritten_is_a_conflict_of_serializable_transactions() {
     }
 }
 
-/// C5: replayed as a command it would read what was written meanwhile.
+/// C5: replayed as a command on one version it would read what was written meanwhile.
 #[test]
-fn a_late_procedure_is_logged_as_data() {
-    assert!(a_late_procedure_is_data(|| hekaton(Protocol::Taurus, Isolation::Snapshot)));
+fn a_late_procedure_is_logged_as_data_in_a_serial_log() {
+    assert!(a_late_procedure_is_data(|| hekaton(Protocol::Serial, Isolation::Snapshot)));
+}
+
+/// C3, C4: with vectors it is a command, unless it begins and commits in different epochs.
+#[test]
+fn a_late_procedure_is_replayed_on_the_versions_that_it_has_read() {
+    for has_checkpoint in [false, true] {
+        assert!(versions::a_late_procedure_is_replayed_on_its_version(has_checkpoint));
+    }
 }
 
 fn with_large_rows(memory: u64) -> Opened {

@@ -12,11 +12,15 @@ use std::time::Duration;
 #[test]
 fn each_broken_rule_of_hekaton_is_noticed() {
     let late =
-        || a_late_procedure_is_data(|| versions::hekaton(Protocol::Taurus, Isolation::Snapshot));
+        || a_late_procedure_is_data(|| versions::hekaton(Protocol::Serial, Isolation::Snapshot));
+    let straddling = || versions::a_late_procedure_is_replayed_on_its_version(true);
+    let late_again = || versions::a_late_procedure_is_replayed_on_its_version(false);
     let unique = || versions::a_unique_key_is_of_the_present(Isolation::Snapshot);
     let sums = || versions::sums_stay_right(Duration::from_secs(20));
-    let rules: [(Mutation, &dyn Fn() -> bool); 11] = [
+    let rules: [(Mutation, &dyn Fn() -> bool); 13] = [
         (Mutation::LateCommands, &late),
+        (Mutation::StraddlingCommands, &straddling),
+        (Mutation::ForgetAboveFloor, &late_again),
         (Mutation::OverlookReaders, &versions::a_reader_sees_its_beginning),
         (Mutation::LeavePartsBehind, &versions::a_reader_sees_its_beginning),
         (Mutation::OverwriteNewer, &versions::the_first_writer_wins),

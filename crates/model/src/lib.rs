@@ -38,6 +38,7 @@ pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
 pub mod unwritten;
+pub mod versioned_replay;
 pub mod versions;
 
 use case::Case;
@@ -61,6 +62,7 @@ pub fn cases() -> Vec<Case> {
         silo_r::cases,
         tictoc::cases,
         versions::cases,
+        versioned_replay::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -92,4 +94,5 @@ pub const ITEMS: &[&str] = &[
     "Silo-R",
     "TicToc",
     "Hekaton",
+    "Versions at replay",
 ];

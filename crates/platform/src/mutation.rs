@@ -136,6 +136,11 @@ mutations! {
     OverwriteNewer "overwrite-newer",
     /// A tombstone, or an index entry, is removed although a transaction reads what was before.
     UnlinkForReaders "unlink-for-readers",
+    /// Under snapshot isolation a transaction that begins and commits in different epochs is logged
+    /// as a command.
+    StraddlingCommands "straddling-commands",
+    /// Replay forgets versions that records to come read.
+    ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.

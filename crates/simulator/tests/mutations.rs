@@ -48,6 +48,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::DrawBeforeSaying
                 | Mutation::BoundAsTimestamp
                 | Mutation::LeavePartsBehind
+                | Mutation::StraddlingCommands
+                | Mutation::ForgetAboveFloor
                 | Mutation::OverlookReaders
                 | Mutation::OverlookPreparing
                 | Mutation::ValidateInPlaceOnly

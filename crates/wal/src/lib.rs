@@ -86,7 +86,7 @@ pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
     Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, MARKS,
-    Manifest, StreamEntry,
+    Manifest, StreamEntry, VERSIONS,
 };
 pub use marks::Marks;
 pub use open::{Recovering, open, open_damaged, open_read};

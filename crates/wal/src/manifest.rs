@@ -99,6 +99,10 @@ fn is_zero(mark: &u64) -> bool {
 /// The incarnation's setting that says whether its records have numbers: `"yes"` if they do.
 pub const MARKS: &str = "marks";
 
+/// The incarnation's setting that says by what a replay of its commands tells the versions of a row
+/// apart: `"timestamps"`. Absent where rows have one version at replay.
+pub const VERSIONS: &str = "versions";
+
 /// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -219,6 +223,9 @@ const WITH_CHECKPOINT: u32 = 2;
 /// The version of a manifest in which an incarnation has watermarks (`marks`). Programs that do not
 /// know these would treat acknowledged records as dead.
 const WITH_MARKS: u32 = 3;
+/// The version of a manifest in which rows have several versions at replay (`versions`). Programs
+/// that do not know these would run commands on the wrong one.
+const WITH_VERSIONS: u32 = 4;
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
@@ -253,7 +260,8 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
     let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
     let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
     let sound = last.is_some_and(|last| last.crc32c == crc);
-    if ![VERSION, WITH_CHECKPOINT, WITH_MARKS].map(u64::from).contains(&first.format) {
+    if ![VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS].map(u64::from).contains(&first.format)
+    {
         return Err(Error::Version { path: path.to_owned(), found: first.format });
     }
     if !sound {
@@ -359,7 +367,9 @@ impl Manifest {
         let checked = self.check(dir);
         debug_assert!(checked.is_ok(), "no opening would accept this manifest: {checked:?}");
         let marks = |i: &Incarnation| i.settings.get(MARKS).is_some_and(|v| v == "yes");
-        let version = if self.incarnations.iter().any(marks) {
+        let version = if self.incarnations.iter().any(|i| i.settings.contains_key(VERSIONS)) {
+            WITH_VERSIONS
+        } else if self.incarnations.iter().any(marks) {
             WITH_MARKS
         } else if self.checkpoint.is_some() {
             WITH_CHECKPOINT

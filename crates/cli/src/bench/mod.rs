@@ -261,6 +261,7 @@ fn recover_one<W: Workload>(settings: &Settings, mut workload: W) -> Result<Reco
         bytes: Some(runs.iter().map(|i| i.bytes).sum()),
         records_per_s: Some(records as f64 / replay_seconds),
         threads: Some(report.threads),
+        version_bytes: (report.version_bytes > 0).then_some(report.version_bytes),
         cold: settings.knobs.cold.then_some(true),
         state_matches: None,
     };

@@ -127,6 +127,9 @@ pub struct Recovery {
     pub records_per_s: Option<f64>,
     /// Threads used.
     pub threads: Option<usize>,
+    /// The most memory that older versions of rows took; absent where rows had one version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_bytes: Option<u64>,
     /// Whether the page cache was dropped before; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold: Option<bool>,
@@ -277,6 +280,9 @@ impl Report {
                 rate(r.records_per_s.unwrap_or(0.0)),
             ),
         );
+        if let Some(most) = r.version_bytes {
+            line("versions", format!("at most {} of older versions of rows", bytes(most as f64)));
+        }
         let same = r.state_matches == Some(true);
         line("state", if same { "matches that before the crash" } else { "DIFFERS" }.to_string());
     }

@@ -150,6 +150,12 @@ fn transaction(
     if let Some(began) = record.epoch_us() {
         write!(out, " epoch began at {};", hyades::inspect::time(began))?;
     }
+    if let Some((epoch, sequence)) = record.reads_as_of() {
+        write!(out, " reads as of {epoch}.{sequence};")?;
+    }
+    if let Some((epoch, sequence)) = record.floor() {
+        write!(out, " floor {epoch}.{sequence};")?;
+    }
     if let Some(time) = record.time_us() {
         write!(out, " time {time} us;")?;
     }

@@ -12,9 +12,11 @@
 //!
 //! Two rules keep the rest of the engine sound (docs/protocols.md, C1 to C5):
 //!
-//! - **Late transactions log data.** A transaction is late if what it has read was overwritten, or
-//!   is about to be by one that prepares its commit, at a later timestamp than its own. The log may
-//!   have that one before it, and a command reads what is in place at replay.
+//! - **Late transactions log data**, or their commands are replayed on several versions. A
+//!   transaction is late if what it has read was overwritten, or is about to be by one that
+//!   prepares its commit, at a later timestamp than its own. The log may have that one before it,
+//!   and a command reads what is in place at replay, unless that keeps versions: in a log with
+//!   vectors it does, and commands read as of a timestamp (Taurus 2020, section 4.4).
 //! - **What is read may be kept.** Tombstones, stale index entries and older versions stay until no
 //!   transaction reads as of an earlier timestamp.
 //!
@@ -142,6 +144,22 @@ impl Hekaton {
         // What it has not found in an index may have been there as of its beginning.
         let is_wrong = may_be_late && engine.snapshots.active.has_ended(state.slot, state.as_of);
         (!is_wrong).then_some(valid)
+    }
+
+    /// Whether its replay as a command would read what it has read.
+    fn may_be_command<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &TxnState<'_, P>,
+        tid: Tid,
+    ) -> bool {
+        if engine.replays_versions {
+            // An image of an epoch in between would not have the versions that it has read (C4).
+            let is_of_one_epoch = state.as_of.epoch() == tid.epoch();
+            return !engine.snapshot_isolation
+                || is_of_one_epoch
+                || mutation::is(Mutation::StraddlingCommands);
+        }
+        !Self::is_late(state) || mutation::is(Mutation::LateCommands)
     }
 
     /// Whether it is late by now, or will fail.
@@ -309,10 +327,15 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
         }
         state.mark_overwritten();
         state.observe_held(&engine.protocol, true);
-        let command = (!Self::is_late(state) || mutation::is(Mutation::LateCommands))
-            && steps::as_command(engine, state, &commit);
+        let command =
+            Self::may_be_command(engine, state, tid) && steps::as_command(engine, state, &commit);
         let valid = |state: &TxnState<'_, P>| Self::validate(engine, state, tid);
-        let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
+        let reserved = if engine.replays_versions {
+            valid(state).ok_or(Abort::Conflict)?;
+            steps::append(engine, state, &mut commit, tid, command)
+        } else {
+            steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?
+        };
         let placed = (reserved.position(), reserved.bytes);
         reserved.fill();
         let slow = [Mutation::ValidateInPlaceOnly, Mutation::OverlookPreparing];

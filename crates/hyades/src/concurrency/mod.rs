@@ -15,6 +15,7 @@
 //! epoch; [command: append, raise read stamps]; validate; [otherwise append]; fill; install;
 //! publish; release.
 
+pub(crate) mod earlier;
 pub(crate) mod hekaton;
 mod known;
 mod locks;

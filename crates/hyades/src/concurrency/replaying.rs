@@ -1,16 +1,21 @@
 //! No concurrency control, for replay: the order of the log keeps conflicting transactions apart.
 //! Where it orders only writers, readers use row versions.
 
+use super::earlier::{EarlierVersions, ReadAsOf, read_as_of};
 use super::state::TxnState;
 use super::steps;
 use super::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
+use crate::logging::versions::{Versions, View};
 use crate::logging::write::{Pending, final_writes};
+use crate::storage::old_versions::{OldVersion, OldVersionWriter, OldVersions, Overwritten};
 use crate::storage::record::{Record, word};
 use crate::storage::row::apply_delta;
 use crate::storage::tid::Tid;
+use crossbeam_epoch::Guard;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 pub(crate) struct Replaying;
@@ -24,11 +29,19 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
     #[inline]
     fn read<'s, T>(
         _: &Engine<P>,
-        _: &mut TxnState<'s, P>,
+        state: &mut TxnState<'s, P>,
         _: u32,
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
+        if let Some(EarlierVersions::AsOf(versions, as_of)) = state.versions {
+            let to = (state.arena, state.guard);
+            return Ok(match read_as_of(versions, as_of, record, to, copy) {
+                ReadAsOf::InPlace(Some(row)) => VisibleRow::There(row),
+                ReadAsOf::Older(OldVersion::Row(row)) => VisibleRow::Older(row),
+                ReadAsOf::InPlace(None) | ReadAsOf::Older(OldVersion::Absent) => VisibleRow::Absent,
+            });
+        }
         let there = record.word.load(Ordering::Acquire) & word::ABSENT == 0;
         Ok(if there { VisibleRow::There(copy()) } else { VisibleRow::Absent })
     }
@@ -40,8 +53,19 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Replaying {
         _: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        if let Some((versions, view)) = state.versions {
-            return Ok(versions.is_there(record, view));
+        match state.versions {
+            Some(EarlierVersions::Listed(versions, view)) => {
+                return Ok(versions.is_there(record, view));
+            }
+            Some(EarlierVersions::AsOf(versions, as_of)) => {
+                let to = (state.arena, state.guard);
+                let found = read_as_of(versions, as_of, record, to, || ());
+                return Ok(match found {
+                    ReadAsOf::InPlace(there) => there.is_some(),
+                    ReadAsOf::Older(version) => version != OldVersion::Absent,
+                });
+            }
+            None => {}
         }
         Ok(record.word.load(Ordering::Acquire) & word::ABSENT == 0)
     }
@@ -99,14 +123,26 @@ impl<S> Drop for RowLock<'_, S> {
     }
 }
 
+/// Why a command cannot be replayed.
+const CONFLICT: &str = "had a conflict, which cannot occur at replay";
+
 /// Installs the writes of a replayed command: as version `tid` of their rows.
+///
+/// # Errors
+/// What is wrong, as said of the procedure.
 pub(crate) fn install<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
     tid: Tid,
-) -> Result<(), Abort> {
-    if state.versions.is_some() {
-        return install_versions(engine, state, tid);
+) -> Result<(), &'static str> {
+    match state.versions {
+        Some(EarlierVersions::Listed(versions, view)) => {
+            return install_versions(engine, state, tid, (versions, view));
+        }
+        Some(EarlierVersions::AsOf(versions, _)) => {
+            return install_over_versions(engine, state, tid, versions);
+        }
+        None => {}
     }
     steps::install(engine, state, tid, steps::already_locked, |record, version| {
         record.word.store(version, Ordering::Release)
@@ -114,17 +150,61 @@ pub(crate) fn install<P: LoggingProtocol>(
     Ok(())
 }
 
+/// Installs the writes of a replayed command, and keeps what they overwrite while a record to come
+/// may read it. Whatever wrote the rows before was replayed before.
+fn install_over_versions<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, P>,
+    tid: Tid,
+    versions: &OldVersions,
+) -> Result<(), &'static str> {
+    for write in final_writes(&state.writes) {
+        let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
+        // No record becomes dead while commands run.
+        let mut row = RowLock::take(record).ok_or(CONFLICT)?;
+        if tid <= word::tid(row.version) {
+            return Err("wrote a row of which there is a later version");
+        }
+        let changed = write.changed_bytes(layout);
+        let (seen, writer) = (row.version, &mut *state.old_versions);
+        keep_for_records(versions, (record, seen), tid, changed.as_deref(), (writer, state.guard))?;
+        let there = write.install(layout, state.guard, state.scratch);
+        row.version = word::of(tid) | if there { 0 } else { word::ABSENT };
+    }
+    Ok(())
+}
+
+/// Keeps a version that transaction `tid` overwrites, if a record to come may read it. The caller
+/// has the row's lock.
+pub(crate) fn keep_for_records<S>(
+    versions: &OldVersions,
+    (record, seen): (&Record<S>, u64),
+    end: Tid,
+    changed: Option<&[Range<usize>]>,
+    (writer, guard): (&mut OldVersionWriter, &Guard),
+) -> Result<(), &'static str> {
+    let lowest = versions.floor();
+    if end <= lowest || word::tid(seen) == Tid::NONE {
+        return Ok(());
+    }
+    let overwritten = Overwritten { record, seen, end, lowest };
+    match versions.keep(writer, &overwritten, changed, guard) {
+        true => Ok(()),
+        false => Err("needs more versions of rows than there can be at once"),
+    }
+}
+
 /// Installs the writes of a replayed command beside older versions of their rows.
 fn install_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
     tid: Tid,
-) -> Result<(), Abort> {
-    let (versions, view) = state.versions.expect("the caller has asked");
+    (versions, view): (&Versions, &View),
+) -> Result<(), &'static str> {
     for write in final_writes(&state.writes) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
         // No record becomes dead while commands run.
-        let mut row = RowLock::take(record).ok_or(Abort::Conflict)?;
+        let mut row = RowLock::take(record).ok_or(CONFLICT)?;
         if tid > word::tid(row.version) {
             versions.supersede(record, row.version, view.own);
             let there = write.install(layout, state.guard, state.scratch);
@@ -139,7 +219,7 @@ fn install_versions<P: LoggingProtocol>(
             Pending::Delta(_, delta) => {
                 let mut row = Vec::new();
                 versions.read(record, view, &mut row);
-                apply_delta(layout, &mut row, delta)?;
+                apply_delta(layout, &mut row, delta).map_err(|_| CONFLICT)?;
                 versions.insert_older_version(record, tid, view.own, Some(&row));
             }
         }

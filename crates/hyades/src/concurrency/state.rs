@@ -1,5 +1,6 @@
 //! State of a running transaction: the rows it read, the gaps it saw, the writes it buffers.
 
+use super::earlier::EarlierVersions;
 use super::known::KnownRows;
 use crate::engine::RowIdBlock;
 use crate::engine::active::ReaderTimes;
@@ -7,7 +8,6 @@ use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
 use crate::logging::determinism::Determinism;
-use crate::logging::versions::{Versions, View};
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
@@ -121,7 +121,7 @@ pub(crate) struct TxnState<'s, P: LoggingProtocol> {
     /// Whether it had any operation except blind writes.
     pub has_read: bool,
     /// The row versions that it reads and its view of them, in replays that keep several versions.
-    pub versions: Option<(&'s Versions, &'s View)>,
+    pub versions: Option<EarlierVersions<'s>>,
     /// What it reads, if that is not the present.
     pub snapshot: Option<&'s SnapshotState>,
     /// Where rows are in `writes` and `held`.
@@ -268,7 +268,11 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
                 // The row under the delta is in the read set or locked.
                 let mut row = Vec::with_capacity(write.record.row_len());
                 match self.versions {
-                    Some((versions, view)) => drop(versions.read(write.record, view, &mut row)),
+                    Some(versions) => {
+                        let read =
+                            versions.read(write.record, self.arena, &mut Vec::new(), self.guard);
+                        row.extend_from_slice(read.unwrap_or_default());
+                    }
                     None => write.record.read_row(&mut row),
                 }
                 if !table.layout.is_valid(&row) {

@@ -4,7 +4,7 @@ use super::state::TxnState;
 use crate::engine::Engine;
 use crate::engine::active::ReaderTimes;
 use crate::error::Abort;
-use crate::logging::draft::{Call, Draft, Reserved};
+use crate::logging::draft::{Call, Draft, Reserved, StatedVersions};
 use crate::logging::record::RecordKind;
 use crate::logging::write::{Pending, Write, final_writes};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
@@ -120,22 +120,45 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
     command: bool,
 ) -> Reserved<'w> {
     let Some(writer) = commit.writer.as_deref_mut() else { return Reserved::nothing() };
+    let states_epoch = tid.epoch() != commit.stated_epoch;
+    let versions = match engine.replays_versions {
+        true => stated_versions(engine, state, states_epoch, command),
+        false => StatedVersions::default(),
+    };
     let draft = Draft {
         writer,
         stream: commit.stream,
         tid,
         command: commit.call.filter(|_| command),
         has_read: state.has_read,
-        states_epoch: tid.epoch() != commit.stated_epoch,
+        states_epoch,
         whole_rows: engine.whole_rows,
         epoch: &engine.epoch,
         tables: &engine.tables,
         writes: &state.writes,
         determinism: &state.determinism,
         row_ids: &state.row_ids_used,
+        versions,
         payload: commit.payload,
     };
     engine.protocol.append(state.stamp, draft)
+}
+
+/// What the record states for a replay that keeps several versions: as of what the command has
+/// read, and with its epoch the floor. The record has no position yet: what gets one later was
+/// found committing, or commits later.
+fn stated_versions<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, P>,
+    states_floor: bool,
+    command: bool,
+) -> StatedVersions {
+    let snapshots = engine.snapshot_isolation;
+    let floor = || engine.snapshots.active.replay_floor(&engine.epoch, snapshots);
+    StatedVersions {
+        as_of: (command && snapshots).then_some(state.as_of),
+        floor: states_floor.then(floor),
+    }
 }
 
 /// Raises the read stamps of everything read, before validation.

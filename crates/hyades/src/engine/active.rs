@@ -16,6 +16,9 @@
 //!   a timestamp, draws it, and says which. A reader that finds a marked row looks at that slot. If
 //!   the writer draws nothing yet, its timestamp will be above the reader's, drawn before.
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 use crate::error::Error;
 use crate::storage::tid::Tid;
 use hyades_platform::epoch::Epoch;
@@ -281,6 +284,26 @@ impl ActiveTransactions {
         Tid::from_bits(reads.fold(now, u64::min))
     }
 
+    /// No transaction whose record has no position yet reads, at replay, as of a lower TID than
+    /// this: its own timestamp, or, with `snapshots`, what it has read as of; but a transaction
+    /// whose timestamp is of a later epoch than what it has read is not replayed as a command.
+    /// A transaction that was ended is no exception: it may commit.
+    pub fn replay_floor(&self, epoch: &Epoch, snapshots: bool) -> Tid {
+        // In this order: what draws its timestamp later draws one above `now`.
+        let now = Tid::from_bits(self.now(epoch));
+        let above_now = if snapshots { Tid::new(now.epoch(), 0) } else { now };
+        let committing = self.slots().filter_map(|(_, slot)| {
+            let commits = slot.commits.load(Ordering::SeqCst);
+            match commits {
+                ACTIVE => None,
+                tid if tid != DRAWING && !snapshots => Some(tid),
+                // If another transaction has begun since, the one that was committing is logged.
+                _ => Some(slot.reads.load(Ordering::SeqCst) >> 1),
+            }
+        });
+        Tid::from_bits(committing.fold(above_now.bits(), u64::min))
+    }
+
     /// The last timestamp drawn, if there are slots.
     pub fn latest(&self, epoch: &Epoch) -> Option<Tid> {
         self.exist.then(|| Tid::from_bits(self.now(epoch)))
@@ -386,6 +409,34 @@ mod tests {
         }
     }
 
+    /// What commits is not below the floor of a replay, though it was ended; what has only begun
+    /// does not hold the floor back.
+    #[test]
+    fn the_floor_of_a_replay_is_not_above_what_commits() {
+        let (active, epoch) = active();
+        let [reader, first, second] = [0; 3].map(|_| active.add().unwrap());
+        active.begin(reader, &epoch);
+        let as_of = active.begin(first, &epoch);
+        let tid = active.prepare(second, &epoch);
+        assert_eq!(active.replay_floor(&epoch, false), tid);
+        active.end(second);
+        let tid = active.prepare(first, &epoch);
+        active.begin(second, &epoch);
+        let later = active.prepare(second, &epoch);
+        assert!(active.end_oldest(later) && active.end_oldest(later));
+        assert_eq!(active.replay_floor(&epoch, false), tid);
+        // With snapshots, as of what it has read, in its epoch.
+        assert_eq!(active.replay_floor(&epoch, true), as_of);
+        active.end(first);
+        active.end(second);
+        assert_eq!(active.replay_floor(&epoch, false), later);
+        assert_eq!(active.replay_floor(&epoch, true), Tid::new(EpochNumber(5), 0));
+        // While it draws, it may have drawn already.
+        active.slot(first).commits.store(DRAWING, Ordering::SeqCst);
+        active.slot(first).reads.store(as_of.bits() << 1 | BOUND, Ordering::SeqCst);
+        assert_eq!(active.replay_floor(&epoch, false), as_of);
+    }
+
     #[test]
     fn slots_are_limited_and_used_again() {
         let (active, _) = active();
@@ -394,87 +445,5 @@ mod tests {
         assert!(active.add().is_err());
         active.remove(7);
         assert_eq!(active.add().unwrap(), 7);
-    }
-}
-
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-    use hyades_platform::epoch::EpochNumber;
-    use std::sync::Arc;
-
-    /// A row: the slot that has it marked, its version, and an older one that was kept.
-    struct Row {
-        active: ActiveTransactions,
-        epoch: Epoch,
-        owner: AtomicU32,
-        version: AtomicU64,
-        kept: AtomicU64,
-    }
-
-    /// Commits as a writer does. Returns its timestamp.
-    fn overwrite(row: &Row, number: u32) -> Tid {
-        row.owner.store(number, Ordering::SeqCst);
-        checker_fence();
-        let tid = row.active.prepare(number, &row.epoch);
-        let mut readers = ReaderTimes::default();
-        row.active.find_readers(number, tid, &mut readers);
-        let base = row.version.load(Ordering::Relaxed);
-        if readers.want(Tid::from_bits(base)) {
-            row.kept.store(base, Ordering::Release);
-        }
-        row.version.store(tid.bits(), Ordering::Release);
-        row.owner.store(0, Ordering::Release);
-        row.active.end(number);
-        tid
-    }
-
-    /// Reads as a transaction does. Returns what it reads as of, and the version that it finds.
-    fn read(row: &Row, number: u32) -> (Tid, u64) {
-        let as_of = row.active.begin(number, &row.epoch);
-        checker_fence();
-        loop {
-            let owner = row.owner.load(Ordering::SeqCst);
-            let writer = if owner == 0 { Preparing::No } else { row.active.preparing(owner) };
-            match writer {
-                Preparing::No => {}
-                Preparing::At(at) if at > as_of => {}
-                _ => {
-                    loom::thread::yield_now();
-                    continue;
-                }
-            }
-            let version = row.version.load(Ordering::Acquire);
-            if version <= as_of.bits() {
-                return (as_of, version);
-            }
-            return (as_of, row.kept.load(Ordering::Acquire));
-        }
-    }
-
-    /// A reader finds the newest version that is not above its timestamp.
-    #[test]
-    fn a_reader_finds_the_version_of_its_timestamp() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let first = Tid::new(EpochNumber(5), 0);
-            let row = Arc::new(Row {
-                active: ActiveTransactions::new(true),
-                epoch: Epoch::new(EpochNumber(5)),
-                owner: AtomicU32::new(0),
-                version: AtomicU64::new(first.bits()),
-                kept: AtomicU64::new(0),
-            });
-            let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
-            let written = {
-                let row = Arc::clone(&row);
-                loom::thread::spawn(move || overwrite(&row, writer))
-            };
-            let (as_of, found) = read(&row, reader);
-            let written = written.join().unwrap();
-            let newest = if written <= as_of { written } else { first };
-            assert_eq!(found, newest.bits(), "as of {as_of}");
-        });
     }
 }

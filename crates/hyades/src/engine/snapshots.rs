@@ -194,7 +194,7 @@ impl Snapshots {
         if mutation::is(Mutation::UnlinkForReaders) {
             return oldest;
         }
-        oldest.min(self.active.lowest(epoch))
+        oldest.min(self.active.lowest(epoch)).min(self.versions.floor())
     }
 
     /// A TID that is not below that of any transaction that has committed by now.

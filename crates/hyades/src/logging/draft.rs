@@ -24,6 +24,15 @@ pub(crate) struct Call<'a> {
     pub arguments: &'a [u8],
 }
 
+/// What a record states for a replay that keeps several versions of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StatedVersions {
+    /// What the transaction read as of, if not its own TID.
+    pub as_of: Option<Tid>,
+    /// No transaction that gets its position later reads as of a lower TID.
+    pub floor: Option<Tid>,
+}
+
 /// A transaction that is about to be logged. Its write set is protected, and its version is chosen.
 pub(crate) struct Draft<'d, 'w, S: Stamp> {
     pub writer: &'w mut Writer,
@@ -43,6 +52,8 @@ pub(crate) struct Draft<'d, 'w, S: Stamp> {
     pub determinism: &'d Determinism,
     /// Row ids that the transaction drew.
     pub row_ids: &'d [u64],
+    /// What its record states for replay on several versions, if that is how it is replayed.
+    pub versions: StatedVersions,
     /// Buffer for the record, owned by the session.
     pub payload: &'w mut Vec<u8>,
 }
@@ -71,7 +82,10 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     #[inline(always)]
     pub fn is_short_command(&self) -> bool {
         let is_short = |call: Call<'_>| call.arguments.len() <= Payload::MAX_REST;
-        self.command.is_some_and(is_short) && !self.states_epoch && !self.used_nondeterminism()
+        self.command.is_some_and(is_short)
+            && !self.states_epoch
+            && !self.used_nondeterminism()
+            && self.versions.as_of.is_none()
     }
 
     /// The record of a [short command](Self::is_short_command) whose stamp is one byte. It is never
@@ -97,7 +111,9 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
     pub fn compose(self, mut encode: impl FnMut(&mut Vec<u8>)) -> Composed<'w> {
         let epoch_us = self.epoch_us();
         self.payload.clear();
-        if epoch_us.is_none() && !(self.command.is_some() && self.used_nondeterminism()) {
+        let is_plain = self.versions.as_of.is_none() && self.versions.floor.is_none();
+        let is_drawn = self.command.is_some() && self.used_nondeterminism();
+        if epoch_us.is_none() && is_plain && !is_drawn {
             push_plain_head(self.payload, self.command.is_some(), self.tid);
         } else {
             self.head(epoch_us, None).encode(self.payload);
@@ -163,7 +179,14 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
         let command = self.command.is_some();
         let mut head =
             RecordHead { command, tid: self.tid, epoch_us, continued, ..RecordHead::default() };
+        head.floor = self.versions.floor;
+        let stated = [self.versions.as_of, self.versions.floor];
+        debug_assert!(
+            stated.into_iter().flatten().all(|tid| tid <= self.tid),
+            "a record reads as of no later TID than its own, which is not below the floor"
+        );
         if command {
+            head.as_of = self.versions.as_of;
             head.time_us = self.determinism.time_us;
             head.seed = self.determinism.seed;
             // A sample is enough to detect a procedure that is not deterministic. With `whole_rows`

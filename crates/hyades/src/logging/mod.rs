@@ -243,6 +243,9 @@ pub(crate) struct StartContext<'g> {
     pub settings: &'g LogSettings,
     /// Whether the log will hold data records only.
     pub data_only: bool,
+    /// Whether commands are replayed on several versions of rows: then no reader needs to precede
+    /// later writers at replay, and readers leave no stamps.
+    pub replays_versions: bool,
     pub epoch: &'g Arc<Epoch>,
     pub epoch_interval: Duration,
     /// Where sessions announce the epoch in which they commit.
@@ -292,8 +295,9 @@ pub(crate) type StampSkipper = fn(kind: StampKind, stamp: &mut &[u8]) -> Option<
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StampKind {
     pub command: bool,
-    /// Whether the log may hold data records only.
-    pub data_only: bool,
+    /// Whether readers leave no stamps: the log may hold data records only, or replay keeps several
+    /// versions of rows.
+    pub unordered_readers: bool,
 }
 
 /// Where the vectors of a stamp go, by stream.

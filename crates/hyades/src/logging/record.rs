@@ -34,7 +34,18 @@ mod flag {
     pub const EPOCH: u8 = 32;
     /// A checksum of what the command wrote follows.
     pub const OUTCOME: u8 = 64;
-    pub const ALL: u8 = 127;
+    /// What concerns versions follows, see [`super::version_flag`].
+    pub const VERSIONS: u8 = 128;
+}
+
+/// Flags in the byte that [`flag::VERSIONS`] announces. TIDs are stated as distances below the
+/// record's own.
+mod version_flag {
+    /// What the transaction read as of follows: else its own TID.
+    pub const AS_OF: u8 = 1;
+    /// The floor follows.
+    pub const FLOOR: u8 = 2;
+    pub const ALL: u8 = 3;
 }
 
 /// The head of a record: what precedes its vectors and its body.
@@ -49,6 +60,10 @@ pub(crate) struct RecordHead {
     /// A checksum of what a command wrote, in some commands: replay compares it.
     pub outcome: Option<u32>,
     pub row_ids: Vec<u64>,
+    /// What a command read as of, if not its own TID, where replay keeps several versions of rows.
+    pub as_of: Option<Tid>,
+    /// No record behind this one in its stream read as of a lower TID.
+    pub floor: Option<Tid>,
     /// The start of the first Part frame, in the same stream.
     pub continued: Option<u64>,
 }
@@ -63,6 +78,8 @@ impl RecordHead {
         flags |= if self.outcome.is_some() { flag::OUTCOME } else { 0 };
         flags |= if self.row_ids.is_empty() { 0 } else { flag::ROW_IDS };
         flags |= if self.continued.is_some() { flag::CONTINUED } else { 0 };
+        let has_versions = self.as_of.is_some() || self.floor.is_some();
+        flags |= if has_versions { flag::VERSIONS } else { 0 };
         push_start(out, flags, self.tid);
         if let Some(time) = self.time_us {
             out.extend_from_slice(&time.to_le_bytes());
@@ -83,14 +100,19 @@ impl RecordHead {
         if let Some(first) = self.continued {
             push_varint(out, first);
         }
+        if has_versions {
+            let as_of = if self.as_of.is_some() { version_flag::AS_OF } else { 0 };
+            let floor = if self.floor.is_some() { version_flag::FLOOR } else { 0 };
+            out.push(as_of | floor);
+            for tid in self.as_of.into_iter().chain(self.floor) {
+                push_varint(out, self.tid.bits() - tid.bits());
+            }
+        }
     }
 
     /// Reads the head and advances `bytes` past it.
     pub fn decode(bytes: &mut &[u8]) -> Option<RecordHead> {
         let flags = take(bytes, 1)?[0];
-        if flags & !flag::ALL != 0 {
-            return None;
-        }
         let tid = take_tid(bytes)?;
         let mut head =
             RecordHead { command: flags & flag::COMMAND != 0, tid, ..RecordHead::default() };
@@ -115,6 +137,19 @@ impl RecordHead {
         }
         if flags & flag::CONTINUED != 0 {
             head.continued = Some(take_varint(bytes)?);
+        }
+        if flags & flag::VERSIONS != 0 {
+            let flags = take(bytes, 1)?[0];
+            if flags & !version_flag::ALL != 0 {
+                return None;
+            }
+            let mut below = || tid.bits().checked_sub(take_varint(bytes)?).map(Tid::from_bits);
+            if flags & version_flag::AS_OF != 0 {
+                head.as_of = Some(below()?);
+            }
+            if flags & version_flag::FLOOR != 0 {
+                head.floor = Some(below()?);
+            }
         }
         Some(head)
     }
@@ -291,11 +326,14 @@ mod tests {
         fn a_head_reads_back(
             command: bool, epoch in 0u64..1 << 34, sequence in 0u64..1 << 27,
             time_us: Option<i64>, seed: Option<u64>, epoch_us: Option<u64>, row_ids: Vec<u64>,
-            outcome: Option<u32>, continued: Option<u64>,
+            outcome: Option<u32>, continued: Option<u64>, as_of: Option<u64>, floor: Option<u64>,
         ) {
             let tid = Tid::new(EpochNumber(epoch), sequence);
-            let head =
-                RecordHead { command, tid, time_us, seed, epoch_us, outcome, row_ids, continued };
+            let not_above = |n: u64| Tid::from_bits(tid.bits() - n % (tid.bits() + 1));
+            let [as_of, floor] = [as_of, floor].map(|below| below.map(not_above));
+            let head = RecordHead {
+                command, tid, time_us, seed, epoch_us, outcome, row_ids, as_of, floor, continued,
+            };
             let mut out = Vec::new();
             head.encode(&mut out);
             out.push(77);

@@ -36,6 +36,9 @@ pub(crate) struct Taurus {
     lanes: usize,
     /// Whether this incarnation of the log may have command records.
     commands: bool,
+    /// Whether commands are replayed on one version of each row: then a reader has to precede later
+    /// writers, and leaves a stamp.
+    orders_readers: bool,
     table: LsnVectorTable,
     /// Not used where there may be no commands: then there are no read stamps.
     unwritten: UnwrittenTables,
@@ -192,7 +195,7 @@ impl Taurus {
         if std::mem::take(&mut txn.cold) {
             self.table.join_cold(&mut txn.validity);
             // A command's order is in `validity` by now.
-            if self.commands && !command {
+            if self.orders_readers && !command {
                 self.table.join_cold(&mut txn.order);
             }
             txn.is_zero = false;
@@ -201,7 +204,7 @@ impl Taurus {
         let anchors = self.log.anchors(stream);
         let load = |lsn: &AtomicU64| lsn.load(Ordering::Acquire);
         compress::encode(out, &txn.validity, anchors, load);
-        if self.commands && !command {
+        if self.orders_readers && !command {
             compress::encode(out, &txn.order, anchors, load);
         }
     }
@@ -314,7 +317,7 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, lines 3 to 5.
     #[inline(always)]
     fn observe_write(&self, row: &Reference, txn: &mut TaurusTxn) {
-        let into = if !self.commands || mutation::is(Mutation::SkipReadFold) {
+        let into = if !self.orders_readers || mutation::is(Mutation::SkipReadFold) {
             FoldTarget::Write(&mut txn.validity)
         } else if txn.joined {
             FoldTarget::Both(&mut txn.validity)
@@ -340,7 +343,7 @@ impl LoggingProtocol for Taurus {
     /// Algorithm 1, lines 8 to 11.
     #[inline(always)]
     fn append<'w, M: Stamp>(&self, txn: &mut TaurusTxn, draft: Draft<'_, 'w, M>) -> Reserved<'w> {
-        if self.commands {
+        if self.orders_readers {
             self.follow_tables(&draft, txn);
         }
         if draft.is_short_command()
@@ -416,12 +419,13 @@ impl StartsOnLog for Taurus {
     /// After recovery all stamps are zero: an incarnation is a barrier, and everything in earlier
     /// ones precedes everything in this one.
     fn start(context: &StartContext<'_>) -> Self {
-        let &StartContext { log, settings, data_only, tables, .. } = context;
+        let &StartContext { log, settings, data_only, replays_versions, tables, .. } = context;
         let lanes = log.streams();
         Taurus {
             log: log.clone(),
             lanes,
             commands: !data_only,
+            orders_readers: !data_only && !replays_versions,
             table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             unwritten: UnwrittenTables::new(tables, lanes),
             progress: Padded(AtomicU64::new(0)),
@@ -462,5 +466,5 @@ pub(crate) fn skip_stamp(kind: StampKind, stamp: &mut &[u8]) -> Option<()> {
 
 /// Whether a stamp has an order vector.
 fn has_order(kind: StampKind) -> bool {
-    !kind.command && !kind.data_only
+    !kind.command && !kind.unordered_readers
 }

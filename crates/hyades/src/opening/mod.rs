@@ -318,7 +318,7 @@ impl Opening<'_> {
         let data_only = self.is_data_only();
         let stored =
             if changes_log { catalogue.bytes_before_checkpoint() } else { catalogue.to_bytes() };
-        let log = self.begin::<P>(recovering, stored, &verdict, first_epoch, data_only)?;
+        let log = self.begin::<C, P>(recovering, stored, &verdict, first_epoch, data_only)?;
         let engine = self.start_engine::<C, P>(&log, tables, row_ids, first_epoch);
         if changes_log {
             recovered.report.schema_seconds =
@@ -348,6 +348,7 @@ impl Opening<'_> {
             log,
             settings,
             data_only: self.is_data_only(),
+            replays_versions: self.replays_versions::<C, P>(),
             epoch: &epoch,
             epoch_interval,
             active: &active,
@@ -355,6 +356,7 @@ impl Opening<'_> {
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
+        engine.replays_versions = self.replays_versions::<C, P>();
         self.configure::<C, P>(&mut engine);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;
@@ -382,6 +384,12 @@ impl Opening<'_> {
         }
     }
 
+    /// Whether commands are replayed on several versions of rows: the concurrency control reads
+    /// them, and vectors order their writers.
+    fn replays_versions<C: Commits<P>, P: StartsOnLog>(&self) -> bool {
+        C::HAS_SLOTS && P::VECTORS && !P::PREDECESSORS && !self.is_data_only()
+    }
+
     /// Whether no command can be logged, so that replay may go by row versions alone.
     fn is_data_only(&self) -> bool {
         let data = |record: Option<RecordKind>| record.is_none_or(|r| r == RecordKind::Data);
@@ -389,7 +397,7 @@ impl Opening<'_> {
             && self.builder.procedures.iter().all(|p| data(p.record))
     }
 
-    fn begin<P: StartsOnLog>(
+    fn begin<C: Commits<P>, P: StartsOnLog>(
         &self,
         recovering: Recovering,
         catalogue: Vec<u8>,
@@ -404,9 +412,11 @@ impl Opening<'_> {
         };
         let concurrency = self.builder.concurrency.name();
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
+        let by_timestamp = (hyades_wal::VERSIONS, "timestamps");
+        let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
         let rows = P::rows(&self.builder.log).setting();
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
-        let settings = settings.chain(marks).chain(rows);
+        let settings = settings.chain(marks).chain(versions).chain(rows);
         let settings = IncarnationSettings {
             catalogue,
             data_only,

@@ -5,7 +5,7 @@
 
 use super::former_changes;
 use super::replay::ReplayContext;
-use crate::concurrency::replaying::RowLock;
+use crate::concurrency::replaying::{self, RowLock};
 use crate::error::Error;
 use crate::garbage::Garbage;
 use crate::logging::predecessors::Id;
@@ -15,6 +15,7 @@ use crate::logging::write::install_delta;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
 use crate::storage::layout::Layout;
+use crate::storage::old_versions::OldVersionWriter;
 use crate::storage::ordered_index::{Finger, Keyed, NoHooks};
 use crate::storage::record::{Record, word};
 use crate::storage::row::{Assignments, apply_delta};
@@ -35,6 +36,9 @@ pub(crate) struct Applier {
     absent: Vec<(u32, KeyBytes)>,
     /// The current record's name where rows have several versions; 0 where they have one.
     pub writer: Id,
+    /// Whether rows have several versions, by TID.
+    pub by_timestamp: bool,
+    old_versions: OldVersionWriter,
     stale: Garbage,
     pub images: u64,
 }
@@ -191,7 +195,9 @@ impl Applier {
                     tid > current || mutation::is(Mutation::ApplyOlder),
                     "a version is replaced by a later one"
                 );
-                if self.writer != 0 {
+                if self.by_timestamp {
+                    self.keep(replay, (record, version), tid, guard);
+                } else if self.writer != 0 {
                     replay.engine.protocol.versions.supersede(record, version, self.writer);
                 }
                 self.install(table, record, version, tid, change, guard)
@@ -202,6 +208,21 @@ impl Applier {
             self.absent.push((at as u32, KeyBytes::from_slice(key)));
         }
         lock.version = now;
+    }
+
+    /// Keeps a version that transaction `tid` overwrites, where commands read as of a timestamp.
+    fn keep<S: Stamp>(
+        &mut self,
+        replay: &ReplayContext<S>,
+        row: (&Record<S>, u64),
+        tid: Tid,
+        guard: &Guard,
+    ) {
+        let versions = replay.engine.snapshots.versions();
+        let to = (&mut self.old_versions, guard);
+        if let Err(what) = replaying::keep_for_records(versions, row, tid, None, to) {
+            replay.fail(Error::Recovery(format!("transaction {tid} {what}")));
+        }
     }
 
     /// Keeps a version that arrives after a newer one, where commands may still read it.
@@ -242,6 +263,9 @@ impl Applier {
         let table = &replay.engine.tables[at];
         while let Some(held) = replay.held.take(record, word::tid(version)) {
             debug_assert!(held.tid > word::tid(version), "a delta produces a later version");
+            if self.by_timestamp {
+                self.keep(replay, (record, version), held.tid, guard);
+            }
             let change = Change::Delta { base: word::tid(version), delta: &held.delta };
             version = self.install(table, record, version, held.tid, change, guard);
         }
@@ -288,14 +312,16 @@ impl Applier {
             }
             let old = there.then_some(&self.old[..]);
             let new = (!gone).then_some(&self.scratch[..]);
-            let stale = (self.writer != 0).then_some(&mut self.stale);
+            let keeps_versions = self.by_timestamp || self.writer != 0;
+            let stale = keeps_versions.then_some((&mut self.stale, tid));
             reindex(table, record, old, new, stale, guard);
         }
         word::of(tid) | if gone { word::ABSENT } else { 0 }
     }
 
     /// Hands over the absent rows, which are removed at the end.
-    pub fn finish<S: Stamp>(self, replay: &ReplayContext<S>) {
+    pub fn finish<S: Stamp>(mut self, replay: &ReplayContext<S>) {
+        replay.engine.snapshots.versions().end_writer(&mut self.old_versions);
         replay.absent.lock().expect("no holder panics").extend(self.absent);
     }
 }
@@ -306,14 +332,14 @@ pub(super) fn is_locked<S>(record: &Record<S>) -> bool {
 }
 
 /// Updates a row's entries in the secondary indexes. If `stale` is given, the old entries are noted
-/// there and stay, because commands that see older versions may need them. The caller holds the
-/// row's lock.
+/// there, as stale since the TID, and stay, because commands that see older versions may need them.
+/// The caller holds the row's lock.
 fn reindex<S: Stamp>(
     table: &TableData<S>,
     record: &Record<S>,
     old: Option<&[u8]>,
     new: Option<&[u8]>,
-    mut stale: Option<&mut Garbage>,
+    mut stale: Option<(&mut Garbage, Tid)>,
     guard: &Guard,
 ) {
     debug_assert!(is_locked(record), "entries of a row change under the row's lock");
@@ -329,8 +355,8 @@ fn reindex<S: Stamp>(
                 .expect("a record is not dead while its lock is held");
             entry.unpin();
         }
-        if let (Some(key), Some(stale)) = (&old_key, &mut stale) {
-            stale.add_entry(table.layout.table, at as u16, key.clone(), Tid::NONE);
+        if let (Some(key), Some((stale, since))) = (&old_key, &mut stale) {
+            stale.add_entry(table.layout.table, at as u16, key.clone(), *since);
             continue;
         }
         if let Some(key) = old_key

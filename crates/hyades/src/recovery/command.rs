@@ -3,14 +3,15 @@
 use super::apply::defer_garbage;
 use super::former_changes;
 use super::replay::ReplayContext;
+use crate::concurrency::earlier::EarlierVersions;
 use crate::concurrency::replaying::{self, Replaying};
 use crate::concurrency::state::{RowIds, TxnState, Workspace};
 use crate::error::{Abort, Error};
-use crate::garbage::Garbage;
+use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::determinism::Determinism;
+use crate::logging::predecessors::Id;
 use crate::logging::record::RecordHead;
 use crate::logging::unstamped::Unstamped;
-use crate::logging::versions::View;
 use crate::logging::write::outcome;
 use crate::storage::Stamp;
 use crate::storage::key::KeyBytes;
@@ -46,6 +47,11 @@ impl CommandRunner {
         }
     }
 
+    /// Ends the thread's work.
+    pub fn finish<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
+        replay.engine.snapshots.versions().end_writer(&mut self.workspace.old_versions);
+    }
+
     /// Runs the command of a record after everything that it depends on was replayed. `place` is
     /// the record's stream and start.
     pub fn run<S: Stamp>(
@@ -54,10 +60,10 @@ impl CommandRunner {
         head: &RecordHead,
         body: &[u8],
         (stream, lsn): (StreamId, Lsn),
-        view: &View,
+        (writer, versions): (Id, Option<EarlierVersions<'_>>),
         guard: &Guard,
     ) -> Result<(), Error> {
-        self.replay_command(replay, head, body, view, guard).map_err(|why| {
+        self.replay_command(replay, head, body, (writer, versions), guard).map_err(|why| {
             let advice = replay.catalogue.advice();
             Error::Recovery(format!(
                 "replay stopped at Lsn {lsn} of log stream {stream}: {why}; nothing was changed on \
@@ -75,7 +81,7 @@ impl CommandRunner {
         replay: &ReplayContext<S>,
         head: &RecordHead,
         mut body: &[u8],
-        view: &View,
+        (writer, versions): (Id, Option<EarlierVersions<'_>>),
         guard: &Guard,
     ) -> Result<(), String> {
         let id = take_varint(&mut body).ok_or("the command record has no procedure")?;
@@ -92,14 +98,14 @@ impl CommandRunner {
             RowIds::Recorded(head.row_ids.iter()),
             Determinism::recorded(head),
         );
-        state.versions = (view.own != 0).then_some((&replay.engine.protocol.versions, view));
+        state.versions = versions;
         let mut running = Running::<Replaying, Unstamped<S>>::new(&replay.engine, state);
         running.set_prefetched(self.prefetched);
         call(procedure, &running, body, &mut self.result).map_err(named)?;
         let state = running.state();
         check_outcome(replay, head, state).map_err(named)?;
         let installed = replaying::install(&replay.engine, state, head.tid);
-        installed.map_err(|_| named("had a conflict, which cannot occur at replay".into()))?;
+        installed.map_err(|what| named(what.into()))?;
         // A row object that it placed and rolled back was only read. Another command that does the
         // same may be running now, so the row object stays until the end.
         if state.rolled_back {
@@ -110,11 +116,15 @@ impl CommandRunner {
         }
         // The rest of its garbage is removed at once: the next transaction on these rows may follow
         // as soon as this one counts as replayed.
-        self.garbage.collect_from(None, state, true);
+        let ended = match versions {
+            Some(EarlierVersions::AsOf(..)) => TransactionEnd::Version(head.tid),
+            _ => TransactionEnd::Replayed,
+        };
+        self.garbage.collect_from(&ended, state, true);
         drop(running);
-        if view.own != 0 {
+        if versions.is_some() {
             // Commands may still read the versions that this one has overwritten.
-            defer_garbage(replay, view.own, &mut self.garbage);
+            defer_garbage(replay, writer, &mut self.garbage);
         }
         if !self.garbage.is_empty() {
             let keep = |table, key| {

@@ -26,6 +26,8 @@ pub(crate) struct RecordShape {
     need_lanes: usize,
     stamp: StampFormat,
     pub data_only: bool,
+    /// Whether rows have several versions at replay, by TID.
+    pub versions: bool,
     /// Whether lists of predecessors follow the vectors.
     pub predecessors: bool,
     /// Whether each changed row has a frame of its own.
@@ -55,9 +57,21 @@ impl RecordShape {
         let numbered = matches!(stamp, StampFormat::Number(_));
         let need_lanes = if numbered { Lane::count(streams) } else { lanes };
         let data_only = incarnation.data_only;
+        let versions = incarnation.settings.contains_key(hyades_wal::VERSIONS);
         let until = EpochNumber::ABOVE_ALL;
         let rows = RowFrames::of(incarnation.settings.get("rows").map(String::as_str));
-        RecordShape { lanes, need_lanes, stamp, data_only, predecessors, rows, cut, until, ended }
+        RecordShape {
+            lanes,
+            need_lanes,
+            stamp,
+            data_only,
+            versions,
+            predecessors,
+            rows,
+            cut,
+            until,
+            ended,
+        }
     }
 
     /// Whether an incarnation's records omit what the anchor in effect covers.
@@ -80,7 +94,8 @@ impl RecordShape {
     }
 
     fn stamp_kind(&self, head: &RecordHead) -> StampKind {
-        StampKind { command: head.command, data_only: self.data_only }
+        let unordered_readers = self.data_only || self.versions;
+        StampKind { command: head.command, unordered_readers }
     }
 
     pub fn has_vectors(&self) -> bool {
@@ -200,6 +215,9 @@ impl Decoder {
         let Some(head) = RecordHead::decode(&mut rest) else {
             return Err(self.broken(frame, "its head"));
         };
+        if !self.shape.versions && (head.as_of.is_some() || head.floor.is_some()) {
+            return Err(self.broken(frame, "versions of rows, which its log does not keep"));
+        }
         if self.shape.skips(head.tid) {
             // Its first parts may have been truncated from the log.
             self.forget_parts(head.continued);

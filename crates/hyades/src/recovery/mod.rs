@@ -173,6 +173,7 @@ impl<S: Stamp> Recovery<'_, S> {
         let before = (report.records, report.bytes, report.dead);
         let counts = &self.replay.counts;
         report.records = counts.records.load(Ordering::Relaxed);
+        report.version_bytes = counts.version_bytes.load(Ordering::Relaxed);
         report.bytes = counts.bytes.load(Ordering::Relaxed);
         report.dead = counts.dead.load(Ordering::Relaxed);
         let of_incarnation = IncarnationReport {
@@ -213,7 +214,7 @@ impl<S: Stamp> Recovery<'_, S> {
             // Row versions decide, in any order of replay.
             (false, true, _, _) => last_writer_wins::replay(replay, lanes, shape, plan.threads),
             // Vectors order the records.
-            (false, false, true, Replay::Pools) => {
+            (false, false, true, Replay::Pools) if !shape.versions => {
                 pools::replay(replay, lanes, shape, plan.threads)
             }
             (false, false, true, _) => wavefront::replay(replay, lanes, shape, plan.threads),

@@ -94,8 +94,6 @@ fn work<S: Stamp, R: OrderedReplay<S>>(
         }
     }
     replay.note_idle(&mut thread, false);
-    let runner = R::runner(&mut thread);
-    runner.report(context);
-    std::mem::take(&mut runner.applier).finish(context);
+    R::runner(&mut thread).finish(context);
     Ok(())
 }

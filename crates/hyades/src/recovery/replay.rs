@@ -39,6 +39,8 @@ pub(crate) struct ReplayCounters {
     pub bytes: AtomicU64,
     pub max_epoch: AtomicU64,
     pub max_row_id: AtomicU64,
+    /// The most bytes that older versions of rows have taken.
+    pub version_bytes: AtomicU64,
 }
 
 impl<S: Stamp> ReplayContext<S> {

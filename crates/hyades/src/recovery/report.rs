@@ -64,6 +64,9 @@ pub struct RecoveryReport {
     /// Seconds spent on replaying the log that the checkpoint does not cover; this is what
     /// [`crate::Builder::max_recovery`] bounds.
     pub replay_seconds: f64,
+    /// The most memory that older versions of rows have taken, in bytes, where commands were
+    /// replayed on several versions.
+    pub version_bytes: u64,
     /// By incarnation, oldest first.
     pub incarnations: Vec<IncarnationReport>,
     /// What could not be read, if a damaged log was salvaged.

@@ -5,21 +5,25 @@ use super::command::CommandRunner;
 use super::decode::Decoder;
 use super::prefetching::Prefetcher;
 use super::replay::ReplayContext;
+use crate::concurrency::earlier::EarlierVersions;
 use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::logging::versions::View;
 use crate::storage::Stamp;
+use crate::storage::tid::Tid;
 use crossbeam_epoch::Guard;
 use hyades_wal::{Chunk, Lsn, StreamId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs records one after the other, and counts them in batches.
 pub(crate) struct RecordRunner {
-    pub applier: Applier,
+    applier: Applier,
     commands: CommandRunner,
     prefetcher: Prefetcher,
     /// Which row versions the current record sees, where rows have several.
     pub view: View,
+    /// Whether rows have several versions, by TID.
+    pub by_timestamp: bool,
     records: u64,
     pub dead: u64,
     pub bytes: u64,
@@ -32,6 +36,7 @@ impl RecordRunner {
             commands: CommandRunner::new(),
             prefetcher: Prefetcher::default(),
             view: View::default(),
+            by_timestamp: false,
             records: 0,
             dead: 0,
             bytes: 0,
@@ -49,9 +54,17 @@ impl RecordRunner {
         count(replay, head);
         let guard = crossbeam_epoch::pin();
         if head.command {
-            self.commands.run(replay, head, body, place, &self.view, &guard)?;
+            let versions = if self.by_timestamp {
+                let as_of = as_of(replay, head, place)?;
+                Some(EarlierVersions::AsOf(replay.engine.snapshots.versions(), as_of))
+            } else {
+                let listed = EarlierVersions::Listed(&replay.engine.protocol.versions, &self.view);
+                (self.view.own != 0).then_some(listed)
+            };
+            self.commands.run(replay, head, body, place, (self.view.own, versions), &guard)?;
         } else {
             self.applier.writer = self.view.own;
+            self.applier.by_timestamp = self.by_timestamp;
             self.applier.apply(replay, head, body, &guard)?;
         }
         self.commands.prefetched = false;
@@ -77,6 +90,13 @@ impl RecordRunner {
             self.prefetcher.ensure_prefetched(replay, from, chunk, at, guard);
     }
 
+    /// Ends the thread's work.
+    pub fn finish<S: Stamp>(&mut self, replay: &ReplayContext<S>) {
+        self.report(replay);
+        self.commands.finish(replay);
+        std::mem::take(&mut self.applier).finish(replay);
+    }
+
     /// Called when the thread found no work and had to wait.
     pub fn waited(&mut self) {
         self.prefetcher.waited();
@@ -91,4 +111,21 @@ impl RecordRunner {
         add(&replay.counts.dead, &mut self.dead);
         add(&replay.counts.bytes, &mut self.bytes);
     }
+}
+
+/// What a command reads as of. The versions of that time are there, unless the log is wrong.
+fn as_of<S: Stamp>(
+    replay: &ReplayContext<S>,
+    head: &RecordHead,
+    (stream, lsn): (StreamId, Lsn),
+) -> Result<Tid, Error> {
+    let as_of = head.as_of.unwrap_or(head.tid);
+    let floor = replay.engine.snapshots.versions().floor();
+    if as_of < floor {
+        return Err(Error::Recovery(format!(
+            "the command at Lsn {lsn} of log stream {stream} reads as of {as_of}, but an earlier \
+             record states that none does below {floor}"
+        )));
+    }
+    Ok(as_of)
 }

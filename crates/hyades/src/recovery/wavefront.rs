@@ -25,6 +25,7 @@
 //! resolved: it can run. So neither a bound on parked records nor running streams strictly in order
 //! can block.
 
+mod floors;
 mod lane;
 mod watermarks;
 mod window;
@@ -40,6 +41,7 @@ use crate::error::Error;
 use crate::logging::record::RecordHead;
 use crate::storage::Stamp;
 use crossbeam_epoch::Guard;
+use floors::Floors;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::Padded;
 use hyades_wal::{Chunk, Lsn, ReaderEnd, StreamId};
@@ -76,6 +78,8 @@ struct Wavefront<'r, S: Stamp> {
     sleepers: Arc<Sleepers>,
     /// Number of threads that found no work and have not run a stream since: a hint, Relaxed.
     idle_threads: Padded<AtomicUsize>,
+    /// Where rows have several versions.
+    floors: Option<Floors>,
 }
 
 /// What is kept of a parked record.
@@ -168,8 +172,12 @@ pub(crate) fn replay<S: Stamp>(
     let lanes: Vec<ReplayStream> =
         readers.into_iter().map(|reader| ReplayStream::new(reader, shape)).collect();
     let idle_threads = Padded(AtomicUsize::new(0));
-    let front = Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_threads };
+    let floors = shape.versions.then(|| Floors::begin(replay, lanes.len()));
+    let front = Wavefront { replay, lanes, watermarks, lookahead, sleepers, idle_threads, floors };
     ordered::run(&front, threads);
+    if let Some(floors) = &front.floors {
+        floors.end(replay);
+    }
     if replay.has_failed() {
         return Ok(Vec::new());
     }
@@ -190,7 +198,9 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
     }
 
     fn thread(&self, number: usize) -> ThreadState {
-        ThreadState::new(number, self.lanes.len())
+        let mut thread = ThreadState::new(number, self.lanes.len());
+        thread.runner.by_timestamp = self.floors.is_some();
+        thread
     }
 
     fn runner(thread: &mut ThreadState) -> &mut RecordRunner {
@@ -200,31 +210,12 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
     /// Runs a stretch of the stream that is furthest behind of those without a runner, or a parked
     /// record.
     fn step(&self, thread: &mut ThreadState, thorough: bool) -> Result<bool, Error> {
-        let events = self.watermarks.event_count();
-        if events == thread.events_at_last_idle && !thorough {
-            return Ok(false);
+        let Some(floors) = &self.floors else { return self.run_some(thread, thorough) };
+        let ran = floors.while_running(|| self.run_some(thread, thorough))?;
+        if ran {
+            floors.raise(self.replay, &self.watermarks);
         }
-        let progress = |at: usize| {
-            let has_work = self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at);
-            let lane = &self.lanes[at];
-            // Streams that another thread runs come last: they may have parked records.
-            has_work.then(|| (lane.is_busy(), lane.progress()))
-        };
-        for (_, at) in furthest_behind_first(self.lanes.len(), thread.number, progress) {
-            if self.run_parked(at, 1, thread)? {
-                return Ok(true);
-            }
-            if let Some(mut cursor) = self.lanes[at].try_hold()
-                && self.run_lane(at, &mut cursor, thread)?
-            {
-                drop(cursor);
-                self.note_idle(thread, false);
-                self.watermarks.runner_left(at);
-                return Ok(true);
-            }
-        }
-        thread.events_at_last_idle = events;
-        Ok(false)
+        Ok(ran)
     }
 
     fn unresolved(&self) -> Option<(StreamId, Lsn)> {
@@ -260,6 +251,35 @@ impl<S: Stamp> OrderedReplay<S> for Wavefront<'_, S> {
 }
 
 impl<S: Stamp> Wavefront<'_, S> {
+    /// See [`OrderedReplay::step`].
+    fn run_some(&self, thread: &mut ThreadState, thorough: bool) -> Result<bool, Error> {
+        let events = self.watermarks.event_count();
+        if events == thread.events_at_last_idle && !thorough {
+            return Ok(false);
+        }
+        let progress = |at: usize| {
+            let has_work = self.watermarks.waiting(at) > 0 || !self.watermarks.is_finished(at);
+            let lane = &self.lanes[at];
+            // Streams that another thread runs come last: they may have parked records.
+            has_work.then(|| (lane.is_busy(), lane.progress()))
+        };
+        for (_, at) in furthest_behind_first(self.lanes.len(), thread.number, progress) {
+            if self.run_parked(at, 1, thread)? {
+                return Ok(true);
+            }
+            if let Some(mut cursor) = self.lanes[at].try_hold()
+                && self.run_lane(at, &mut cursor, thread)?
+            {
+                drop(cursor);
+                self.note_idle(thread, false);
+                self.watermarks.runner_left(at);
+                return Ok(true);
+            }
+        }
+        thread.events_at_last_idle = events;
+        Ok(false)
+    }
+
     /// Runs up to a quantum of a stream's records. Returns false if it could not advance.
     fn run_lane(
         &self,
@@ -289,6 +309,9 @@ impl<S: Stamp> Wavefront<'_, S> {
             if let Some(decoded) = cursor.decoder.decode(&frame)? {
                 let continued = decoded.head.continued;
                 progress = (decoded.head.tid.epoch().0, cursor.decoder.prefix_bytes());
+                if let (Some(floors), Some(floor)) = (&self.floors, decoded.head.floor) {
+                    floors.add(at, frame.start, floor);
+                }
                 let from = (&cursor.decoder, chunk);
                 if !self.run_or_park(at, from, frame.start, decoded, thread, &guard)? {
                     // The frame will be decoded again.

@@ -57,6 +57,8 @@ pub(crate) struct OldVersions {
     /// when to end readers.
     bytes: AtomicU64,
     filling: AtomicU64,
+    /// At replay: no record to come reads as of a lower TID than this.
+    floor: AtomicU64,
 }
 
 /// Where one session stores versions.
@@ -180,6 +182,7 @@ impl Default for OldVersions {
             numbers: Mutex::new(Numbers { next: 1, ..Numbers::default() }),
             bytes: AtomicU64::new(0),
             filling: AtomicU64::new(0),
+            floor: AtomicU64::new(Tid::ABOVE_ALL.bits()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! [`Access`] for a transaction in progress, over any concurrency control and logging protocol.
 
 use super::access::{Access, Index, Savepoint, Table};
+use crate::concurrency::earlier::EarlierVersions;
 use crate::concurrency::state::{RowIds, TxnState};
 use crate::concurrency::{ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
@@ -176,9 +177,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             return Ok(own.map(|bytes| row(bytes, 0, None)));
         }
         let arena = state.arena;
-        if let (true, Some((versions, view))) = (C::READS_VERSIONS, state.versions) {
-            let there = versions.read(record, view, state.scratch);
-            return Ok(there.then(|| row(arena.alloc_slice_copy(state.scratch), 0, None)));
+        if C::READS_VERSIONS
+            && let Some(listed @ EarlierVersions::Listed(..)) = state.versions
+        {
+            let read = listed.read(record, arena, state.scratch, state.guard);
+            return Ok(read.map(|bytes| row(bytes, 0, None)));
         }
         let window = window(table, columns);
         let read = C::read(self.engine, state, table.layout.table, record, || match window {

@@ -38,7 +38,7 @@ pub fn a_late_procedure_is_data(declare: impl Fn() -> Builder) -> bool {
             calls.fetch_add(1, Ordering::Relaxed);
             copy(tx, &|| pause.pause()).map(drop)
         };
-        let mut builder = declare().record(RecordKind::Command).streams(2);
+        let mut builder = declare().record(RecordKind::Command);
         builder.procedure("copy", 1, procedure);
         builder
     };

@@ -155,6 +155,27 @@ impl OldVersions {
         chunk.is_some()
     }
 
+    /// No record to come reads as of a lower TID than this: above all, but for a replay on several
+    /// versions.
+    pub fn floor(&self) -> Tid {
+        Tid::from_bits(self.floor.load(Ordering::Acquire))
+    }
+
+    /// Begins a replay on several versions.
+    pub fn lower_floor(&self) {
+        self.floor.store(Tid::NONE.bits(), Ordering::Release);
+    }
+
+    /// Raises the floor of a replay, and frees what no record to come reads. Returns false if it
+    /// is as high already.
+    pub fn raise_floor(&self, floor: Tid, guard: &Guard) -> bool {
+        let is_raised = self.floor.fetch_max(floor.bits(), Ordering::AcqRel) < floor.bits();
+        if is_raised {
+            self.free_up_to(floor, guard);
+        }
+        is_raised
+    }
+
     /// Frees the chunks whose versions all ended at or before `lowest`: the lowest TID that any
     /// reader, now or later, reads as of.
     pub fn free_up_to(&self, lowest: Tid, guard: &Guard) {

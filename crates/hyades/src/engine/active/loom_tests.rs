@@ -1,0 +1,80 @@
+//! A reader and a writer find each other, in every interleaving.
+
+use super::*;
+use hyades_platform::epoch::EpochNumber;
+use std::sync::Arc;
+
+/// A row: the slot that has it marked, its version, and an older one that was kept.
+struct Row {
+    active: ActiveTransactions,
+    epoch: Epoch,
+    owner: AtomicU32,
+    version: AtomicU64,
+    kept: AtomicU64,
+}
+
+/// Commits as a writer does. Returns its timestamp.
+fn overwrite(row: &Row, number: u32) -> Tid {
+    row.owner.store(number, Ordering::SeqCst);
+    checker_fence();
+    let tid = row.active.prepare(number, &row.epoch);
+    let mut readers = ReaderTimes::default();
+    row.active.find_readers(number, tid, &mut readers);
+    let base = row.version.load(Ordering::Relaxed);
+    if readers.want(Tid::from_bits(base)) {
+        row.kept.store(base, Ordering::Release);
+    }
+    row.version.store(tid.bits(), Ordering::Release);
+    row.owner.store(0, Ordering::Release);
+    row.active.end(number);
+    tid
+}
+
+/// Reads as a transaction does. Returns what it reads as of, and the version that it finds.
+fn read(row: &Row, number: u32) -> (Tid, u64) {
+    let as_of = row.active.begin(number, &row.epoch);
+    checker_fence();
+    loop {
+        let owner = row.owner.load(Ordering::SeqCst);
+        let writer = if owner == 0 { Preparing::No } else { row.active.preparing(owner) };
+        match writer {
+            Preparing::No => {}
+            Preparing::At(at) if at > as_of => {}
+            _ => {
+                loom::thread::yield_now();
+                continue;
+            }
+        }
+        let version = row.version.load(Ordering::Acquire);
+        if version <= as_of.bits() {
+            return (as_of, version);
+        }
+        return (as_of, row.kept.load(Ordering::Acquire));
+    }
+}
+
+/// A reader finds the newest version that is not above its timestamp.
+#[test]
+fn a_reader_finds_the_version_of_its_timestamp() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let first = Tid::new(EpochNumber(5), 0);
+        let row = Arc::new(Row {
+            active: ActiveTransactions::new(true),
+            epoch: Epoch::new(EpochNumber(5)),
+            owner: AtomicU32::new(0),
+            version: AtomicU64::new(first.bits()),
+            kept: AtomicU64::new(0),
+        });
+        let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
+        let written = {
+            let row = Arc::clone(&row);
+            loom::thread::spawn(move || overwrite(&row, writer))
+        };
+        let (as_of, found) = read(&row, reader);
+        let written = written.join().unwrap();
+        let newest = if written <= as_of { written } else { first };
+        assert_eq!(found, newest.bits(), "as of {as_of}");
+    });
+}

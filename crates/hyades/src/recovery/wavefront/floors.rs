@@ -1,0 +1,144 @@
+//! The floor of a replay by timestamps: no record to come reads as of a lower TID, so that versions
+//! of rows that ended before can be forgotten, and what they held up: tombstones, and index entries
+//! of earlier states of rows.
+//!
+//! A record may state a floor: it, and whatever gets its position later, in any stream, reads as of
+//! no lower TID. So what stands behind it in its own stream does not. The common floor is the
+//! lowest, over all streams that have unresolved records, of the last floor up to the watermark.
+//! That a record is dead does not change what it states; but a later incarnation begins anew, since
+//! its timestamps may be lower than those of dead records.
+
+use super::super::replay::ReplayContext;
+use super::super::version_collector::VersionCollector;
+use super::watermarks::Watermarks;
+use crate::concurrency::replaying::Replaying;
+use crate::logging::unstamped::Unstamped;
+use crate::storage::Stamp;
+use crate::storage::tid::Tid;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::Lsn;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, RwLock};
+
+/// The floors that a stream has stated.
+#[derive(Default)]
+struct LaneFloors {
+    /// Those that replay has not reached, with the starts of their records, in the stream's order.
+    ahead: VecDeque<(Lsn, Tid)>,
+    /// The last one that it has reached.
+    reached: Tid,
+}
+
+pub(super) struct Floors {
+    lanes: Mutex<Vec<LaneFloors>>,
+    /// Held shared while records are replayed, and exclusively while garbage is removed: a command
+    /// may be about to insert the same key again.
+    running: RwLock<()>,
+}
+
+impl Floors {
+    /// Begins the replay of an incarnation, before any of its records.
+    pub fn begin<S: Stamp>(replay: &ReplayContext<S>, lanes: usize) -> Floors {
+        replay.engine.snapshots.versions().lower_floor();
+        Floors::of(lanes)
+    }
+
+    fn of(lanes: usize) -> Floors {
+        let lanes = Mutex::new((0..lanes).map(|_| LaneFloors::default()).collect());
+        Floors { lanes, running: RwLock::new(()) }
+    }
+
+    /// The record of a stream that begins at `start` states a floor.
+    pub fn add(&self, lane: usize, start: Lsn, floor: Tid) {
+        let ahead = &mut self.lanes.lock().expect("no holder panics")[lane].ahead;
+        // A record that could not be run is decoded again.
+        if ahead.back().is_none_or(|(last, _)| *last < start) {
+            ahead.push_back((start, floor));
+        }
+    }
+
+    /// Calls `run`, which replays records, while no garbage is removed. Procedures may panic in it.
+    pub fn while_running<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _running = self.running.read().expect("no holder panics");
+        run()
+    }
+
+    /// Raises the common floor, and forgets what no record to come reads. The caller replays none.
+    pub fn raise<S: Stamp, T>(&self, replay: &ReplayContext<S>, watermarks: &Watermarks<T>) {
+        let Some(mut floor) = self.common(watermarks) else { return };
+        if mutation::is(Mutation::ForgetAboveFloor) {
+            floor = Tid::ABOVE_ALL;
+        }
+        let versions = replay.engine.snapshots.versions();
+        replay.counts.version_bytes.fetch_max(versions.bytes(), Ordering::Relaxed);
+        if versions.raise_floor(floor, &crossbeam_epoch::pin()) {
+            self.remove_garbage(replay);
+        }
+    }
+
+    /// The common floor. `None` if another thread computes it.
+    fn common<T>(&self, watermarks: &Watermarks<T>) -> Option<Tid> {
+        let mut lanes = self.lanes.try_lock().ok()?;
+        let mut common = Tid::ABOVE_ALL;
+        for (at, lane) in lanes.iter_mut().enumerate() {
+            let resolved = watermarks.resolved(at);
+            while let Some((_, floor)) = lane.ahead.pop_front_if(|(start, _)| *start <= resolved) {
+                lane.reached = lane.reached.max(floor);
+            }
+            if !watermarks.is_complete(at) {
+                common = common.min(lane.reached);
+            }
+        }
+        Some(common)
+    }
+
+    /// Removes garbage that no record to come needs.
+    fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>) {
+        if replay.later.lock().expect("no holder panics").is_empty() {
+            return;
+        }
+        let _alone = self.running.write().expect("no holder panics");
+        let mut later = replay.later.lock().expect("no holder panics");
+        let Some((_, mut garbage)) = later.pop_front() else { return };
+        later.drain(..).for_each(|(_, mut more)| garbage.append(&mut more));
+        garbage.sweep_needless::<Replaying, Unstamped<S>>(&replay.engine, &mut ());
+        if !garbage.is_empty() {
+            later.push_back((0, garbage));
+        }
+    }
+
+    /// Ends the replay of an incarnation: rows have one version again.
+    pub fn end<S: Stamp>(&self, replay: &ReplayContext<S>) {
+        replay.engine.snapshots.versions().raise_floor(Tid::ABOVE_ALL, &crossbeam_epoch::pin());
+        VersionCollector::clear(replay);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyades_platform::epoch::EpochNumber;
+
+    #[test]
+    fn the_common_floor_is_the_lowest_of_streams_that_go_on() {
+        let watermarks = Watermarks::<()>::new([0, 0].into_iter(), Box::new(|| ()));
+        let floors = Floors::of(2);
+        let of = |epoch| Tid::new(EpochNumber(epoch), 0);
+        let common = || floors.common(&watermarks).expect("no other thread computes it");
+        floors.add(0, 0, of(3));
+        assert_eq!(common(), Tid::NONE);
+        // Decoded again, it counts once. It holds for its own record.
+        (0..2).for_each(|_| floors.add(1, 8, of(4)));
+        assert_eq!(common(), Tid::NONE);
+        watermarks.advance_to(1, 8);
+        assert_eq!(common(), of(3));
+        floors.add(0, 16, of(7));
+        watermarks.advance_to(0, 16);
+        assert_eq!(common(), of(4));
+        watermarks.end_lane(1, 8);
+        assert_eq!(common(), of(7));
+        watermarks.end_lane(0, 16);
+        assert_eq!(common(), Tid::ABOVE_ALL);
+    }
+}
