@@ -214,7 +214,6 @@ fn with_a_held_row(
         let mut session = db.session().unwrap();
         put(&mut session, id, 0).unwrap().wait().unwrap();
     }
-    db.log().unwrap().flush().unwrap();
     let first = {
         let mut names: Vec<_> =
             std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -222,7 +221,14 @@ fn with_a_held_row(
         names.sort();
         names[0].to_string_lossy().into_owned()
     };
-    let _released = device.hold(&first);
+    // The log may write to a stream by itself: it is held while it is empty.
+    let _released = loop {
+        db.log().unwrap().flush().unwrap();
+        let held = device.hold(&first);
+        if db.log().unwrap().backlog(0) == 0 {
+            break held;
+        }
+    };
     // Sessions begin on the stream with the smallest backlog, so one of the first is on stream 0.
     let mut held = None;
     for id in [1, 9, 10, 11, 12, 13] {

@@ -15,9 +15,16 @@ use std::time::Duration;
 
 #[test]
 fn the_recovered_state_is_the_state_that_was() {
-    for (seed, c) in combinations().into_iter().enumerate() {
-        the_state_is_the_state_that_was(c, seed as u64);
-    }
+    // A slow checkpoint is a wait, most of the time.
+    const AT_ONCE: usize = 3;
+    std::thread::scope(|scope| {
+        for first in 0..AT_ONCE {
+            let share = combinations().into_iter().enumerate().skip(first).step_by(AT_ONCE);
+            scope.spawn(move || {
+                share.for_each(|(seed, c)| the_state_is_the_state_that_was(c, seed as u64));
+            });
+        }
+    });
 }
 
 #[test]
@@ -68,7 +75,7 @@ fn acknowledged_is_recovered_wherever_the_power_fails() {
 fn a_power_cut_at_any_step_of_a_checkpoint_loses_nothing() {
     for (seed, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams < 16) {
         // All steps of some combinations, some steps of all combinations.
-        let stride = if seed % 5 == 0 { 1 } else { 3 };
+        let stride = if seed % 11 == 0 { 1 } else { 5 };
         let mut step = seed as u64 % stride;
         while !power_fails_at(c, seed as u64, step) {
             step += stride;
@@ -93,7 +100,10 @@ fn plain() -> Combination {
 #[test]
 fn transactions_of_many_frames_are_there_as_a_whole() {
     const NOTE: Column<Option<&str>> = Column::at(3);
-    for (at, c) in combinations().into_iter().enumerate().filter(|(_, c)| c.streams > 1) {
+    // Frames are the log's matter: of the other concurrency controls some have their turn.
+    let has_turn = |at: usize, c: &Combination| c.concurrency == Concurrency::Silo || at % 3 == 0;
+    let combinations = combinations().into_iter().enumerate().filter(|(_, c)| c.streams > 1);
+    for (at, c) in combinations.filter(|(at, c)| has_turn(*at, c)) {
         let dir = directory();
         let device = power_cut(at as u64);
         let how = How { checkpoints: slow(), ..How::default() };
