@@ -136,6 +136,11 @@ impl Garbage {
         self.rows.push_back(AbsentRow { table, key, epoch: REPLAYED });
     }
 
+    /// Records a row that may be absent since this epoch, at a replay on several versions.
+    pub fn add_row_of(&mut self, table: u32, key: KeyBytes, epoch: EpochNumber) {
+        self.rows.push_back(AbsentRow { table, key, epoch });
+    }
+
     /// Records an entry that may be stale since version `since`; [`Tid::NONE`] at a replay on one
     /// version.
     pub fn add_entry(&mut self, table: u32, index: u16, key: KeyBytes, since: Tid) {
@@ -199,8 +204,16 @@ impl Garbage {
         stamp: &mut P::TxnStamp,
     ) {
         let guard = crossbeam_epoch::pin();
-        self.sweep_entries::<C, P>(engine, stamp, usize::MAX, &guard);
-        self.sweep_rows::<C, P>(engine, stamp, usize::MAX, &guard);
+        // Threads have recorded the items, in no order. What is needed stays as it is.
+        let oldest = oldest(engine);
+        self.entries.retain(|entry| {
+            entry.since > oldest
+                || sweep_entry::<C, P>(engine, stamp, entry, &guard) == Swept::NotYet
+        });
+        let horizon = horizon(engine);
+        self.rows.retain(|row| {
+            !row.is_past(horizon) || sweep_row::<C, P>(engine, stamp, row, &guard) == Swept::NotYet
+        });
     }
 
     /// Removes everything it can, at replay, where no other thread works on these items. Rows that

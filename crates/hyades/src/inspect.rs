@@ -159,11 +159,7 @@ impl StreamInspector<'_> {
             needs: &self.decoder.validity,
             predecessors: &self.decoder.predecessors,
             vectors: self.shape.has_vectors(),
-            order: if self.shape.data_only || self.shape.versions {
-                &[]
-            } else {
-                &self.decoder.order
-            },
+            order: if self.shape.data_only { &[] } else { &self.decoder.order },
             inspector: self.inspector,
             place: (self.stream, frame.start),
             incarnation: self.incarnation,

@@ -55,6 +55,8 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     stream: usize,
     /// The last epoch whose beginning this session has logged.
     stated_epoch: EpochNumber,
+    /// The stream of its last record.
+    last_stream: usize,
     /// Bytes appended since the stream was chosen, and the limit at which another one is chosen.
     streak_bytes: u64,
     longest_streak: u64,
@@ -176,6 +178,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             garbage: Garbage::default(),
             stream,
             stated_epoch: EpochNumber::default(),
+            last_stream: 0,
             streak_bytes: 0,
             longest_streak: STREAK_BYTES.min(longest),
             stream_was_idle: false,
@@ -303,6 +306,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             kind,
             call,
             stated_epoch: self.stated_epoch,
+            last_stream: self.last_stream,
             payload: &mut self.payload,
         };
         let result = if state.conflict {
@@ -323,6 +327,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let result = result.map(|done| {
             if let Some((stream, end)) = done.placed {
                 self.stated_epoch = done.tid.epoch();
+                self.last_stream = stream;
                 self.streak_bytes += done.bytes;
                 answer.position = Some((self.stated_epoch, stream, end));
             }

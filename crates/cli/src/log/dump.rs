@@ -143,7 +143,8 @@ fn transaction(
     }
     if !record.validity().is_empty() {
         write!(out, " needs {};", vector(record.validity()))?;
-        if !record.is_command() && !record.order().is_empty() {
+        let follows_more = record.order() != record.validity();
+        if !record.is_command() && !record.order().is_empty() && follows_more {
             write!(out, " follows {};", vector(record.order()))?;
         }
     }

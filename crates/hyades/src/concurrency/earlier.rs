@@ -51,6 +51,9 @@ impl<'s> EarlierVersions<'s> {
 
 /// Reads a row as of a timestamp: all that was committed up to it, and that the reader depends on,
 /// is there. `copy` copies the row in place, if it exists.
+///
+/// # Panics
+/// The log is wrong: it states a floor above the timestamp of a record to come.
 pub(crate) fn read_as_of<'s, S, T>(
     versions: &OldVersions,
     as_of: Tid,
@@ -65,6 +68,7 @@ pub(crate) fn read_as_of<'s, S, T>(
             if let Some((_, version)) = versions.read(record, as_of, arena, guard) {
                 return ReadAsOf::Older(version);
             }
+            assert!(versions.floor() <= as_of, "a log states floors above what it reads as of");
         } else if seen & word::LOCKED == 0 {
             let copied = (seen & word::ABSENT == 0).then(&mut copy);
             // The copy comes before the second load.

@@ -139,8 +139,8 @@ pub(crate) fn install<P: LoggingProtocol>(
         Some(EarlierVersions::Listed(versions, view)) => {
             return install_versions(engine, state, tid, (versions, view));
         }
-        Some(EarlierVersions::AsOf(versions, _)) => {
-            return install_over_versions(engine, state, tid, versions);
+        Some(EarlierVersions::AsOf(versions, as_of)) => {
+            return install_over_versions(engine, state, tid, (versions, as_of));
         }
         None => {}
     }
@@ -156,14 +156,15 @@ fn install_over_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &mut TxnState<'_, P>,
     tid: Tid,
-    versions: &OldVersions,
+    (versions, as_of): (&OldVersions, Tid),
 ) -> Result<(), &'static str> {
     for write in final_writes(&state.writes) {
         let (layout, record) = (&engine.tables[write.table as usize].layout, write.record);
         // No record becomes dead while commands run.
         let mut row = RowLock::take(record).ok_or(CONFLICT)?;
-        if tid <= word::tid(row.version) {
-            return Err("wrote a row of which there is a later version");
+        // The first writer wins: none has come between what it reads as of and its own TID.
+        if word::tid(row.version) > as_of || word::tid(row.version) == tid {
+            return Err("wrote a row of which there is a later version than it could read");
         }
         let changed = write.changed_bytes(layout);
         let (seen, writer) = (row.version, &mut *state.old_versions);

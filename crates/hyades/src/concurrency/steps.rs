@@ -28,6 +28,8 @@ pub(crate) struct Commit<'a> {
     pub call: Option<Call<'a>>,
     /// The last epoch whose beginning the session has logged.
     pub stated_epoch: EpochNumber,
+    /// The stream of the session's last record.
+    pub last_stream: usize,
     /// Buffer for the record.
     pub payload: &'a mut Vec<u8>,
 }
@@ -122,7 +124,10 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
     let Some(writer) = commit.writer.as_deref_mut() else { return Reserved::nothing() };
     let states_epoch = tid.epoch() != commit.stated_epoch;
     let versions = match engine.replays_versions {
-        true => stated_versions(engine, state, states_epoch, command),
+        true => {
+            let states_floor = states_epoch || commit.stream != commit.last_stream;
+            stated_versions(engine, state, states_floor, command)
+        }
         false => StatedVersions::default(),
     };
     let draft = Draft {
@@ -145,8 +150,8 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
 }
 
 /// What the record states for a replay that keeps several versions: as of what the command has
-/// read, and with its epoch the floor. The record has no position yet: what gets one later was
-/// found committing, or commits later.
+/// read, and, with its epoch or in another stream than before, the floor. The record has no
+/// position yet: what gets one later was found committing, or commits later.
 fn stated_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &TxnState<'_, P>,

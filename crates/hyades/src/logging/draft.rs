@@ -86,6 +86,7 @@ impl<'d, 'w, S: Stamp> Draft<'d, 'w, S> {
             && !self.states_epoch
             && !self.used_nondeterminism()
             && self.versions.as_of.is_none()
+            && self.versions.floor.is_none()
     }
 
     /// The record of a [short command](Self::is_short_command) whose stamp is one byte. It is never

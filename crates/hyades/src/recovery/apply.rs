@@ -205,7 +205,11 @@ impl Applier {
         };
         let now = self.apply_held_deltas(replay, at, record, now, guard);
         if now & word::ABSENT != 0 && now != version {
-            self.absent.push((at as u32, KeyBytes::from_slice(key)));
+            let (table, key) = (at as u32, KeyBytes::from_slice(key));
+            match self.by_timestamp {
+                true => self.stale.add_row_of(table, key, word::tid(now).epoch()),
+                false => self.absent.push((table, key)),
+            }
         }
         lock.version = now;
     }

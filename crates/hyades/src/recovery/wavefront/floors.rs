@@ -12,13 +12,15 @@ use super::super::replay::ReplayContext;
 use super::super::version_collector::VersionCollector;
 use super::watermarks::Watermarks;
 use crate::concurrency::replaying::Replaying;
+use crate::garbage::Garbage;
+use crate::logging::predecessors::Id;
 use crate::logging::unstamped::Unstamped;
 use crate::storage::Stamp;
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 
 /// The floors that a stream has stated.
@@ -35,7 +37,13 @@ pub(super) struct Floors {
     /// Held shared while records are replayed, and exclusively while garbage is removed: a command
     /// may be about to insert the same key again.
     running: RwLock<()>,
+    /// How many items of garbage there must be before any are looked at: twice what was left, and
+    /// some. Relaxed: a hint.
+    sweep_at: AtomicUsize,
 }
+
+/// See [`Floors::sweep_at`].
+const SLACK: usize = 1024;
 
 impl Floors {
     /// Begins the replay of an incarnation, before any of its records.
@@ -46,7 +54,7 @@ impl Floors {
 
     fn of(lanes: usize) -> Floors {
         let lanes = Mutex::new((0..lanes).map(|_| LaneFloors::default()).collect());
-        Floors { lanes, running: RwLock::new(()) }
+        Floors { lanes, running: RwLock::new(()), sweep_at: AtomicUsize::new(SLACK) }
     }
 
     /// The record of a stream that begins at `start` states a floor.
@@ -95,7 +103,11 @@ impl Floors {
 
     /// Removes garbage that no record to come needs.
     fn remove_garbage<S: Stamp>(&self, replay: &ReplayContext<S>) {
-        if replay.later.lock().expect("no holder panics").is_empty() {
+        let waiting = |garbage: &VecDeque<(Id, Garbage)>| -> usize {
+            garbage.iter().map(|(_, garbage)| garbage.len()).sum()
+        };
+        let found = waiting(&replay.later.lock().expect("no holder panics"));
+        if found < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
         let _alone = self.running.write().expect("no holder panics");
@@ -103,6 +115,7 @@ impl Floors {
         let Some((_, mut garbage)) = later.pop_front() else { return };
         later.drain(..).for_each(|(_, mut more)| garbage.append(&mut more));
         garbage.sweep_needless::<Replaying, Unstamped<S>>(&replay.engine, &mut ());
+        self.sweep_at.store(2 * garbage.len() + SLACK, Ordering::Relaxed);
         if !garbage.is_empty() {
             later.push_back((0, garbage));
         }
