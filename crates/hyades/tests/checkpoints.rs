@@ -101,7 +101,8 @@ fn plain() -> Combination {
 fn transactions_of_many_frames_are_there_as_a_whole() {
     const NOTE: Column<Option<&str>> = Column::at(3);
     // Frames are the log's matter: of the other concurrency controls some have their turn.
-    let has_turn = |at: usize, c: &Combination| c.concurrency == Concurrency::Silo || at % 3 == 0;
+    let has_turn =
+        |at: usize, c: &Combination| c.concurrency == Concurrency::Silo || at.is_multiple_of(3);
     let combinations = combinations().into_iter().enumerate().filter(|(_, c)| c.streams > 1);
     for (at, c) in combinations.filter(|(at, c)| has_turn(*at, c)) {
         let dir = directory();
