@@ -85,8 +85,8 @@ pub use lane::{Lane, LaneKind};
 pub use log::Log;
 pub use lsn_vector::{LsnVector, MAX_LANES};
 pub use manifest::{
-    Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings, MARKS,
-    Manifest, StreamEntry, VERSIONS,
+    BY_TIMESTAMP, Checkpoint, CheckpointPart, Covered, Dimension, Incarnation, IncarnationSettings,
+    MARKS, Manifest, StreamEntry, VERSIONS,
 };
 pub use marks::Marks;
 pub use open::{Recovering, open, open_damaged, open_read};

@@ -100,8 +100,10 @@ fn is_zero(mark: &u64) -> bool {
 pub const MARKS: &str = "marks";
 
 /// The incarnation's setting that says by what a replay of its commands tells the versions of a row
-/// apart: `"timestamps"`. Absent where rows have one version at replay.
+/// apart: [`BY_TIMESTAMP`]. Absent where rows have one version at replay.
 pub const VERSIONS: &str = "versions";
+/// The only value of [`VERSIONS`].
+pub const BY_TIMESTAMP: &str = "timestamps";
 
 /// A checkpoint from which recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +228,7 @@ const WITH_MARKS: u32 = 3;
 /// The version of a manifest in which rows have several versions at replay (`versions`). Programs
 /// that do not know these would run commands on the wrong one.
 const WITH_VERSIONS: u32 = 4;
+const FORMATS: [u32; 4] = [VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS];
 
 /// Encloses a JSON value in a line with the version and a line with the checksum.
 fn seal<T: Serialize>(value: &T, version: u32) -> String {
@@ -260,8 +263,7 @@ pub(crate) fn unseal<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
     let last: Option<LastLine> = serde_json::from_str(&text[last_start..]).ok();
     let crc = format!("{:08x}", crc32c::crc32c(&bytes[..last_start]));
     let sound = last.is_some_and(|last| last.crc32c == crc);
-    if ![VERSION, WITH_CHECKPOINT, WITH_MARKS, WITH_VERSIONS].map(u64::from).contains(&first.format)
-    {
+    if !FORMATS.map(u64::from).contains(&first.format) {
         return Err(Error::Version { path: path.to_owned(), found: first.format });
     }
     if !sound {
@@ -411,6 +413,13 @@ impl Manifest {
             if incarnation.dims.is_empty() || incarnation.dims.len() > crate::MAX_LANES {
                 return bad(format!("incarnation {number} has {} streams", incarnation.dims.len()));
             }
+            let versions = incarnation.settings.get(VERSIONS);
+            if let Some(value) = versions.filter(|v| *v != BY_TIMESTAMP) {
+                return bad(format!(
+                    "incarnation {number} tells versions apart by {value:?}, and this program \
+                     knows only {BY_TIMESTAMP:?}: use the program that wrote it"
+                ));
+            }
             for dim in &incarnation.dims {
                 if self.stream(dim.stream).is_none() {
                     return bad(format!(
@@ -472,7 +481,28 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let error = unseal::<Manifest>(Path::new("m"), b"{\"format\":4}\nwhatever\n").unwrap_err();
-        assert!(error.to_string().contains("format version 4"), "{error}");
+        let next = FORMATS.iter().max().unwrap() + 1;
+        let sealed = seal(&manifest(), next);
+        let error = unseal::<Manifest>(Path::new("m"), sealed.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains(&format!("format version {next}")), "{error}");
+        for format in FORMATS {
+            let sealed = seal(&manifest(), format);
+            assert_eq!(unseal::<Manifest>(Path::new("m"), sealed.as_bytes()).unwrap(), manifest());
+        }
+    }
+
+    #[test]
+    fn versions_told_apart_otherwise_are_refused() {
+        let mut manifest = manifest();
+        manifest.next_incarnation = 2;
+        manifest.next_stream = StreamId(1);
+        manifest.dirs.push(".".into());
+        manifest.incarnations[0].dims[0].end = Some(9);
+        let settings = &mut manifest.incarnations[0].settings;
+        settings.insert(VERSIONS.into(), BY_TIMESTAMP.into());
+        manifest.check(Path::new("m")).unwrap();
+        manifest.incarnations[0].settings.insert(VERSIONS.into(), "epochs".into());
+        let error = manifest.check(Path::new("m")).unwrap_err().to_string();
+        assert!(error.contains("incarnation 1") && error.contains("\"epochs\""), "{error}");
     }
 }

@@ -412,7 +412,7 @@ impl Opening<'_> {
         };
         let concurrency = self.builder.concurrency.name();
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
-        let by_timestamp = (hyades_wal::VERSIONS, "timestamps");
+        let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
         let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
         let rows = P::rows(&self.builder.log).setting();
         let settings = [("vectors", vectors), ("concurrency", concurrency)].into_iter();
