@@ -45,6 +45,8 @@ pub(crate) struct Engine<P: LoggingProtocol> {
     pub snapshot_isolation: bool,
     /// Commands are replayed on several versions of rows, as of the timestamps that they read.
     pub replays_versions: bool,
+    /// Commands are replayed on one version of each row, in the order of their records.
+    pub orders_commands: bool,
     /// How often two-phase locking looks again for a lock before it aborts.
     pub patience: u32,
     /// Source of the seeds of transactions.
@@ -70,6 +72,7 @@ impl<P: LoggingProtocol> Engine<P> {
             whole_rows: false,
             snapshot_isolation: false,
             replays_versions: false,
+            orders_commands: false,
             patience: 0,
             seed,
         }

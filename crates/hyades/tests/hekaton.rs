@@ -13,7 +13,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::None, Protocol::Serial, Protocol::Ta
 
 #[test]
 fn a_reader_sees_what_was_there_when_it_began() {
-    assert!(versions::a_reader_sees_its_beginning());
+    assert!(versions::a_reader_sees_its_beginning(versions::serializable()));
 }
 
 #[test]
@@ -23,19 +23,20 @@ fn of_two_writers_the_first_one_wins() {
 
 #[test]
 fn deleted_rows_and_stale_entries_stay_for_earlier_readers() {
-    assert!(versions::what_a_reader_needs_stays());
+    assert!(versions::what_a_reader_needs_stays(versions::serializable()));
 }
 
 #[test]
 fn unique_keys_are_unique() {
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
-        assert!(versions::a_unique_key_is_of_the_present(isolation), "{isolation:?}");
+        let builder = hekaton(Protocol::None, isolation);
+        assert!(versions::a_unique_key_is_of_the_present(builder), "{isolation:?}");
     }
 }
 
 #[test]
 fn sums_and_rules_hold_beside_writers() {
-    assert!(versions::sums_stay_right(Duration::from_secs(3)));
+    assert!(versions::sums_stay_right(versions::serializable(), Duration::from_secs(3)));
 }
 
 /// What a transaction has read is overwritten before it commits: it runs again, unless it need not
@@ -63,7 +64,8 @@ fn a_late_procedure_is_logged_as_data_in_a_serial_log() {
 #[test]
 fn a_late_procedure_is_replayed_on_the_versions_that_it_has_read() {
     for has_checkpoint in [false, true] {
-        assert!(versions::a_late_procedure_is_replayed_on_its_version(has_checkpoint));
+        let declare = versions::late_hekaton;
+        assert!(versions::a_late_procedure_is_replayed_on_its_version(declare, has_checkpoint));
     }
 }
 

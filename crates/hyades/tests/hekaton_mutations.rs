@@ -13,18 +13,25 @@ use std::time::Duration;
 fn each_broken_rule_of_hekaton_is_noticed() {
     let late =
         || a_late_procedure_is_data(|| versions::hekaton(Protocol::Serial, Isolation::Snapshot));
-    let straddling = || versions::a_late_procedure_is_replayed_on_its_version(true);
-    let late_again = || versions::a_late_procedure_is_replayed_on_its_version(false);
-    let unique = || versions::a_unique_key_is_of_the_present(Isolation::Snapshot);
-    let sums = || versions::sums_stay_right(Duration::from_secs(20));
+    let straddling =
+        || versions::a_late_procedure_is_replayed_on_its_version(versions::late_hekaton, true);
+    let late_again =
+        || versions::a_late_procedure_is_replayed_on_its_version(versions::late_hekaton, false);
+    let unique = || {
+        let builder = versions::hekaton(Protocol::None, Isolation::Snapshot);
+        versions::a_unique_key_is_of_the_present(builder)
+    };
+    let sums = || versions::sums_stay_right(versions::serializable(), Duration::from_secs(20));
+    let beginning = || versions::a_reader_sees_its_beginning(versions::serializable());
+    let needed = || versions::what_a_reader_needs_stays(versions::serializable());
     let rules: [(Mutation, &dyn Fn() -> bool); 13] = [
         (Mutation::LateCommands, &late),
         (Mutation::StraddlingCommands, &straddling),
         (Mutation::ForgetAboveFloor, &late_again),
-        (Mutation::OverlookReaders, &versions::a_reader_sees_its_beginning),
-        (Mutation::LeavePartsBehind, &versions::a_reader_sees_its_beginning),
+        (Mutation::OverlookReaders, &beginning),
+        (Mutation::LeavePartsBehind, &beginning),
         (Mutation::OverwriteNewer, &versions::the_first_writer_wins),
-        (Mutation::UnlinkForReaders, &versions::what_a_reader_needs_stays),
+        (Mutation::UnlinkForReaders, &needed),
         (Mutation::UniqueAsOfSnapshot, &unique),
         (Mutation::ReadBeforeAnnouncing, &sums),
         (Mutation::DrawBeforeSaying, &sums),

@@ -119,8 +119,18 @@ const PROTOCOL_FILES: &[&str] = &[
 ];
 
 /// Names of concurrency controls.
-const CONTROLS: &[&str] =
-    &["NoWait", "no_wait", "Silo", "silo", "TicToc", "tictoc", "Hekaton", "hekaton"];
+const CONTROLS: &[&str] = &[
+    "NoWait",
+    "no_wait",
+    "Silo",
+    "silo",
+    "TicToc",
+    "tictoc",
+    "Hekaton",
+    "hekaton",
+    "TimestampOrder",
+    "timestamp_order",
+];
 
 /// Where concurrency controls may be named in code: their own files, the list of modules, the table
 /// of pairs, and where people choose.
@@ -130,6 +140,7 @@ const CONTROL_FILES: &[&str] = &[
     "crates/hyades/src/concurrency/no_wait.rs",
     "crates/hyades/src/concurrency/silo.rs",
     "crates/hyades/src/concurrency/tictoc.rs",
+    "crates/hyades/src/concurrency/timestamp_order.rs",
     "crates/hyades/src/config.rs",
     "crates/hyades/src/opening/pairs.rs",
     "crates/hyades/src/session/tests.rs",

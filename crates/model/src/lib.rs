@@ -37,6 +37,7 @@ pub mod replaying;
 pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
+pub mod timestamp_order;
 pub mod unwritten;
 pub mod versioned_replay;
 pub mod versions;
@@ -63,6 +64,7 @@ pub fn cases() -> Vec<Case> {
         tictoc::cases,
         versions::cases,
         versioned_replay::cases,
+        timestamp_order::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -95,4 +97,5 @@ pub const ITEMS: &[&str] = &[
     "TicToc",
     "Hekaton",
     "Versions at replay",
+    "Timestamp order",
 ];

@@ -139,6 +139,14 @@ mutations! {
     /// Under snapshot isolation a transaction that begins and commits in different epochs is logged
     /// as a command.
     StraddlingCommands "straddling-commands",
+    /// A reader looks for an earlier writer of a row before it marks the row as read.
+    LookBeforeReadMark "look-before-read-mark",
+    /// A row that a later transaction has read is overwritten.
+    OverwriteReadLater "overwrite-read-later",
+    /// A row that is marked and not written counts as not read.
+    MarkedWithoutReader "marked-without-reader",
+    /// A transaction commits in an epoch that a snapshot or a checkpoint has closed.
+    CommitInClosedEpoch "commit-in-closed-epoch",
     /// Replay forgets versions that records to come read.
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.

@@ -50,7 +50,7 @@ pub(crate) fn work(case: &mut Case, opened: &Opened, ending: Ending) -> bool {
     let quiet = ending.is_quiet();
     let transactions = case.plan.sessions * case.plan.transactions;
     let enough = if quiet { transactions } else { rng.usize(0..transactions + 1) };
-    let holds_rows = [Concurrency::NoWait, Concurrency::Hekaton];
+    let holds_rows = [Concurrency::NoWait, Concurrency::Hekaton, Concurrency::TimestampOrder];
     let interleaves = !holds_rows.contains(&opened.combination.concurrency);
     let mut taken = case.takes_checkpoints().then(CheckpointCounts::default);
     let failed = run(&mut rng, opened, &runners, enough, interleaves, &mut taken).is_none();

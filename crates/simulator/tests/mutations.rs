@@ -57,6 +57,14 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::UnlinkForReaders
                 | Mutation::UniqueAsOfSnapshot
         )
+        // The same: `crates/hyades/tests/timestamp_order_mutations.rs`.
+        || matches!(
+            rule,
+            Mutation::LookBeforeReadMark
+                | Mutation::OverwriteReadLater
+                | Mutation::MarkedWithoutReader
+                | Mutation::CommitInClosedEpoch
+        )
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }

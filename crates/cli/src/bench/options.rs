@@ -63,6 +63,8 @@ words! {
         TicToc = "tictoc",
         /// Several versions of each row.
         Hekaton = "hekaton",
+        /// Several versions of each row, written in the order of timestamps.
+        TimestampOrder = "timestamp-order",
     }
 }
 
@@ -94,6 +96,7 @@ impl Concurrency {
             Concurrency::Silo => hyades::Concurrency::Silo,
             Concurrency::TicToc => hyades::Concurrency::TicToc,
             Concurrency::Hekaton => hyades::Concurrency::Hekaton,
+            Concurrency::TimestampOrder => hyades::Concurrency::TimestampOrder,
         }
     }
 }
@@ -140,7 +143,7 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: no-wait, silo, tictoc or hekaton
+    /// Concurrency control: no-wait, silo, tictoc, hekaton or timestamp-order
     #[arg(long, default_value = "silo")]
     concurrency: Concurrency,
     /// Isolation: serializable or, under hekaton, snapshot

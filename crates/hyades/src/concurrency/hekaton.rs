@@ -42,28 +42,7 @@ use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Hekaton;
 
-/// How often a reader looks at a row that is being written before it fails. It yields after the
-/// first [`PATIENCE`].
-const LOOKS: u32 = 2 * PATIENCE;
-
 impl Hekaton {
-    /// How far the transaction is that has marked a row, if another one has.
-    ///
-    /// SeqCst, as the mark and the slot are: if it is found not to prepare, its timestamp is above
-    /// all that are drawn by now.
-    #[inline]
-    fn writer_of<P: LoggingProtocol>(
-        engine: &Engine<P>,
-        state: &TxnState<'_, P>,
-        record: &Record<P::RowStamp>,
-    ) -> Preparing {
-        let owner = record.lock.load(Ordering::SeqCst);
-        if owner == 0 || owner == state.slot || owner >= WRITER {
-            return Preparing::No;
-        }
-        engine.snapshots.active.preparing(owner)
-    }
-
     /// Adds a version to the read set.
     #[inline]
     fn remember<'s, P: LoggingProtocol>(
@@ -93,7 +72,7 @@ impl Hekaton {
         // what it has left.
         let mut looks = 0;
         let writer = loop {
-            match Self::writer_of(engine, state, read.record) {
+            match locks::writer_of(engine, state, read.record) {
                 Preparing::Draws if looks < PATIENCE => looks += 1,
                 Preparing::Draws => return None,
                 other => break other,
@@ -196,12 +175,12 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
-        for look in 0..LOOKS {
+        for look in 0..locks::LOOKS {
             if look >= PATIENCE {
                 // The writer may be descheduled.
                 std::thread::yield_now();
             }
-            match Self::writer_of(engine, state, record) {
+            match locks::writer_of(engine, state, record) {
                 Preparing::No => {}
                 Preparing::At(at) if at > state.as_of => {}
                 // It has written this row already.

@@ -28,11 +28,13 @@ pub(crate) mod snapshot_reads;
 pub(crate) mod state;
 pub(crate) mod steps;
 pub(crate) mod tictoc;
+pub(crate) mod timestamp_order;
 pub(crate) mod timestamps;
 
 use crate::engine::Engine;
 use crate::error::Abort;
-use crate::logging::{LoggingProtocol, Needs};
+use crate::logging::{LoggingProtocol, Needs, RowTimes};
+use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
 use crate::storage::record::{Record, word};
 use state::TxnState;
@@ -97,6 +99,17 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
         Self::intend(engine, state, table, record).map(drop)
     }
 
+    /// Called when the transaction has found that a gap has no key that it seeks, and has observed
+    /// the gap's stamp.
+    fn saw_gap<'s>(
+        _: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        gap: Gap<'s, P::RowStamp>,
+    ) -> Result<(), Abort> {
+        state.gaps.push(gap);
+        Ok(())
+    }
+
     /// Called after a record inserted by this transaction has inherited the stamp of its gap.
     fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>);
 
@@ -126,6 +139,8 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Whether sessions have slots that state what their transactions read as of.
     const HAS_SLOTS: bool = false;
+    /// What rows keep under a protocol whose rows have timestamps.
+    const TIMES: RowTimes = RowTimes::Intervals;
 
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]

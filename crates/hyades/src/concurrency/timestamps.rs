@@ -1,18 +1,24 @@
-//! Timestamps of row versions, for concurrency controls that order transactions by them: what rows
-//! and transactions keep beside the logging protocol's stamps.
+//! Timestamps of rows, for concurrency controls that order transactions by them: what rows and
+//! transactions keep beside the logging protocol's stamps. Which timestamps a row has is a matter
+//! of the concurrency control, see [`RowTimes`]: the interval in which its version is valid, or the
+//! timestamp of the last transaction that has read it.
 //!
 //! A version is valid from the timestamp of its writer, `wts`, to at least the highest timestamp of
 //! its readers, `rts`: what overwrites it has a timestamp above that. A gap between rows has both
 //! as well, `wts` of the tombstones that it absorbed: without them an insertion could take a
 //! timestamp below that of a reader that missed its key (docs/protocols.md, C20). So they are
-//! inherited where the protocol's stamps are.
+//! inherited where the protocol's stamps are; and so is the last timestamp that has read a row, by
+//! the gap that its tombstone leaves.
 
 use crate::logging::draft::{Draft, Reserved};
 use crate::logging::record::RecordKind;
 use crate::logging::row_frame::RowFrames;
 use crate::logging::settings::LogSettings;
-use crate::logging::{HotRows, LoggingProtocol, Needs, RowRef, StartContext, StartsOnLog};
+use crate::logging::{
+    HotRows, LoggingProtocol, Needs, RowRef, RowTimes, StartContext, StartsOnLog,
+};
 use crate::storage::Stamp;
+use crate::storage::tid::Tid;
 use hyades_platform::epoch::EpochNumber;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
@@ -53,7 +59,7 @@ impl Interval {
     }
 }
 
-/// The interval of the version in a row, or of a gap.
+/// The interval of the version in a row, or of a gap; or the TID of its last reader.
 ///
 /// All accesses are SeqCst, like those of version words and gap versions: a reader raises `rts`,
 /// and then looks whether the row is locked; a writer locks the row, and then loads `rts`. In their
@@ -88,6 +94,20 @@ impl ValidFor {
         }
     }
 
+    /// The highest TID that has read it.
+    #[inline]
+    pub fn last_read(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Raises the highest TID that has read it to at least `tid`.
+    #[inline]
+    pub fn raise_last_read(&self, tid: Tid) {
+        if self.0.load(Ordering::SeqCst) < tid.bits() {
+            self.0.fetch_max(tid.bits(), Ordering::SeqCst);
+        }
+    }
+
     /// Raises both ends to at least those of `from`.
     fn inherit(&self, from: &ValidFor) {
         let from = from.load();
@@ -112,6 +132,7 @@ pub(crate) struct TimestampedRow<S> {
 pub(crate) struct TimestampedTxn<T> {
     /// The lowest timestamp that it may commit at, as far as is known: not below what its session
     /// committed at, or the version of a row that it read; above the readers of what it overwrites.
+    /// Where rows keep their last readers: the last reader of what it overwrites, as a TID.
     pub(super) at_least: u64,
     /// For each row in its read set, until when the version is valid, as read.
     pub(super) until: Vec<u64>,
@@ -124,12 +145,15 @@ pub(crate) struct TimestampedTxn<T> {
 
 /// A logging protocol whose rows also have timestamps. Its hooks are those of the protocol, and
 /// keep the lowest timestamp that the transaction may commit at.
-pub(crate) struct Timestamped<P>(P);
+pub(crate) struct Timestamped<P> {
+    protocol: P,
+    times: RowTimes,
+}
 
 impl<P> Timestamped<P> {
     /// A protocol that needs no log.
-    pub fn without_log(protocol: P) -> Self {
-        Timestamped(protocol)
+    pub fn without_log(protocol: P, times: RowTimes) -> Self {
+        Timestamped { protocol, times }
     }
 }
 
@@ -143,7 +167,7 @@ impl<P: LoggingProtocol> Timestamped<P> {
     ) -> u64 {
         let Interval { wts, rts } = row.valid.load();
         txn.at_least = txn.at_least.max(wts);
-        self.0.observe_read(&row.stamp, &mut txn.stamp);
+        self.protocol.observe_read(&row.stamp, &mut txn.stamp);
         rts
     }
 }
@@ -160,21 +184,21 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
             until: Vec::new(),
             began: EpochNumber::default(),
             last: 0,
-            stamp: self.0.txn_stamp(),
+            stamp: self.protocol.txn_stamp(),
         }
     }
 
     fn end_session(&self, txn: Self::TxnStamp) {
-        self.0.end_session(txn.stamp);
+        self.protocol.end_session(txn.stamp);
     }
 
     #[inline]
     fn enter_stream(&self, writer: &mut Writer, stream: usize) {
-        self.0.enter_stream(writer, stream);
+        self.protocol.enter_stream(writer, stream);
     }
 
     fn housekeep(&self) {
-        self.0.housekeep();
+        self.protocol.housekeep();
     }
 
     #[inline]
@@ -182,27 +206,34 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
         txn.at_least = txn.last;
         txn.until.clear();
         txn.began = EpochNumber::default();
-        self.0.begin(&mut txn.stamp, record);
+        self.protocol.begin(&mut txn.stamp, record);
     }
 
     #[inline]
     fn prefetch(&self, row: &Self::RowStamp) {
-        self.0.prefetch(&row.stamp);
+        self.protocol.prefetch(&row.stamp);
     }
 
     #[inline]
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        self.observe_version(row, txn);
+        match self.times {
+            RowTimes::Intervals => _ = self.observe_version(row, txn),
+            RowTimes::LastReads => self.protocol.observe_read(&row.stamp, &mut txn.stamp),
+        }
     }
 
     #[inline]
     fn observe_write(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
-        txn.at_least = txn.at_least.max(row.valid.load().rts + 1);
-        self.0.observe_write(&row.stamp, &mut txn.stamp);
+        let above = match self.times {
+            RowTimes::Intervals => row.valid.load().rts + 1,
+            RowTimes::LastReads => row.valid.last_read(),
+        };
+        txn.at_least = txn.at_least.max(above);
+        self.protocol.observe_write(&row.stamp, &mut txn.stamp);
     }
 
     fn replay_lag(&self, txn: &Self::TxnStamp) -> u64 {
-        self.0.replay_lag(&txn.stamp)
+        self.protocol.replay_lag(&txn.stamp)
     }
 
     #[inline]
@@ -211,29 +242,34 @@ impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
         txn: &mut Self::TxnStamp,
         draft: Draft<'_, 'w, M>,
     ) -> Reserved<'w> {
-        self.0.append(&mut txn.stamp, draft)
+        self.protocol.append(&mut txn.stamp, draft)
     }
 
     #[inline]
     fn publish_read(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
-        self.0.publish_read(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
+        self.protocol.publish_read(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
     }
 
     #[inline]
     fn publish_write(&self, row: RowRef<'_, Self::RowStamp>, txn: &mut Self::TxnStamp) {
-        self.0.publish_write(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
+        self.protocol.publish_write(row.with_stamp(&row.stamp.stamp), &mut txn.stamp);
     }
 
     fn inherit(&self, to: &Self::RowStamp, from: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         if !mutation::is(Mutation::GapsWithoutTimestamps) {
-            to.valid.inherit(&from.valid);
+            match self.times {
+                RowTimes::Intervals => to.valid.inherit(&from.valid),
+                RowTimes::LastReads => {
+                    to.valid.raise_last_read(Tid::from_bits(from.valid.last_read()))
+                }
+            }
         }
-        self.0.inherit(&to.stamp, &from.stamp, &mut txn.stamp);
+        self.protocol.inherit(&to.stamp, &from.stamp, &mut txn.stamp);
     }
 
     #[inline]
     fn needs(&self, txn: &mut Self::TxnStamp, own: Option<(usize, Lsn)>, needs: &mut Needs) {
-        self.0.needs(&mut txn.stamp, own, needs);
+        self.protocol.needs(&mut txn.stamp, own, needs);
     }
 }
 
@@ -249,11 +285,11 @@ impl<P: StartsOnLog> StartsOnLog for Timestamped<P> {
     }
 
     fn hot_rows(&self) -> HotRows {
-        self.0.hot_rows()
+        self.protocol.hot_rows()
     }
 
     fn start(context: &StartContext<'_>) -> Self {
-        Timestamped(P::start(context))
+        Timestamped { protocol: P::start(context), times: context.times }
     }
 }
 

@@ -210,6 +210,19 @@ impl ActiveTransactions {
             slot.commits.store(DRAWING, Ordering::SeqCst);
         }
         checker_fence();
+        let tid = self.draw(epoch);
+        if mutation::is(Mutation::DrawBeforeSaying) {
+            std::thread::yield_now();
+        }
+        // Release: until it is seen, the transaction draws.
+        slot.commits.store(tid.bits(), Ordering::Release);
+        checker_fence();
+        tid
+    }
+
+    /// Draws the next timestamp, in the current epoch.
+    #[inline]
+    fn draw(&self, epoch: &Epoch) -> Tid {
         let mut clock = self.clock.load(Ordering::SeqCst);
         let tid = loop {
             let next = Tid::from_bits(clock).next().max(Tid::new(epoch.current(), 0));
@@ -224,12 +237,30 @@ impl ActiveTransactions {
         while epoch.current() < tid.epoch() {
             epoch.advance();
         }
-        if mutation::is(Mutation::DrawBeforeSaying) {
+        tid
+    }
+
+    /// Begins a transaction of a session that reads as of its own timestamp and commits at that.
+    ///
+    /// Stores of the slot before the draw need no order of their own: who draws later, or reads the
+    /// clock later, sees them with it. A writer with a later timestamp finds the bound; one that
+    /// has none of it drew before.
+    #[inline]
+    pub fn begin_at(&self, number: u32, epoch: &Epoch) -> Tid {
+        let slot = self.slot(number);
+        let bound = self.clock.load(Ordering::SeqCst);
+        slot.bound.store(bound << 1 | BOUND, Ordering::Relaxed);
+        slot.ended.store(IDLE, Ordering::Relaxed);
+        if !mutation::is(Mutation::ReadBeforeAnnouncing) {
+            slot.reads.store(bound << 1 | BOUND, Ordering::Release);
+            slot.commits.store(DRAWING, Ordering::Release);
+        }
+        let tid = self.draw(epoch);
+        if mutation::is(Mutation::ReadBeforeAnnouncing) {
             std::thread::yield_now();
         }
-        // Release: until it is seen, the transaction draws.
         slot.commits.store(tid.bits(), Ordering::Release);
-        checker_fence();
+        slot.reads.store(tid.bits() << 1, Ordering::Release);
         tid
     }
 

@@ -115,6 +115,8 @@ pub(crate) struct Snapshots {
     oldest: AtomicU64,
     /// The highest epoch of an open snapshot, or 0.
     newest: AtomicU64,
+    /// The highest epoch of any snapshot or cut so far, see [`Snapshots::closed`].
+    closed: AtomicU64,
     /// Whether anything was written that is newer than the newest snapshot. Set before that is
     /// visible (SeqCst), cleared before an epoch ends for a new snapshot.
     overwritten: AtomicBool,
@@ -146,6 +148,7 @@ impl Snapshots {
             lowest: Padded(AtomicU64::new(NONE.0)),
             oldest: AtomicU64::new(NONE.0),
             newest: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
             overwritten: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             opening: Mutex::default(),
@@ -160,6 +163,15 @@ impl Snapshots {
             settings,
             ended: AtomicU64::new(0),
         }
+    }
+
+    /// The last epoch that a snapshot or a checkpoint holds, or has held: whole, so that no more
+    /// transactions may commit in it or before. Asked by transactions whose epoch is older than
+    /// that of their commit; what this does not count yet waits for that commit.
+    #[inline]
+    pub fn closed(&self) -> EpochNumber {
+        checker_fence();
+        EpochNumber(self.closed.load(Ordering::SeqCst))
     }
 
     /// Whether a snapshot or a checkpoint reads as of an epoch before the one of transaction `tid`,
@@ -223,6 +235,9 @@ impl Snapshots {
         let of = |open: Option<&OpenSnapshot>| open.map(|open| open.state.epoch);
         let (oldest, newest) = (of(registry.open.front()), of(registry.open.back()));
         let oldest = oldest.unwrap_or(NONE);
+        let cut = Some(registry.cut).filter(|cut| *cut != NONE);
+        let closed = newest.max(cut).unwrap_or_default();
+        self.closed.fetch_max(closed.0, Ordering::SeqCst);
         self.newest.store(newest.unwrap_or_default().0, Ordering::SeqCst);
         self.oldest.store(oldest.0, Ordering::SeqCst);
         self.lowest.store(oldest.min(registry.cut).0, Ordering::SeqCst);

@@ -237,6 +237,15 @@ pub(crate) trait StartsOnLog: LoggingProtocol {
     fn start(context: &StartContext<'_>) -> Self;
 }
 
+/// What rows keep for a concurrency control that orders transactions by timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowTimes {
+    /// The interval in which the version in place is valid.
+    Intervals,
+    /// The highest TID that has read the version in place.
+    LastReads,
+}
+
 /// What a protocol needs to start.
 pub(crate) struct StartContext<'g> {
     pub log: &'g Log,
@@ -250,6 +259,8 @@ pub(crate) struct StartContext<'g> {
     pub epoch_interval: Duration,
     /// Where sessions announce the epoch in which they commit.
     pub active: &'g Arc<ActiveEpochs>,
+    /// What rows keep, where they have timestamps.
+    pub times: RowTimes,
     /// The number of tables.
     pub tables: usize,
 }

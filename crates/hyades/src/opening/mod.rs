@@ -352,11 +352,13 @@ impl Opening<'_> {
             epoch: &epoch,
             epoch_interval,
             active: &active,
+            times: C::TIMES,
             tables: tables.len(),
         });
         let mut engine = Engine::new(tables, protocol, epoch, row_ids);
         engine.cut = Cut::new(active);
         engine.replays_versions = self.replays_versions::<C, P>();
+        engine.orders_commands = !engine.replays_versions && !self.is_data_only();
         self.configure::<C, P>(&mut engine);
         engine.epoch_interval = epoch_interval;
         engine.whole_rows = settings.research.whole_rows;

@@ -2,6 +2,7 @@
 
 use super::Opening;
 use crate::concurrency::Commits;
+use crate::concurrency::timestamp_order::TimestampOrder;
 use crate::concurrency::timestamps::Timestamped;
 use crate::concurrency::{hekaton::Hekaton, no_wait::NoWait, silo::Silo, tictoc::TicToc};
 use crate::config::{Concurrency, Isolation, Protocol};
@@ -46,13 +47,17 @@ impl RunsUnder<Serial> for Hekaton {}
 impl RunsUnder<Taurus> for Hekaton {}
 impl RunsUnder<SiloR> for Hekaton {}
 
+impl RunsUnder<Timestamped<NoLog>> for TimestampOrder {}
+impl RunsUnder<Timestamped<Serial>> for TimestampOrder {}
+impl RunsUnder<Timestamped<Taurus>> for TimestampOrder {}
+
 /// Opens a database with the requested pair.
 pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Result<Database, Error> {
     match pair.1 {
         Concurrency::NoWait => open_plain::<NoWait>(pair, opening),
         Concurrency::Silo => open_plain::<Silo>(pair, opening),
         Concurrency::TicToc => match pair.0 {
-            Protocol::None => opening.without_log::<TicToc, _>(Timestamped::without_log(NoLog)),
+            Protocol::None => opening.without_log::<TicToc, _>(without_log::<TicToc>()),
             Protocol::Serial => opening.with_log::<TicToc, Timestamped<Serial>>(),
             Protocol::Taurus => opening.with_log::<TicToc, Timestamped<Taurus>>(),
             Protocol::Taurus2016 => opening.with_log::<TicToc, Timestamped<Taurus2016>>(),
@@ -71,7 +76,23 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
             }
             Protocol::Physiological => Err(unsound(pair)),
         },
+        Concurrency::TimestampOrder => match pair.0 {
+            Protocol::None => {
+                opening.without_log::<TimestampOrder, _>(without_log::<TimestampOrder>())
+            }
+            Protocol::Serial => opening.with_log::<TimestampOrder, Timestamped<Serial>>(),
+            Protocol::Taurus => opening.with_log::<TimestampOrder, Timestamped<Taurus>>(),
+            Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn | Protocol::Plover => {
+                Err(unsound(pair))
+            }
+            Protocol::Poplar | Protocol::Physiological => Err(unsound(pair)),
+        },
     }
+}
+
+/// No protocol, on rows that have the timestamps that the concurrency control keeps.
+fn without_log<C: RunsUnder<Timestamped<NoLog>>>() -> Timestamped<NoLog> {
+    Timestamped::without_log(NoLog, C::TIMES)
 }
 
 /// Opens a database with a concurrency control that keeps nothing in rows but what they have.
@@ -124,7 +145,8 @@ impl Concurrency {
             Concurrency::NoWait => Some(Concurrency::Silo),
             Concurrency::Silo => Some(Concurrency::TicToc),
             Concurrency::TicToc => Some(Concurrency::Hekaton),
-            Concurrency::Hekaton => None,
+            Concurrency::Hekaton => Some(Concurrency::TimestampOrder),
+            Concurrency::TimestampOrder => None,
         }
     }
 
@@ -135,8 +157,8 @@ impl Concurrency {
 
     /// Whether it may be used with this protocol.
     ///
-    /// Under [`Concurrency::TicToc`] and [`Concurrency::Hekaton`] transactions may precede, in the
-    /// serial order, what has committed before them. Protocols whose numbers follow the order of
+    /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and [`Concurrency::TimestampOrder`]
+    /// transactions may precede, in the serial order, what has committed before them. Protocols whose numbers follow the order of
     /// commits do not recover that.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
@@ -151,6 +173,11 @@ impl Concurrency {
                 Protocol::None | Protocol::Serial | Protocol::Taurus | Protocol::SiloR => true,
                 Protocol::Taurus2016 | Protocol::Gsn | Protocol::Plover => false,
                 Protocol::Poplar | Protocol::Physiological => false,
+            },
+            Concurrency::TimestampOrder => match protocol {
+                Protocol::None | Protocol::Serial | Protocol::Taurus => true,
+                Protocol::Taurus2016 | Protocol::SiloR | Protocol::Gsn => false,
+                Protocol::Plover | Protocol::Poplar | Protocol::Physiological => false,
             },
         }
     }

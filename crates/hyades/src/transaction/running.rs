@@ -151,7 +151,9 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
             return;
         }
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
-        state.gaps.push(gap);
+        if C::saw_gap(self.engine, state, gap).is_err() {
+            Self::conflicts(state);
+        }
     }
 
     /// Reads the columns of a row, as written by this transaction or as committed.

@@ -10,6 +10,7 @@ pub mod grouped;
 pub mod held;
 pub mod late;
 pub mod multiversion;
+pub mod ordering;
 pub mod watched;
 
 use hyades::{

@@ -1,4 +1,5 @@
-//! Interleavings under Hekaton: each function returns whether a rule holds.
+//! Interleavings under concurrency controls that keep several versions of a row: each function
+//! returns whether a rule holds.
 
 pub use super::beside::*;
 use super::directory;
@@ -19,13 +20,24 @@ pub fn open(protocol: Protocol, isolation: Isolation) -> Opened {
     open_filled(hekaton(protocol, isolation))
 }
 
-fn serializable() -> Opened {
+/// The same, where commands may be late and are replayed on several versions.
+pub fn late_hekaton() -> Builder {
+    hekaton(Protocol::Taurus, Isolation::Snapshot).streams(2)
+}
+
+/// Without a log, and serializable.
+pub fn serializable() -> Opened {
     open(Protocol::None, Isolation::Serializable)
 }
 
+/// The builder of a database under timestamp order.
+pub fn ordered(protocol: Protocol) -> Builder {
+    builder(protocol, Concurrency::TimestampOrder)
+}
+
 /// A reader sees what was there when it began, however often that is overwritten, at once.
-pub fn a_reader_sees_its_beginning() -> bool {
-    let Opened { db, dir: _dir } = serializable();
+pub fn a_reader_sees_its_beginning(opened: Opened) -> bool {
+    let Opened { db, dir: _dir } = opened;
     let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
         pause();
         Ok((count(tx, A)?, count(tx, B)?, tx.get(ITEMS, 1000i64)?.is_some()))
@@ -55,8 +67,8 @@ pub fn the_first_writer_wins() -> bool {
 }
 
 /// What was deleted, and what was taken out of a group, stays where an earlier reader looks for it.
-pub fn what_a_reader_needs_stays() -> bool {
-    let Opened { db, dir: _dir } = serializable();
+pub fn what_a_reader_needs_stays(opened: Opened) -> bool {
+    let Opened { db, dir: _dir } = opened;
     let look = |tx: &Transaction<'_>, pause: &dyn Fn()| {
         pause();
         let of_group = tx.scan_index(ITEMS, BY_GROUP).prefix(&[B.into()]).rows()?.len();
@@ -75,10 +87,9 @@ pub fn what_a_reader_needs_stays() -> bool {
 }
 
 /// A key of a unique index is free or not in the present, also under snapshot isolation.
-pub fn a_unique_key_is_of_the_present(isolation: Isolation) -> bool {
+pub fn a_unique_key_is_of_the_present(mut builder: Builder) -> bool {
     const NAMES: Table = Table::nth(2);
     const NAME: Column<i64> = Column::at(1);
-    let mut builder = hekaton(Protocol::None, isolation);
     let names = Schema::new("names").column("id", Type::I64).column("name", Type::I64);
     builder.table(names.primary_key(&["id"]).unique("by_name", &["name"]));
     let Opened { db, dir: _dir } = open_filled(builder);
@@ -104,8 +115,8 @@ pub fn a_unique_key_is_of_the_present(isolation: Isolation) -> bool {
 /// Threads move amounts among few rows, and write rows only if what they have read allows it, while
 /// others read all rows. Runs until a wrong sum or a broken rule is seen, or the time is over.
 /// Returns whether all was right.
-pub fn sums_stay_right(time: Duration) -> bool {
-    let Opened { db, dir: _dir } = serializable();
+pub fn sums_stay_right(opened: Opened, time: Duration) -> bool {
+    let Opened { db, dir: _dir } = opened;
     let (wrong, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let until = Instant::now() + time;
     let goes_on = || Instant::now() < until && !wrong.load(Ordering::Relaxed);
@@ -160,13 +171,15 @@ fn change(tx: &Transaction<'_>, from: i64, to: i64, of: [i64; 2]) -> Result<(), 
 /// A procedure that commits late, with a row that was overwritten meanwhile, is run again at replay
 /// on what it has read. In between there may be a checkpoint, which ends an epoch. Returns whether
 /// the state is the same.
-pub fn a_late_procedure_is_replayed_on_its_version(has_checkpoint: bool) -> bool {
+pub fn a_late_procedure_is_replayed_on_its_version(
+    build: impl Fn() -> Builder,
+    has_checkpoint: bool,
+) -> bool {
     let dir = directory();
     let (pause, calls) = (Pause::new(), Arc::new(AtomicU64::new(0)));
     let declare = || {
         let (pause, calls) = (pause.clone(), calls.clone());
-        let mut builder =
-            hekaton(Protocol::Taurus, Isolation::Snapshot).record(RecordKind::Command).streams(2);
+        let mut builder = build().record(RecordKind::Command);
         builder.procedure("copy", 1, move |tx: &Transaction<'_>, ()| {
             calls.fetch_add(1, Ordering::Relaxed);
             copy(tx, &|| pause.pause()).map(drop)

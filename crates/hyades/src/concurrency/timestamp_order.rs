@@ -1,0 +1,356 @@
+//! Multi-version timestamp order, as in Deuteronomy (Levandoski, Lomet, Sengupta, Stutsman, Wang:
+//! "High Performance Transactions in Deuteronomy", CIDR 2015, sections 2.1 and 2.2), on rows whose
+//! newest version is in place and whose older versions are kept while a transaction may read them
+//! ([`crate::storage::old_versions`]).
+//!
+//! A transaction draws its timestamp, which is its TID, when it begins. It reads as of that, and
+//! commits at that: nothing is validated. The order of timestamps is a serial order, and agrees
+//! with real time. Each row and each gap keeps the timestamp of its last reader
+//! ([`super::timestamps`]), so that no earlier transaction can write a version which that reader
+//! should have seen; only the newest version needs it, since the older ones are protected by the
+//! newest (section 2.2).
+//!
+//! Two orders of steps make a reader and a writer of a row find each other; all of them are SeqCst:
+//!
+//! - A reader raises the last reader of the row, then looks whether an earlier transaction has it
+//!   marked: it waits for that one, for a moment. Of a gap it raises the last reader, then looks
+//!   whether the gap has changed.
+//! - A writer marks the row, and at commit loads its last reader: if that is later than itself,
+//!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the gap
+//!   has changed.
+//!
+//! Three rules keep the rest of the engine sound (docs/protocols.md):
+//!
+//! - **No commit in an epoch that is closed.** Checkpoints and snapshots are prefixes by epoch, and
+//!   hold what has begun its commit by the time they close an epoch. A transaction that has drawn
+//!   its timestamp in that epoch and has not begun its commit conflicts, and draws a later one.
+//! - **Late commands.** A transaction whose reads were overwritten by a later one may follow that in
+//!   the log. Its command is replayed on several versions, or it logs data, as under
+//!   [`super::hekaton`].
+//! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
+//!   and a row that is marked but not written has been read.
+
+use super::locks::{self, LOOKS, writer_of};
+use super::optimistic::PATIENCE;
+use super::state::{HeldLock, ReadRow, TxnState};
+use super::steps::{self, Commit, Committed, Valid};
+use super::timestamps::Timestamped;
+use super::{Commits, ConcurrencyControl, VisibleRow};
+use crate::engine::Engine;
+use crate::engine::active::Preparing;
+use crate::error::Abort;
+use crate::logging::{LoggingProtocol, Needs, RowTimes};
+use crate::storage::gap::Gap;
+use crate::storage::record::{Record, WRITER, word};
+use hyades_platform::mutation::{self, Mutation};
+use std::sync::atomic::{Ordering, fence};
+
+pub(crate) struct TimestampOrder;
+
+/// The stamp of a row or gap under protocol `P`.
+type RowStamp<P> = <Timestamped<P> as LoggingProtocol>::RowStamp;
+
+impl TimestampOrder {
+    /// Whether an earlier transaction has marked the row, and has not written it yet.
+    #[inline]
+    fn is_before<P: LoggingProtocol>(
+        engine: &Engine<Timestamped<P>>,
+        state: &TxnState<'_, Timestamped<P>>,
+        record: &Record<RowStamp<P>>,
+    ) -> bool {
+        match writer_of(engine, state, record) {
+            Preparing::At(at) if at < state.as_of => {
+                word::tid(record.word.load(Ordering::SeqCst)) < at
+            }
+            // What draws its timestamp has no row marked: the transaction before it had.
+            _ => false,
+        }
+    }
+
+    /// Whether a row that another transaction has marked may soon be free for this one.
+    #[inline]
+    fn may_wait<P: LoggingProtocol>(
+        engine: &Engine<Timestamped<P>>,
+        state: &TxnState<'_, Timestamped<P>>,
+        record: &Record<RowStamp<P>>,
+    ) -> bool {
+        let writer = writer_of(engine, state, record);
+        !matches!(writer, Preparing::At(at) if at > state.as_of)
+    }
+
+    /// Adds a version to the read set, if commands are replayed on one version of each row.
+    #[inline]
+    fn remember<'s, P: LoggingProtocol>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+        table: u32,
+        record: &'s Record<RowStamp<P>>,
+        seen: u64,
+    ) {
+        // The stamp of this version, or of a later one, which is not lower.
+        engine.protocol.observe_read(&record.stamp, state.stamp);
+        if engine.orders_commands {
+            state.reads.push(ReadRow { record, table, seen, overwritten: false });
+        }
+    }
+
+    /// Whether the log may have a later transaction before this one that writes what it has read,
+    /// or would have read: one that has written it, or is about to.
+    fn is_late<P: LoggingProtocol>(state: &TxnState<'_, Timestamped<P>>) -> bool {
+        let is_changed = |read: &ReadRow<'_, RowStamp<P>>| {
+            let owner = read.record.lock.load(Ordering::SeqCst);
+            let is_marked = owner != 0 && owner != state.slot;
+            is_marked || read.record.word.load(Ordering::SeqCst) != read.seen
+        };
+        state.reads.iter().filter(|read| !read.overwritten).any(is_changed)
+            || !state.gaps_are_current()
+    }
+
+    /// Protects what it has seen of the rows that it has marked and does not write.
+    fn protect_unwritten<P: LoggingProtocol>(state: &TxnState<'_, Timestamped<P>>) {
+        if mutation::is(Mutation::MarkedWithoutReader) {
+            return;
+        }
+        for held in state.held.iter().filter(|held| !held.overwritten) {
+            held.record.stamp.valid.raise_last_read(state.as_of);
+        }
+    }
+
+    fn end_read_only<P: LoggingProtocol>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'_, Timestamped<P>>,
+    ) -> Result<Needs, Abort> {
+        state.observe_held(&engine.protocol, false);
+        Self::protect_unwritten(state);
+        // What it has not found in an index may have been there as of its beginning.
+        let valid = !engine.snapshots.active.has_ended(state.slot, state.as_of);
+        steps::end_read_only(engine, state, valid)
+    }
+}
+
+impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
+    // Locked until the record has inherited the stamp of its gap.
+    const INSERTED_WORD: u64 = word::ABSENT | word::LOCKED;
+    const INSERTED_LOCK: u32 = WRITER;
+
+    /// Section 2.2: the newest version that is not later, and the time of the read.
+    #[inline]
+    fn read<'s, T>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+        table: u32,
+        record: &'s Record<RowStamp<P>>,
+        mut copy: impl FnMut() -> T,
+    ) -> Result<VisibleRow<'s, T>, Abort> {
+        let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
+        let as_of = state.as_of;
+        for look in 0..LOOKS {
+            if look >= PATIENCE {
+                // The writer may be descheduled.
+                std::thread::yield_now();
+            }
+            if word::tid(record.word.load(Ordering::Acquire)) > as_of {
+                let Some((found, version)) = versions.read(record, as_of, arena, guard) else {
+                    std::hint::spin_loop();
+                    continue;
+                };
+                // Nothing may have been kept for it any more.
+                if engine.snapshots.active.has_ended(state.slot, as_of) {
+                    return Err(Abort::Conflict);
+                }
+                Self::remember(engine, state, table, record, found);
+                return Ok(version.into());
+            }
+            let looks_first = mutation::is(Mutation::LookBeforeReadMark);
+            let is_before = looks_first && Self::is_before(engine, state, record);
+            if looks_first {
+                std::thread::yield_now();
+            }
+            // A row that it has marked itself nobody else writes.
+            if record.lock.load(Ordering::Relaxed) != state.slot {
+                record.stamp.valid.raise_last_read(as_of);
+            }
+            if is_before || !looks_first && Self::is_before(engine, state, record) {
+                std::hint::spin_loop();
+                continue;
+            }
+            // From here on no earlier transaction writes it.
+            let seen = record.word.load(Ordering::SeqCst);
+            if seen & word::DEAD != 0 {
+                return Err(Abort::Conflict);
+            }
+            if word::tid(seen) > as_of {
+                continue;
+            }
+            if seen & word::LOCKED == 0 {
+                let copied = if seen & word::ABSENT == 0 {
+                    VisibleRow::There(copy())
+                } else {
+                    VisibleRow::Absent
+                };
+                // Orders the copy before the second load.
+                fence(Ordering::Acquire);
+                if record.word.load(Ordering::Relaxed) == seen {
+                    Self::remember(engine, state, table, record, seen);
+                    return Ok(copied);
+                }
+            } else if let Some(kept) = versions.kept(record, seen, arena, guard) {
+                // It is being overwritten at a later timestamp, for which this version was kept.
+                Self::remember(engine, state, table, record, seen & !word::LOCKED);
+                return Ok(kept.into());
+            }
+            std::hint::spin_loop();
+        }
+        Err(Abort::Conflict)
+    }
+
+    /// Section 2.1: a version is written in the order of timestamps, or not at all. Waits, for a
+    /// moment, for an earlier transaction that has the row marked.
+    #[inline]
+    fn intend<'s>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+        table: u32,
+        record: &'s Record<RowStamp<P>>,
+    ) -> Result<bool, Abort> {
+        let (unmarked, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+        let mut looks = 0;
+        loop {
+            match record.lock.compare_exchange(0, state.slot, unmarked, failed) {
+                Ok(_) => {
+                    state.push_lock(table, record, true);
+                    engine.protocol.prefetch(&record.stamp);
+                    break;
+                }
+                Err(owner) if owner == state.slot => break,
+                Err(_) if looks < LOOKS && Self::may_wait(engine, state, record) => looks += 1,
+                Err(_) => return Err(Abort::Conflict),
+            }
+            if looks >= PATIENCE {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        // Only the transaction that has it marked changes it.
+        let seen = record.word.load(Ordering::Acquire);
+        let is_newer = word::tid(seen) > state.as_of;
+        let is_read_later = record.stamp.valid.last_read() > state.as_of.bits()
+            && !mutation::is(Mutation::OverwriteReadLater);
+        if is_newer || is_read_later || seen & word::DEAD != 0 {
+            return Err(Abort::Conflict);
+        }
+        debug_assert_eq!(seen & word::LOCKED, 0, "what is marked by this one is not locked");
+        Ok(seen & word::ABSENT == 0)
+    }
+
+    fn saw_gap<'s>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+        gap: Gap<'s, RowStamp<P>>,
+    ) -> Result<(), Abort> {
+        if !mutation::is(Mutation::GapsWithoutTimestamps) {
+            gap.stamp().valid.raise_last_read(state.as_of);
+        }
+        let is_current = gap.is_current();
+        if engine.orders_commands {
+            state.gaps.push(gap);
+        }
+        if is_current { Ok(()) } else { Err(Abort::Conflict) }
+    }
+
+    fn inserted<'s>(
+        state: &mut TxnState<'s, Timestamped<P>>,
+        table: u32,
+        record: &'s Record<RowStamp<P>>,
+    ) {
+        record.lock.store(state.slot, Ordering::SeqCst);
+        record.word.store(word::ABSENT, Ordering::Release);
+        state.push_lock(table, record, true);
+    }
+
+    fn try_lock_record(record: &Record<RowStamp<P>>) -> Option<u64> {
+        locks::try_lock_record(record)
+    }
+
+    fn unlock_record(record: &Record<RowStamp<P>>, version: u64, dead: bool) {
+        locks::unlock_record(record, version, dead);
+    }
+
+    fn unmark_dead(record: &Record<RowStamp<P>>, version: u64) {
+        locks::unmark_dead(record, version);
+    }
+}
+
+impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
+    const HAS_SLOTS: bool = true;
+    const TIMES: RowTimes = RowTimes::LastReads;
+
+    fn begin(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>, slot: u32) {
+        state.slot = slot;
+        state.as_of = engine.snapshots.active.begin_at(slot, &engine.epoch);
+    }
+
+    /// Section 2.1. What it writes is marked, and nothing later has read it.
+    fn commit<'s>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+        mut commit: Commit<'_>,
+    ) -> Result<Committed, Abort> {
+        const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
+        if state.writes.is_empty() {
+            return Self::end_read_only(engine, state).map(Committed::read_only);
+        }
+        let tid = state.as_of;
+        // The session has entered the current epoch: what closes this one later waits for it.
+        let is_closed = tid.epoch() <= engine.snapshots.closed();
+        if is_closed && !mutation::is(Mutation::CommitInClosedEpoch) {
+            return Err(Abort::Conflict);
+        }
+        for write in state.writes.iter_mut() {
+            write.base = word::tid(write.record.word.load(Ordering::Relaxed));
+            debug_assert!(write.base < tid, "the versions of a row ascend");
+        }
+        state.mark_overwritten();
+        state.observe_held(&engine.protocol, true);
+        Self::protect_unwritten(state);
+        // The last readers of the rows that it overwrites, and of the gaps that it enters.
+        let is_read_later = state.stamp.at_least > tid.bits();
+        if is_read_later && !mutation::is(Mutation::OverwriteReadLater) {
+            return Err(Abort::Conflict);
+        }
+        let may_be_command = !engine.orders_commands
+            || !Self::is_late(state)
+            || mutation::is(Mutation::LateCommands);
+        let command = may_be_command && steps::as_command(engine, state, &commit);
+        let valid = |state: &TxnState<'_, _>| {
+            let is_late = command && engine.orders_commands && Self::is_late(state);
+            Some(if is_late { Valid::Late } else { Valid::Now })
+        };
+        let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
+        let placed = (reserved.position(), reserved.bytes);
+        reserved.fill();
+        engine.snapshots.active.find_readers(state.slot, tid, state.readers);
+        let lock = |record: &Record<_>| {
+            record.set_locked();
+        };
+        steps::install(engine, state, tid, lock, |record, version| {
+            debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
+            record.word.store(version, Ordering::Release);
+        });
+        Ok(steps::committed(engine, state, tid, placed))
+    }
+
+    fn abandon<'s>(
+        engine: &Engine<Timestamped<P>>,
+        state: &mut TxnState<'s, Timestamped<P>>,
+    ) -> Result<Needs, Abort> {
+        Self::end_read_only(engine, state)
+    }
+
+    fn release(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>) {
+        for HeldLock { record, .. } in state.held.drain(..) {
+            record.lock.store(0, Ordering::Release);
+        }
+        engine.snapshots.active.end(state.slot);
+    }
+}

@@ -1,0 +1,41 @@
+//! Mutation tests: rules of timestamp order, each broken on purpose, are noticed by what
+//! `timestamp_order.rs` tests.
+#![allow(missing_docs)]
+
+mod common;
+use common::late::a_late_procedure_is_data;
+use common::ordering as order;
+use common::ordering::{Opened, open_filled, ordered};
+use hyades::Protocol;
+use hyades_platform::mutation::{self, Mutation};
+use std::time::Duration;
+
+fn open() -> Opened {
+    open_filled(ordered(Protocol::None))
+}
+
+#[test]
+fn each_broken_rule_of_timestamp_order_is_noticed() {
+    let sums = || order::sums_stay_right(open(), Duration::from_secs(20));
+    let rules: [(Mutation, &dyn Fn() -> bool); 9] = [
+        (Mutation::LateCommands, &|| a_late_procedure_is_data(|| ordered(Protocol::Serial))),
+        (Mutation::OverlookReaders, &|| order::a_reader_sees_its_beginning(open())),
+        (Mutation::UnlinkForReaders, &|| order::what_a_reader_needs_stays(open())),
+        (Mutation::OverwriteReadLater, &|| order::a_later_reader_is_not_overtaken(open())),
+        (Mutation::MarkedWithoutReader, &|| order::a_row_marked_later_is_not_overtaken(open())),
+        (Mutation::GapsWithoutTimestamps, &|| {
+            order::a_later_miss_is_not_overtaken(open(), false, true)
+        }),
+        (Mutation::CommitInClosedEpoch, &|| order::a_snapshot_does_not_change(open())),
+        (Mutation::CommitInClosedEpoch, &order::a_checkpoint_loses_nothing),
+        (Mutation::LookBeforeReadMark, &sums),
+    ];
+    let mut unnoticed = Vec::new();
+    for (rule, holds) in rules {
+        mutation::set(Some(rule));
+        let held = holds();
+        mutation::set(None);
+        unnoticed.extend(held.then_some(rule.name()));
+    }
+    assert!(unnoticed.is_empty(), "these go unnoticed: {unnoticed:?}");
+}
