@@ -3,10 +3,11 @@
 //!
 //! Transactions draw their timestamps, read rows, mark rows, and write them at commit. Their steps
 //! interleave in every way, with those of a snapshot, which ends an epoch, and of the removal of a
-//! row from its index. Row a is in its index; row b is not at first, and whoever looks for it finds
-//! the gap. The log is one stream. Four promises are checked: a transaction has read the newest
-//! versions below its timestamp; a snapshot holds all that commits up to its epoch; and replay with
-//! one version of each row runs commands on what they have read, and leaves the same rows.
+//! row from its index. Row a is in its index; row b is not at first: a transaction that looks for
+//! it finds the gap. The log is one stream. Four promises are checked: a transaction has read the
+//! newest versions below its timestamp; a snapshot holds all that commits up to its epoch; and
+//! replay with one version of each row runs commands on what they have read, and leaves the same
+//! rows.
 //!
 //! Left out: which versions are kept (see `versions`; here all are), and weak memory.
 
@@ -32,7 +33,7 @@ enum OrderedAccess {
     Mark(u8),
     /// Marks the row, sees what is in it, and does not write it.
     Visit(u8),
-    /// Marks the row, and the transaction is given up.
+    /// Marks the row, and the transaction fails.
     MarkAndFail(u8),
 }
 

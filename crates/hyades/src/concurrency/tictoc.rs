@@ -24,7 +24,7 @@
 use super::optimistic::{self, PATIENCE, stable_word};
 use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::timestamps::{MAX_TIMESTAMP, Timestamped};
+use super::timestamps::{MAX_TIMESTAMP, RowStamp, Timestamped};
 use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::error::Abort;
@@ -209,9 +209,6 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TicToc {
         optimistic::try_lock_record(record)
     }
 }
-
-/// The stamp of a row or gap under protocol `P`.
-type RowStamp<P> = <Timestamped<P> as LoggingProtocol>::RowStamp;
 
 impl<P: LoggingProtocol> Commits<Timestamped<P>> for TicToc {
     /// Algorithms 2 to 4.

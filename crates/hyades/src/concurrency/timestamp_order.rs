@@ -12,12 +12,12 @@
 //!
 //! Two orders of steps make a reader and a writer of a row find each other; all of them are SeqCst:
 //!
-//! - A reader raises the last reader of the row, then looks whether an earlier transaction has it
-//!   marked: it waits for that one, for a moment. Of a gap it raises the last reader, then looks
+//! - A reader raises the last reader of the row, then looks whether an earlier transaction has
+//!   marked it: for that one it waits for a moment. Of a gap it raises the last reader, then looks
 //!   whether the gap has changed.
 //! - A writer marks the row, and at commit loads its last reader: if that is later than itself,
-//!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the gap
-//!   has changed.
+//!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the
+//!   gap has changed.
 //!
 //! Three rules keep the rest of the engine sound (docs/protocols.md):
 //!
@@ -34,7 +34,7 @@ use super::locks::{self, LOOKS, writer_of};
 use super::optimistic::PATIENCE;
 use super::state::{HeldLock, ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
-use super::timestamps::Timestamped;
+use super::timestamps::{RowStamp, Timestamped};
 use super::{Commits, ConcurrencyControl, VisibleRow};
 use crate::engine::Engine;
 use crate::engine::active::Preparing;
@@ -46,9 +46,6 @@ use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TimestampOrder;
-
-/// The stamp of a row or gap under protocol `P`.
-type RowStamp<P> = <Timestamped<P> as LoggingProtocol>::RowStamp;
 
 impl TimestampOrder {
     /// Whether an earlier transaction has marked the row, and has not written it yet.
@@ -166,7 +163,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
             if looks_first {
                 std::thread::yield_now();
             }
-            // A row that it has marked itself nobody else writes.
+            // A row that it has marked itself is not written by another one.
             if record.lock.load(Ordering::Relaxed) != state.slot {
                 record.stamp.valid.raise_last_read(as_of);
             }

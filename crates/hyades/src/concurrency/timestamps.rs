@@ -150,6 +150,9 @@ pub(crate) struct Timestamped<P> {
     times: RowTimes,
 }
 
+/// The stamp of a row or gap under protocol `P`.
+pub(super) type RowStamp<P> = <Timestamped<P> as LoggingProtocol>::RowStamp;
+
 impl<P> Timestamped<P> {
     /// A protocol that needs no log.
     pub fn without_log(protocol: P, times: RowTimes) -> Self {

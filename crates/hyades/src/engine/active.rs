@@ -242,9 +242,8 @@ impl ActiveTransactions {
 
     /// Begins a transaction of a session that reads as of its own timestamp and commits at that.
     ///
-    /// Stores of the slot before the draw need no order of their own: who draws later, or reads the
-    /// clock later, sees them with it. A writer with a later timestamp finds the bound; one that
-    /// has none of it drew before.
+    /// The slot's stores before the draw need no order of their own: a thread that draws or reads
+    /// the clock later sees them. So a writer with a later timestamp finds at least the bound.
     #[inline]
     pub fn begin_at(&self, number: u32, epoch: &Epoch) -> Tid {
         let slot = self.slot(number);

@@ -57,7 +57,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
         Concurrency::NoWait => open_plain::<NoWait>(pair, opening),
         Concurrency::Silo => open_plain::<Silo>(pair, opening),
         Concurrency::TicToc => match pair.0 {
-            Protocol::None => opening.without_log::<TicToc, _>(without_log::<TicToc>()),
+            Protocol::None => opening.without_log::<TicToc, _>(with_times::<TicToc>()),
             Protocol::Serial => opening.with_log::<TicToc, Timestamped<Serial>>(),
             Protocol::Taurus => opening.with_log::<TicToc, Timestamped<Taurus>>(),
             Protocol::Taurus2016 => opening.with_log::<TicToc, Timestamped<Taurus2016>>(),
@@ -78,7 +78,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
         },
         Concurrency::TimestampOrder => match pair.0 {
             Protocol::None => {
-                opening.without_log::<TimestampOrder, _>(without_log::<TimestampOrder>())
+                opening.without_log::<TimestampOrder, _>(with_times::<TimestampOrder>())
             }
             Protocol::Serial => opening.with_log::<TimestampOrder, Timestamped<Serial>>(),
             Protocol::Taurus => opening.with_log::<TimestampOrder, Timestamped<Taurus>>(),
@@ -91,7 +91,7 @@ pub(crate) fn open(pair: (Protocol, Concurrency), opening: Opening<'_>) -> Resul
 }
 
 /// No protocol, on rows that have the timestamps that the concurrency control keeps.
-fn without_log<C: RunsUnder<Timestamped<NoLog>>>() -> Timestamped<NoLog> {
+fn with_times<C: RunsUnder<Timestamped<NoLog>>>() -> Timestamped<NoLog> {
     Timestamped::without_log(NoLog, C::TIMES)
 }
 
@@ -157,8 +157,9 @@ impl Concurrency {
 
     /// Whether it may be used with this protocol.
     ///
-    /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and [`Concurrency::TimestampOrder`]
-    /// transactions may precede, in the serial order, what has committed before them. Protocols whose numbers follow the order of
+    /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and
+    /// [`Concurrency::TimestampOrder`] transactions may precede, in the serial order, what has
+    /// committed before them. Protocols whose numbers follow the order of
     /// commits do not recover that.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {

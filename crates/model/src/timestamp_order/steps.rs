@@ -117,8 +117,8 @@ impl OrderState {
             true if txn.writes_any() => OrderPhase::Enter,
             true => OrderPhase::ProtectUnwritten,
         };
-        let gives_up = |access: &OrderedAccess| matches!(access, OrderedAccess::MarkAndFail(_));
-        if is_last && txn.accesses.iter().any(gives_up) {
+        let is_to_fail = |access: &OrderedAccess| matches!(access, OrderedAccess::MarkAndFail(_));
+        if is_last && txn.accesses.iter().any(is_to_fail) {
             self.fail(number);
         }
     }
@@ -264,32 +264,34 @@ impl TimestampOrder {
         state.take(number, row);
     }
 
+    /// Enters the current epoch, and asks whether the transaction's own is closed.
+    fn enter(&self, state: &mut OrderState, number: usize) {
+        let asks_first = self.mistake == Some(OrderMistake::AskBeforeEntering);
+        let is_closed = state.txns[number].epoch <= state.closed;
+        let epoch = state.epoch;
+        let txn = &mut state.txns[number];
+        if txn.phase == OrderPhase::Enter {
+            if asks_first && is_closed {
+                return state.fail(number);
+            }
+            txn.entered = if asks_first { 0 } else { epoch };
+            txn.phase = OrderPhase::AskClosed;
+            return;
+        }
+        let may_be = self.mistake == Some(OrderMistake::CommitInClosedEpoch) || asks_first;
+        if is_closed && !may_be {
+            return state.fail(number);
+        }
+        if asks_first {
+            txn.entered = epoch;
+        }
+        txn.phase = OrderPhase::ProtectUnwritten;
+    }
+
     fn commit(&self, state: &mut OrderState, number: usize) {
         let ts = state.txns[number].ts;
-        let asks_first = self.mistake == Some(OrderMistake::AskBeforeEntering);
         match state.txns[number].phase {
-            OrderPhase::Enter if asks_first && state.txns[number].entered == 0 => {
-                // Marked as having asked by an epoch that no snapshot waits for.
-                if state.txns[number].epoch <= state.closed {
-                    return state.fail(number);
-                }
-                state.txns[number].phase = OrderPhase::AskClosed;
-            }
-            OrderPhase::Enter => {
-                state.txns[number].entered = state.epoch;
-                state.txns[number].phase = OrderPhase::AskClosed;
-            }
-            OrderPhase::AskClosed => {
-                let is_closed = state.txns[number].epoch <= state.closed;
-                let may_be = self.mistake == Some(OrderMistake::CommitInClosedEpoch) || asks_first;
-                if is_closed && !may_be {
-                    return state.fail(number);
-                }
-                if asks_first {
-                    state.txns[number].entered = state.epoch;
-                }
-                state.txns[number].phase = OrderPhase::ProtectUnwritten;
-            }
+            OrderPhase::Enter | OrderPhase::AskClosed => self.enter(state, number),
             OrderPhase::ProtectUnwritten => self.protect_unwritten(state, number),
             OrderPhase::CheckReaders => {
                 let is_read_later = (0..ROWS)

@@ -42,9 +42,9 @@ impl TimestampOrder {
         let row = before.next_row(number);
         let (it, now) = (&before.rows[row], &after.rows[row]);
         let reads = matches!(was.accesses[usize::from(was.at)], OrderedAccess::Read(_));
-        let gives_up = matches!(was.accesses[usize::from(was.at)], OrderedAccess::MarkAndFail(_));
-        if gives_up && was.phase != OrderPhase::LookUp {
-            return "gives up".into();
+        let is_to_fail = matches!(was.accesses[usize::from(was.at)], OrderedAccess::MarkAndFail(_));
+        if is_to_fail && was.phase != OrderPhase::LookUp {
+            return "fails, as it is to".into();
         }
         if is.decision == OrderDecision::Failed && !reads && now.marked == it.marked {
             return format!("fails: {} is marked, written or read later", name(row));
