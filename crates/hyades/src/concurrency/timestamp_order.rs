@@ -24,8 +24,8 @@
 //! - **No commit in an epoch that is closed.** Checkpoints and snapshots are prefixes by epoch, and
 //!   hold what has begun its commit by the time they close an epoch. A transaction that has drawn
 //!   its timestamp in that epoch and has not begun its commit conflicts, and draws a later one.
-//! - **Late commands.** A transaction may follow, in the log, a later one that overwrites what it has
-//!   read. Its command is replayed on several versions, or it logs data, as under
+//! - **Late commands.** A transaction may follow, in the log, a later one that overwrites what it
+//!   has read. Its command is replayed on several versions, or it logs data, as under
 //!   [`super::hekaton`].
 //! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
 //!   and a row that is marked but not written has been read.
