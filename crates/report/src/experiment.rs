@@ -16,6 +16,8 @@ pub enum Paper {
     Poplar,
     /// Command records against physiological records.
     CommandLogging,
+    /// The concurrency controls.
+    Concurrency,
     /// Consequences of the protocols' rules for which no paper has a figure.
     Shapes,
     /// The papers' machines, simulated with this machine's costs.
@@ -24,11 +26,12 @@ pub enum Paper {
 
 impl Paper {
     /// All of them, in the order of the report.
-    pub const ALL: [Paper; 6] = [
+    pub const ALL: [Paper; 7] = [
         Paper::Taurus2020,
         Paper::Taurus2016,
         Paper::Poplar,
         Paper::CommandLogging,
+        Paper::Concurrency,
         Paper::Shapes,
         Paper::Simulation,
     ];
@@ -40,6 +43,7 @@ impl Paper {
             Paper::Taurus2016 => "Taurus (2016 report)",
             Paper::Poplar => "Poplar",
             Paper::CommandLogging => "Command logging",
+            Paper::Concurrency => "Concurrency control",
             Paper::Shapes => "Slow and idle streams",
             Paper::Simulation => "Many cores, simulated",
         }
@@ -63,6 +67,10 @@ impl Paper {
             Paper::CommandLogging => {
                 "Nirmesh Malviya, Ariel Weisberg, Samuel Madden, Michael Stonebraker: Rethinking \
                  Main Memory OLTP Recovery. ICDE 2014"
+            }
+            Paper::Concurrency => {
+                "Tu and others: Silo, SOSP 2013. Yu and others: TicToc, SIGMOD 2016. Larson and \
+                 others: Hekaton, PVLDB 5(4), 2011. Levandoski and others: Deuteronomy, CIDR 2015"
             }
             Paper::Shapes => {
                 "Consequences of the acknowledgement rules on any machine; no paper has figures \

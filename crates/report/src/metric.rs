@@ -27,6 +27,10 @@ pub enum Metric {
     WorkerTime,
     /// Conflicts per acknowledged transaction.
     Conflicts,
+    /// Rows per second of the scans that have ended, beside the transactions.
+    ScanRate,
+    /// Scans that ended with an error.
+    ScansFailed,
     /// Transactions over the longest chain of transactions that wait for each other at replay.
     Parallelism,
 }
@@ -46,6 +50,8 @@ impl Metric {
             Metric::ReplayBandwidth => "log replayed (MB/s)",
             Metric::WorkerTime => "worker time / transaction (\u{b5}s)",
             Metric::Conflicts => "conflicts / transaction",
+            Metric::ScanRate => "rows scanned / s",
+            Metric::ScansFailed => "scans that failed",
             Metric::Parallelism => "transactions / longest chain",
         }
     }
@@ -72,6 +78,8 @@ impl Metric {
             Metric::WorkerTime => number("/worker_cpu_us")
                 .or_else(|| Some(number("/workers")? * 1e6 / number("/acknowledged_per_s")?))?,
             Metric::Conflicts => number("/aborts")? / number("/acknowledged")?,
+            Metric::ScanRate => number("/scans/rows_per_s")?,
+            Metric::ScansFailed => number("/scans/failed")?,
             Metric::Parallelism => last_incarnation(run)?.pointer("/parallelism")?.as_f64()?,
         };
         value.is_finite().then_some(value)

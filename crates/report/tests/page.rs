@@ -119,6 +119,7 @@ fn same_everywhere(experiments: &[Experiment]) -> Data {
         "recovery": {"seconds": 2.0, "image_seconds": 1.0, "records": 100, "bytes": 1e4,
                      "records_per_s": 1e5, "state_matches": true},
         "log": {"incarnations": [{"parallelism": 12.5}]},
+        "scans": {"completed": 10, "failed": 0, "rows_per_s": 2e5},
     });
     let mut data = Data::default();
     for step in plan(experiments, 2) {

@@ -1,6 +1,7 @@
 //! The table of experiments, with a file for each paper, and the building blocks of their commands.
 
 mod command_logging;
+mod concurrency;
 mod poplar;
 mod shapes;
 pub mod simulated;
@@ -23,6 +24,7 @@ pub fn all(size: &Size, rates: &Rates) -> Vec<Experiment> {
     out.extend(taurus_2016::experiments(&table, &slow));
     out.extend(poplar::experiments(&table, &slow));
     out.extend(command_logging::experiments(&table));
+    out.extend(concurrency::experiments(&table));
     out.extend(shapes::experiments(&table));
     out.extend(simulated::experiments(&table));
     out

@@ -1,0 +1,173 @@
+//! The concurrency controls beside each other: contention, and long reads beside updates.
+
+use super::*;
+use crate::axis::short;
+use crate::experiment::{Panel, Paper, Shape};
+use crate::judge::{Check, Finding, of_distance, of_factor};
+
+/// A concurrency control, by its label and its name on the command line.
+type Control = (&'static str, &'static str);
+
+const SILO: Control = ("Silo", "silo");
+const TICTOC: Control = ("TicToc", "tictoc");
+const HEKATON: Control = ("Hekaton", "hekaton");
+const TIMESTAMP_ORDER: Control = ("Timestamp order", "timestamp-order");
+const NO_WAIT: Control = ("No-wait", "no-wait");
+const CONTROLS: [Control; 5] = [SILO, TICTOC, HEKATON, TIMESTAMP_ORDER, NO_WAIT];
+
+pub(super) fn experiments(table: &Table<'_>) -> Vec<Experiment> {
+    vec![contention(table), long_reads(table)]
+}
+
+/// Accesses of a transaction, the share of them that writes, and the group of runs.
+const SHORT: (u32, &str, &str) = (2, "0.5", "2 accesses, half of them writes");
+const LONG: (u32, &str, &str) = (16, "0.2", "16 accesses, a fifth of them writes");
+
+/// The rate of a control, over that of Silo at the same point, is at least `aim`.
+fn keeps(group: &'static str, of: Control, theta: f64, aim: f64) -> Check {
+    Check::new(move |view| {
+        let rate = |series| view.median(group, series, theta, Metric::Throughput);
+        let ratio = rate(of.0)? / rate(SILO.0)?;
+        let text = format!(
+            "{group}, theta {theta}: the rate of {} is {ratio:.2} times that of Silo (expected: \
+             at least {aim})",
+            of.0
+        );
+        Some(Finding { text, level: of_distance(aim / ratio, 1.0, 1.25) })
+    })
+}
+
+fn contention(table: &Table<'_>) -> Experiment {
+    let thetas = table.steps(&[0.0, 0.6, 0.8, 0.9, 1.0, 1.2], &[0.6, 1.2]);
+    let mut runs = Vec::new();
+    for (accesses, write_share, group) in [SHORT, LONG] {
+        for (label, name) in CONTROLS {
+            for theta in &thetas {
+                let command = table.ycsb_with(&format!(
+                    "--theta {theta} --accesses {accesses} --write-share {write_share} \
+                     --protocol none --concurrency {name}"
+                ));
+                runs.push(command.run(group, label, *theta));
+            }
+        }
+    }
+    let panel = |group, title: &str, metric| Panel {
+        group,
+        title: title.to_string(),
+        metric,
+        shape: Shape::Lines { x: "Zipf exponent theta", log_x: false, log_y: false },
+    };
+    Experiment {
+        id: "concurrency-contention",
+        paper: Paper::Concurrency,
+        source: "TicToc, abstract and section 5; Hekaton, section 5",
+        title: "Contention",
+        claim: "TicToc has fewer aborts than Silo where transactions read rows that others \
+                overwrite (their paper: up to 3.3 times fewer). Several versions cost a part of \
+                the rate where there are no conflicts.",
+        how: "YCSB without a log, one column written. Two workers meet far less often than the \
+              papers' 24 to 80. Expected of two cores: 0.9, 0.85 and 0.8 times the rate of Silo \
+              at theta 0.6 for TicToc, Hekaton and timestamp order; at theta 1.2 and 16 accesses \
+              0.7 times the conflicts for TicToc."
+            .to_string(),
+        runs,
+        panels: vec![
+            panel(SHORT.2, "(a) 2 accesses", Metric::Throughput),
+            panel(SHORT.2, "(b) 2 accesses, conflicts", Metric::Conflicts),
+            panel(LONG.2, "(c) 16 accesses", Metric::Throughput),
+            panel(LONG.2, "(d) 16 accesses, conflicts", Metric::Conflicts),
+        ],
+        checks: vec![
+            keeps(SHORT.2, TICTOC, 0.6, 0.9),
+            keeps(SHORT.2, HEKATON, 0.6, 0.85),
+            keeps(SHORT.2, TIMESTAMP_ORDER, 0.6, 0.8),
+            Check::new(|view| {
+                let conflicts = |series| view.median(LONG.2, series, 1.2, Metric::Conflicts);
+                let ratio = conflicts(TICTOC.0)? / conflicts(SILO.0)?;
+                let text = format!(
+                    "{}, theta 1.2: TicToc has {ratio:.2} times the conflicts of Silo (expected: \
+                     at most 0.7)",
+                    LONG.2
+                );
+                Some(Finding { text, level: of_distance(ratio, 0.7, 1.0) })
+            }),
+        ],
+        not_measured: None,
+    }
+}
+
+const READS: &str = "A worker that updates, and a thread that reads the whole table";
+
+/// A series of [`READS`].
+fn series(control: Control, with: &str) -> String {
+    format!("{}, {with}", control.0)
+}
+
+fn long_reads(table: &Table<'_>) -> Experiment {
+    let mut runs = Vec::new();
+    for control in [SILO, NO_WAIT, HEKATON, TIMESTAMP_ORDER] {
+        for (with, option) in [("by a snapshot", "view"), ("by a transaction", "plain")] {
+            let command = table.ycsb_with(&format!(
+                "--theta 0.6 --accesses 2 --write-share 1 --protocol none --workers 1 \
+                 --scanners 1 --scan-with {option} --concurrency {}",
+                control.1
+            ));
+            runs.push(command.run(READS, series(control, with), 0.0));
+        }
+    }
+    let bars = |title: &str, metric| Panel {
+        group: READS,
+        title: title.to_string(),
+        metric,
+        shape: Shape::Bars { log: true, paper: Vec::new() },
+    };
+    let never_fails = |control: Control| {
+        Check::new(move |view| {
+            let of = series(control, "by a snapshot");
+            let failed = view.median(READS, &of, 0.0, Metric::ScansFailed)?;
+            let text = format!("{of}: {} scans failed (expected: none)", short(failed));
+            Some(Finding { text, level: of_distance(1.0 + failed, 1.0, 1.0) })
+        })
+    };
+    let is_as_fast = |control: Control| {
+        Check::new(move |view| {
+            let rate =
+                |with: &str| view.median(READS, &series(control, with), 0.0, Metric::ScanRate);
+            let ratio = rate("by a snapshot")? / rate("by a transaction")?;
+            let text = format!(
+                "{}: a snapshot reads {ratio:.2} times the rows of a transaction (expected: at \
+                 least as many)",
+                control.0
+            );
+            Some(Finding { text, level: of_factor(ratio, 1.0) })
+        })
+    };
+    Experiment {
+        id: "concurrency-long-reads",
+        paper: Paper::Concurrency,
+        source: "Hekaton, section 5",
+        title: "Long reads beside updates",
+        claim: "Long reads stop the updates of a scheme that locks one version, and never end \
+                where they are validated against one version. With several versions neither has \
+                to wait.",
+        how: "YCSB, only updates, without a log; the reading thread begins again at once. Both \
+              have a core. A snapshot is a service of storage under every concurrency control: no \
+              scan may fail, and it reads at least as many rows as a transaction does."
+            .to_string(),
+        runs,
+        panels: vec![
+            bars("(a) Updates", Metric::Throughput),
+            bars("(b) Rows read in scans that ended", Metric::ScanRate),
+            bars("(c) Scans that failed", Metric::ScansFailed),
+        ],
+        checks: vec![
+            never_fails(SILO),
+            never_fails(NO_WAIT),
+            never_fails(HEKATON),
+            never_fails(TIMESTAMP_ORDER),
+            is_as_fast(SILO),
+            is_as_fast(NO_WAIT),
+        ],
+        not_measured: None,
+    }
+}
