@@ -1,6 +1,6 @@
 //! `hyades torture`: random histories on simulated disks that fail, for a given time.
 
-use crate::bench::options::Protocol;
+use crate::bench::choices::Protocol;
 use crate::failure::Failure;
 use crate::units;
 use crate::words::words;

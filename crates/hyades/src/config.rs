@@ -185,7 +185,7 @@ pub(crate) type Tell = dyn Fn(&Progress) + Send + Sync;
 /// ```
 pub struct Builder {
     pub(crate) protocol: Protocol,
-    pub(crate) concurrency: Concurrency,
+    pub(crate) concurrency: Option<Concurrency>,
     pub(crate) record: RecordKind,
     pub(crate) log: LogSettings,
     pub(crate) tables: Vec<Schema>,
@@ -208,7 +208,7 @@ impl Default for Builder {
     fn default() -> Self {
         Builder {
             protocol: Protocol::default(),
-            concurrency: Concurrency::default(),
+            concurrency: None,
             record: RecordKind::Data,
             log: LogSettings::default(),
             tables: Vec::new(),
@@ -234,9 +234,11 @@ impl Builder {
         self
     }
 
-    /// Sets the concurrency control. Default: [`Concurrency::Silo`].
+    /// Sets the concurrency control. By default it is chosen when the database is opened:
+    /// [`Concurrency::Hekaton`] for [`Isolation::Snapshot`], [`Concurrency::NoWait`] with
+    /// [`Builder::patience`], and otherwise [`Concurrency::Silo`].
     pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
-        self.concurrency = concurrency;
+        self.concurrency = Some(concurrency);
         self
     }
 
@@ -318,6 +320,16 @@ impl Builder {
     pub fn retries(mut self, change: impl FnOnce(&mut RetrySettings)) -> Self {
         change(&mut self.retries);
         self
+    }
+
+    /// The concurrency control that was set, or is chosen by what was.
+    pub(crate) fn control(&self) -> Concurrency {
+        let chosen = || match (self.isolation, self.patience) {
+            (Isolation::Snapshot, _) => Concurrency::Hekaton,
+            (Isolation::Serializable, 0) => Concurrency::default(),
+            (Isolation::Serializable, _) => Concurrency::NoWait,
+        };
+        self.concurrency.unwrap_or_else(chosen)
     }
 
     /// Sets how many times a transaction under [`Concurrency::NoWait`] looks again for a lock that

@@ -11,7 +11,7 @@ pub use snapshot::Snapshot;
 use crate::backup::{self, BackupReport};
 use crate::checkpoint::CheckpointReport;
 use crate::checkpoint::keeper::{CheckpointStats, Keeper};
-use crate::config::Builder;
+use crate::config::{Builder, Concurrency};
 use crate::erased::AnyEngine;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
@@ -77,6 +77,7 @@ pub(crate) struct DatabaseInner {
     pub procedures: Vec<Procedure>,
     pub procedure_ids: Vec<u32>,
     pub record: RecordKind,
+    pub concurrency: Concurrency,
     pub data_only: bool,
     /// Of the builder that opened it.
     pub origin: Origin,
@@ -294,6 +295,11 @@ impl Database {
     /// Returns the number of log streams; 0 without a log.
     pub fn streams(&self) -> usize {
         self.shared.log.as_ref().map_or(0, Log::streams)
+    }
+
+    /// Returns the concurrency control, which was set or chosen: see [`Builder::concurrency`].
+    pub fn concurrency(&self) -> Concurrency {
+        self.shared.concurrency
     }
 
     /// Returns counters since the database was opened.

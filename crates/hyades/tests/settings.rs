@@ -1,7 +1,9 @@
 //! Promise: every setting has a range, and values outside it are refused before anything is opened.
 #![allow(missing_docs)]
 
-use hyades::{Builder, CheckpointSettings, Database, Error, LogSettings, Schema, Type};
+use hyades::{
+    Builder, CheckpointSettings, Concurrency, Database, Error, Isolation, LogSettings, Schema, Type,
+};
 use std::time::Duration;
 
 fn builder() -> Builder {
@@ -30,6 +32,20 @@ fn log(change: impl FnOnce(&mut LogSettings)) -> Builder {
 
 fn checkpoints(change: impl FnOnce(&mut CheckpointSettings)) -> Builder {
     builder().checkpoint_settings(change)
+}
+
+#[test]
+fn the_concurrency_control_is_chosen_by_what_needs_one() {
+    let chosen = |builder: Builder| {
+        let dir = tempfile::tempdir().unwrap();
+        builder.open(dir.path()).unwrap().concurrency()
+    };
+    assert_eq!(chosen(builder()), Concurrency::Silo);
+    assert_eq!(chosen(builder().isolation(Isolation::Snapshot)), Concurrency::Hekaton);
+    assert_eq!(chosen(builder().patience(100)), Concurrency::NoWait);
+    for control in Concurrency::all() {
+        assert_eq!(chosen(builder().concurrency(control)), control);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `hyades bench`: loads, runs and measures a workload. With `--recover` it crashes at the end and
 //! recovers in a fresh process.
 
+pub mod choices;
 mod driver;
 pub mod help;
 pub mod knobs;
@@ -20,13 +21,14 @@ use crate::memory;
 use crate::place::{DeviceKind, Place};
 use crate::progress::Bar;
 use crate::units;
+use choices::Protocol;
 use driver::{Drive, Measured};
 use hyades::{Database, RecordKind};
 use hyades_platform::device::MemoryDevice;
 use hyades_workloads::{
     Workload, bank::Bank, populate, smallbank::SmallBank, tatp::Tatp, tpcc::Tpcc, ycsb::Ycsb,
 };
-use options::{Bench, Protocol, Workload as Choice};
+use options::{Bench, Workload as Choice};
 use report::{Checkpoints, Latency, Load, Recovery, Report};
 use serde::{Deserialize, Serialize};
 use settings::Settings;

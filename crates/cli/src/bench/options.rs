@@ -1,5 +1,6 @@
 //! Options of `hyades bench`.
 
+use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::help::CHOICES;
 use super::knobs::Knobs;
 use super::scanners::Scanning;
@@ -10,124 +11,10 @@ use super::ycsb::Ycsb;
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
 use crate::units;
-use crate::words::words;
 use clap::{Args, Subcommand};
 use hyades_workloads::{bank, tpcc};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-words! {
-    /// The logging protocol.
-    Protocol("protocol") {
-        /// No log.
-        None = "none",
-        /// One stream.
-        Serial = "serial",
-        /// Parallel streams with LSN vectors.
-        Taurus = "taurus",
-        /// Parallel streams with lists of predecessors.
-        Taurus2016 = "taurus-2016",
-        /// Parallel streams with group commit by epoch.
-        SiloR = "silo-r",
-        /// Parallel streams with a global sequence number.
-        Gsn = "gsn",
-        /// One stream, row by row, with before-images.
-        Physiological = "physiological",
-        /// Parallel streams, a record for each partition.
-        Plover = "plover",
-        /// Parallel streams with scalable sequence numbers.
-        Poplar = "poplar",
-    }
-}
-
-words! {
-    /// What records hold.
-    RecordKind("kind of record") {
-        /// The changed rows.
-        Data = "data",
-        /// The procedure and its arguments.
-        Command = "command",
-        /// Chosen for each transaction.
-        Adaptive = "adaptive",
-    }
-}
-
-words! {
-    /// The concurrency control.
-    Concurrency("concurrency control") {
-        /// Two-phase locking without waiting.
-        NoWait = "no-wait",
-        /// Optimistic.
-        Silo = "silo",
-        /// Optimistic, ordered by timestamps.
-        TicToc = "tictoc",
-        /// Several versions of each row.
-        Hekaton = "hekaton",
-        /// Several versions of each row, written in the order of timestamps.
-        TimestampOrder = "timestamp-order",
-    }
-}
-
-words! {
-    /// What transactions are protected from.
-    Isolation("isolation") {
-        /// There is a serial order.
-        Serializable = "serializable",
-        /// Each reads a snapshot.
-        Snapshot = "snapshot",
-    }
-}
-
-impl Isolation {
-    /// The engine's name for it.
-    pub fn isolation(self) -> hyades::Isolation {
-        match self {
-            Isolation::Serializable => hyades::Isolation::Serializable,
-            Isolation::Snapshot => hyades::Isolation::Snapshot,
-        }
-    }
-}
-
-impl Concurrency {
-    /// The engine's name for it.
-    pub fn control(self) -> hyades::Concurrency {
-        match self {
-            Concurrency::NoWait => hyades::Concurrency::NoWait,
-            Concurrency::Silo => hyades::Concurrency::Silo,
-            Concurrency::TicToc => hyades::Concurrency::TicToc,
-            Concurrency::Hekaton => hyades::Concurrency::Hekaton,
-            Concurrency::TimestampOrder => hyades::Concurrency::TimestampOrder,
-        }
-    }
-}
-
-impl Protocol {
-    /// The engine's name for it.
-    pub fn protocol(self) -> hyades::Protocol {
-        match self {
-            Protocol::None => hyades::Protocol::None,
-            Protocol::Serial => hyades::Protocol::Serial,
-            Protocol::Taurus => hyades::Protocol::Taurus,
-            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
-            Protocol::SiloR => hyades::Protocol::SiloR,
-            Protocol::Gsn => hyades::Protocol::Gsn,
-            Protocol::Physiological => hyades::Protocol::Physiological,
-            Protocol::Plover => hyades::Protocol::Plover,
-            Protocol::Poplar => hyades::Protocol::Poplar,
-        }
-    }
-}
-
-impl RecordKind {
-    /// The engine's name for it.
-    pub fn record(self) -> hyades::RecordKind {
-        match self {
-            RecordKind::Data => hyades::RecordKind::Data,
-            RecordKind::Command => hyades::RecordKind::Command,
-            RecordKind::Adaptive => hyades::RecordKind::Adaptive,
-        }
-    }
-}
 
 /// Default limit of transactions per worker that await acknowledgement.
 pub const IN_FLIGHT: usize = 8192;
@@ -143,8 +30,9 @@ pub struct Common {
     /// What is logged: data, command or adaptive; not every protocol can log commands (see below)
     #[arg(long, default_value = "data")]
     record: RecordKind,
-    /// Concurrency control: no-wait, silo, tictoc, hekaton or timestamp-order
-    #[arg(long, default_value = "silo")]
+    /// Concurrency control: silo, no-wait, tictoc, hekaton, timestamp-order, or auto: hekaton for
+    /// snapshot isolation, no-wait with patience, and otherwise silo
+    #[arg(long, default_value = "auto")]
     concurrency: Concurrency,
     /// Isolation: serializable or, under hekaton, snapshot
     #[arg(long, default_value = "serializable")]
@@ -322,6 +210,9 @@ impl Bench {
                 return usage("bench paper and bench table are not single runs: no settings");
             }
         };
+        let mut common = common;
+        common.concurrency =
+            common.concurrency.or_chosen(common.isolation, common.patience.is_some());
         workload.check()?;
         common.check()?;
         let streams = match common.protocol {

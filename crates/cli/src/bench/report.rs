@@ -1,7 +1,7 @@
 //! The report of a run: one JSON object whose keys scripts rely on, or text for people.
 
+use super::choices::{Concurrency, Protocol, RecordKind};
 use super::knobs::RecoveryKind;
-use super::options::{Concurrency, Protocol, RecordKind};
 use super::scanners::{OldVersions, Scans};
 use super::settings::Settings;
 use super::timeline::Contrast;

@@ -1,7 +1,8 @@
 //! The settings of one run, which child processes receive.
 
+use super::choices::{Concurrency, Isolation, Protocol, RecordKind};
 use super::knobs::Knobs;
-use super::options::{Concurrency, Isolation, Protocol, RecordKind, Workload};
+use super::options::Workload;
 use super::scanners::Scanning;
 use crate::device::DeviceChoice;
 use hyades::Builder;

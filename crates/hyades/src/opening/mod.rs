@@ -62,7 +62,7 @@ impl Builder {
         self.log.dirs.insert(0, dir.as_ref().to_path_buf());
         let started_ns = clock::monotonic_ns();
         check(&self)?;
-        let pair = (self.protocol, self.concurrency);
+        let pair = (self.protocol, self.control());
         pairs::open(pair, Opening { builder: self, started_ns, source: None })
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct RestoreSource<'s> {
 pub(crate) fn open_from(builder: Builder, source: RestoreSource<'_>) -> Result<Database, Error> {
     let started_ns = clock::monotonic_ns();
     check(&builder)?;
-    let pair = (builder.protocol, builder.concurrency);
+    let pair = (builder.protocol, builder.control());
     pairs::open(pair, Opening { builder, started_ns, source: Some(source) })
 }
 
@@ -171,9 +171,9 @@ fn check(builder: &Builder) -> Result<(), Error> {
         return Err(Error::Misuse(fault));
     }
     ranges::check(builder)?;
-    let pair = (builder.protocol, builder.concurrency);
+    let pair = (builder.protocol, builder.control());
     pairs::check(pair)?;
-    pairs::check_isolation(builder.concurrency, builder.isolation)?;
+    pairs::check_isolation(builder.control(), builder.isolation)?;
     let records = builder.procedures.iter().filter_map(|procedure| procedure.record);
     std::iter::once(builder.record)
         .chain(records)
@@ -412,7 +412,7 @@ impl Opening<'_> {
             (false, true) => "yes",
             (false, false) => "no",
         };
-        let concurrency = self.builder.concurrency.name();
+        let concurrency = self.builder.control().name();
         let marks = P::MARKS.then_some((hyades_wal::MARKS, "yes"));
         let by_timestamp = (hyades_wal::VERSIONS, hyades_wal::BY_TIMESTAMP);
         let versions = self.replays_versions::<C, P>().then_some(by_timestamp);
@@ -439,6 +439,7 @@ impl Opening<'_> {
         report.seconds = (clock::monotonic_ns() - self.started_ns) as f64 / 1e9;
         let (seconds, records) = (report.seconds, report.records);
         event!(INFO, "database opened", seconds = seconds, records = records, dead = report.dead);
+        let concurrency = self.builder.control();
         let settings = self.builder.checkpoints;
         let keeper = log.clone().map(|log| Keeper::new(engine.clone(), log, settings));
         let references = log.clone().map(|log| Arc::new(LogHandles::new(log)));
@@ -452,6 +453,7 @@ impl Opening<'_> {
             procedures: self.builder.procedures,
             procedure_ids: catalogue.procedure_ids.clone(),
             record: self.builder.record,
+            concurrency,
             data_only,
             origin: self.builder.origin,
             report,

@@ -1,0 +1,129 @@
+//! What options of `hyades bench` may be, by name.
+
+use crate::words::words;
+
+words! {
+    /// The logging protocol.
+    Protocol("protocol") {
+        /// No log.
+        None = "none",
+        /// One stream.
+        Serial = "serial",
+        /// Parallel streams with LSN vectors.
+        Taurus = "taurus",
+        /// Parallel streams with lists of predecessors.
+        Taurus2016 = "taurus-2016",
+        /// Parallel streams with group commit by epoch.
+        SiloR = "silo-r",
+        /// Parallel streams with a global sequence number.
+        Gsn = "gsn",
+        /// One stream, row by row, with before-images.
+        Physiological = "physiological",
+        /// Parallel streams, a record for each partition.
+        Plover = "plover",
+        /// Parallel streams with scalable sequence numbers.
+        Poplar = "poplar",
+    }
+}
+
+words! {
+    /// What records hold.
+    RecordKind("kind of record") {
+        /// The changed rows.
+        Data = "data",
+        /// The procedure and its arguments.
+        Command = "command",
+        /// Chosen for each transaction.
+        Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// The concurrency control.
+    Concurrency("concurrency control") {
+        /// Chosen by the other options.
+        Auto = "auto",
+        /// Two-phase locking without waiting.
+        NoWait = "no-wait",
+        /// Optimistic.
+        Silo = "silo",
+        /// Optimistic, ordered by timestamps.
+        TicToc = "tictoc",
+        /// Several versions of each row.
+        Hekaton = "hekaton",
+        /// Several versions of each row, written in the order of timestamps.
+        TimestampOrder = "timestamp-order",
+    }
+}
+
+words! {
+    /// What transactions are protected from.
+    Isolation("isolation") {
+        /// There is a serial order.
+        Serializable = "serializable",
+        /// Each reads a snapshot.
+        Snapshot = "snapshot",
+    }
+}
+
+impl Isolation {
+    /// The engine's name for it.
+    pub fn isolation(self) -> hyades::Isolation {
+        match self {
+            Isolation::Serializable => hyades::Isolation::Serializable,
+            Isolation::Snapshot => hyades::Isolation::Snapshot,
+        }
+    }
+}
+
+impl Concurrency {
+    /// The one that is used: it, or the one for this isolation and patience.
+    pub fn or_chosen(self, isolation: Isolation, has_patience: bool) -> Concurrency {
+        match self {
+            Concurrency::Auto if isolation == Isolation::Snapshot => Concurrency::Hekaton,
+            Concurrency::Auto if has_patience => Concurrency::NoWait,
+            Concurrency::Auto => Concurrency::Silo,
+            named => named,
+        }
+    }
+
+    /// The engine's name for it.
+    pub fn control(self) -> hyades::Concurrency {
+        match self {
+            Concurrency::Auto => hyades::Concurrency::default(),
+            Concurrency::NoWait => hyades::Concurrency::NoWait,
+            Concurrency::Silo => hyades::Concurrency::Silo,
+            Concurrency::TicToc => hyades::Concurrency::TicToc,
+            Concurrency::Hekaton => hyades::Concurrency::Hekaton,
+            Concurrency::TimestampOrder => hyades::Concurrency::TimestampOrder,
+        }
+    }
+}
+
+impl Protocol {
+    /// The engine's name for it.
+    pub fn protocol(self) -> hyades::Protocol {
+        match self {
+            Protocol::None => hyades::Protocol::None,
+            Protocol::Serial => hyades::Protocol::Serial,
+            Protocol::Taurus => hyades::Protocol::Taurus,
+            Protocol::Taurus2016 => hyades::Protocol::Taurus2016,
+            Protocol::SiloR => hyades::Protocol::SiloR,
+            Protocol::Gsn => hyades::Protocol::Gsn,
+            Protocol::Physiological => hyades::Protocol::Physiological,
+            Protocol::Plover => hyades::Protocol::Plover,
+            Protocol::Poplar => hyades::Protocol::Poplar,
+        }
+    }
+}
+
+impl RecordKind {
+    /// The engine's name for it.
+    pub fn record(self) -> hyades::RecordKind {
+        match self {
+            RecordKind::Data => hyades::RecordKind::Data,
+            RecordKind::Command => hyades::RecordKind::Command,
+            RecordKind::Adaptive => hyades::RecordKind::Adaptive,
+        }
+    }
+}
