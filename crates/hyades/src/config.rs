@@ -111,8 +111,8 @@ pub enum Concurrency {
     /// Multi-version timestamp order, as in Deuteronomy (Levandoski et al., CIDR 2015): a
     /// transaction gets its place in the serial order when it begins, reads as of that, and
     /// conflicts if a later one has read or written before it what it writes. Nothing is validated
-    /// at commit. A transaction that writes also conflicts if a checkpoint or a snapshot began
-    /// while it ran, in the epoch that it began in. Older versions are kept, and what was deleted,
+    /// at commit. A transaction that writes also conflicts if a checkpoint or a snapshot is begun
+    /// while it runs, even by itself. Older versions are kept, and what was deleted,
     /// as under [`Concurrency::Hekaton`]. Runs under the protocols of
     /// [`Concurrency::runs_under`].
     TimestampOrder,

@@ -71,6 +71,11 @@ fn it_does_not_commit_in_an_epoch_that_is_closed() {
     assert!(order::a_checkpoint_loses_nothing());
 }
 
+#[test]
+fn what_was_ended_does_not_commit() {
+    assert!(order::what_was_ended_runs_again());
+}
+
 /// C5: replayed as a command on one version it would read what was written meanwhile.
 #[test]
 fn a_late_procedure_is_logged_as_data_in_a_serial_log() {

@@ -17,7 +17,7 @@ fn open() -> Opened {
 #[test]
 fn each_broken_rule_of_timestamp_order_is_noticed() {
     let sums = || order::sums_stay_right(open(), Duration::from_secs(20));
-    let rules: [(Mutation, &dyn Fn() -> bool); 9] = [
+    let rules: [(Mutation, &dyn Fn() -> bool); 10] = [
         (Mutation::LateCommands, &|| a_late_procedure_is_data(|| ordered(Protocol::Serial))),
         (Mutation::OverlookReaders, &|| order::a_reader_sees_its_beginning(open())),
         (Mutation::UnlinkForReaders, &|| order::what_a_reader_needs_stays(open())),
@@ -28,6 +28,7 @@ fn each_broken_rule_of_timestamp_order_is_noticed() {
         }),
         (Mutation::CommitInClosedEpoch, &|| order::a_snapshot_does_not_change(open())),
         (Mutation::CommitInClosedEpoch, &order::a_checkpoint_loses_nothing),
+        (Mutation::CommitAfterEnded, &order::what_was_ended_runs_again),
         (Mutation::LookBeforeReadMark, &sums),
     ];
     let mut unnoticed = Vec::new();

@@ -151,7 +151,9 @@ fn is_recovered_apart(concurrency: Concurrency) -> bool {
 fn without_the_floor_it_is_not() {
     use hyades_platform::mutation::{self, Mutation};
     let _alone = alone();
-    for concurrency in Concurrency::all() {
+    // Where replay keeps several versions, readers need not precede writers.
+    let keeps = [Concurrency::Hekaton, Concurrency::TimestampOrder];
+    for concurrency in Concurrency::all().filter(|control| !keeps.contains(control)) {
         assert!((0..4).all(|_| is_recovered_apart(concurrency)), "{concurrency:?}");
         mutation::set(Some(Mutation::ForgetUnmarkedReaders));
         let unnoticed = (0..20).all(|_| is_recovered_apart(concurrency));

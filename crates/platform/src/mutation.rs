@@ -147,6 +147,8 @@ mutations! {
     MarkedWithoutReader "marked-without-reader",
     /// A transaction commits in an epoch that a snapshot or a checkpoint has closed.
     CommitInClosedEpoch "commit-in-closed-epoch",
+    /// A transaction commits although nothing was kept for it any more.
+    CommitAfterEnded "commit-after-ended",
     /// Replay forgets versions that records to come read.
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.

@@ -64,6 +64,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::OverwriteReadLater
                 | Mutation::MarkedWithoutReader
                 | Mutation::CommitInClosedEpoch
+                | Mutation::CommitAfterEnded
         )
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)

@@ -139,6 +139,9 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Whether sessions have slots that state what their transactions read as of.
     const HAS_SLOTS: bool = false;
+    /// Whether transactions have their timestamps from the beginning. One that writes conflicts if
+    /// a snapshot or a checkpoint is begun while it runs.
+    const DRAWS_AT_BEGIN: bool = false;
     /// What rows keep under a protocol whose rows have timestamps.
     const TIMES: RowTimes = RowTimes::Intervals;
 

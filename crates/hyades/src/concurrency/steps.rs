@@ -151,7 +151,8 @@ pub(crate) fn append<'w, P: LoggingProtocol>(
 
 /// What the record states for a replay that keeps several versions: as of what the command has
 /// read, and, with its epoch or in another stream than before, the floor. The record has no
-/// position yet: what gets one later was found committing, or commits later.
+/// position yet: what gets one later was found committing, or commits later, and not in an epoch
+/// that is settled.
 fn stated_versions<P: LoggingProtocol>(
     engine: &Engine<P>,
     state: &TxnState<'_, P>,
@@ -159,7 +160,10 @@ fn stated_versions<P: LoggingProtocol>(
     command: bool,
 ) -> StatedVersions {
     let snapshots = engine.snapshot_isolation;
-    let floor = || engine.snapshots.active.replay_floor(&engine.epoch, snapshots);
+    let floor = || {
+        let active = engine.snapshots.active.replay_floor(&engine.epoch, snapshots);
+        active.max(Tid::new(engine.snapshots.settled().next(), 0))
+    };
     StatedVersions {
         as_of: (command && snapshots).then_some(state.as_of),
         floor: states_floor.then(floor),

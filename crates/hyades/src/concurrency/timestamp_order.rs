@@ -19,7 +19,7 @@
 //!   there is a conflict. A row that enters a gap inherits the last reader of the gap after the
 //!   gap has changed.
 //!
-//! Three rules keep the rest of the engine sound (docs/protocols.md):
+//! Four rules keep the rest of the engine sound (docs/protocols.md):
 //!
 //! - **No commit in an epoch that is closed.** Checkpoints and snapshots are prefixes by epoch, and
 //!   hold what has begun its commit by the time they close an epoch. A transaction that has drawn
@@ -27,6 +27,8 @@
 //! - **Late commands.** A transaction may follow, in the log, a later one that overwrites what it
 //!   has read. Its command is replayed on several versions, or it logs data, as under
 //!   [`super::hekaton`].
+//! - **What was ended does not commit.** A transaction for which nothing is kept any more may have
+//!   missed rows that are gone since.
 //! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
 //!   and a row that is marked but not written has been read.
 
@@ -62,6 +64,28 @@ impl TimestampOrder {
             // What draws its timestamp has no row marked: the transaction before it had.
             _ => false,
         }
+    }
+
+    /// Marks a row as read. False if an earlier transaction is about to write it.
+    #[inline]
+    fn mark_read<P: LoggingProtocol>(
+        engine: &Engine<Timestamped<P>>,
+        state: &TxnState<'_, Timestamped<P>>,
+        record: &Record<RowStamp<P>>,
+    ) -> bool {
+        // A reader that only waits leaves no mark, on which that one would fail.
+        if Self::is_before(engine, state, record) {
+            return false;
+        }
+        let looks_first = mutation::is(Mutation::LookBeforeReadMark);
+        if looks_first {
+            std::thread::yield_now();
+        }
+        // A row that it has marked itself is not written by another one.
+        if record.lock.load(Ordering::Relaxed) != state.slot {
+            record.stamp.valid.raise_last_read(state.as_of);
+        }
+        looks_first || !Self::is_before(engine, state, record)
     }
 
     /// Whether a row that another transaction has marked may soon be free for this one.
@@ -158,16 +182,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
                 Self::remember(engine, state, table, record, found);
                 return Ok(version.into());
             }
-            let looks_first = mutation::is(Mutation::LookBeforeReadMark);
-            let is_before = looks_first && Self::is_before(engine, state, record);
-            if looks_first {
-                std::thread::yield_now();
-            }
-            // A row that it has marked itself is not written by another one.
-            if record.lock.load(Ordering::Relaxed) != state.slot {
-                record.stamp.valid.raise_last_read(as_of);
-            }
-            if is_before || !looks_first && Self::is_before(engine, state, record) {
+            if !Self::mark_read(engine, state, record) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -281,6 +296,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
 impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
     const HAS_SLOTS: bool = true;
     const TIMES: RowTimes = RowTimes::LastReads;
+    const DRAWS_AT_BEGIN: bool = true;
 
     fn begin(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>, slot: u32) {
         state.slot = slot;
@@ -301,6 +317,11 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         // The session has entered the current epoch: what closes this one later waits for it.
         let is_closed = tid.epoch() <= engine.snapshots.closed();
         if is_closed && !mutation::is(Mutation::CommitInClosedEpoch) {
+            return Err(Abort::Conflict);
+        }
+        // What it has missed in an index may be a row that is gone since, and was not kept for it.
+        let is_ended = engine.snapshots.active.has_ended(state.slot, tid);
+        if is_ended && !mutation::is(Mutation::CommitAfterEnded) {
             return Err(Abort::Conflict);
         }
         for write in state.writes.iter_mut() {

@@ -275,6 +275,7 @@ impl Cut {
             return cut;
         }
         self.active.wait_for_all_of(cut);
+        snapshots.settle(cut);
         cut
     }
 

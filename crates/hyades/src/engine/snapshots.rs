@@ -117,6 +117,8 @@ pub(crate) struct Snapshots {
     newest: AtomicU64,
     /// The highest epoch of any snapshot or cut so far, see [`Snapshots::closed`].
     closed: AtomicU64,
+    /// The highest epoch of which everything is installed, see [`Snapshots::settled`].
+    settled: AtomicU64,
     /// Whether anything was written that is newer than the newest snapshot. Set before that is
     /// visible (SeqCst), cleared before an epoch ends for a new snapshot.
     overwritten: AtomicBool,
@@ -149,6 +151,7 @@ impl Snapshots {
             oldest: AtomicU64::new(NONE.0),
             newest: AtomicU64::new(0),
             closed: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             overwritten: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             opening: Mutex::default(),
@@ -172,6 +175,17 @@ impl Snapshots {
     pub fn closed(&self) -> EpochNumber {
         checker_fence();
         EpochNumber(self.closed.load(Ordering::SeqCst))
+    }
+
+    /// No transaction of this epoch, or an earlier one, gets a position in the log any more: one
+    /// that still runs there is refused.
+    pub fn settled(&self) -> EpochNumber {
+        EpochNumber(self.settled.load(Ordering::SeqCst))
+    }
+
+    /// Called when all commits of a closed epoch have been waited for.
+    pub fn settle(&self, epoch: EpochNumber) {
+        self.settled.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
     /// Whether a snapshot or a checkpoint reads as of an epoch before the one of transaction `tid`,
@@ -270,6 +284,7 @@ impl Snapshots {
         }
         if !mutation::is(Mutation::SnapshotWithoutWait) {
             active.wait_for_all_of(state.epoch);
+            self.settle(state.epoch);
         }
         state.needs.set(note()).expect("it is noted once");
         state

@@ -208,11 +208,11 @@ pub fn a_late_procedure_is_replayed_on_its_version(
     is_same && (calls.load(Ordering::Relaxed) == 1) == has_checkpoint
 }
 
-const LARGE: Table = Table::nth(2);
+pub const LARGE: Table = Table::nth(2);
 const BYTES: usize = 40_000;
 
 /// Writes 80 MB.
-fn fill_large(db: &Database, byte: u8) {
+pub fn fill_large(db: &Database, byte: u8) {
     for id in 0..2000i64 {
         let row = vec![byte; BYTES];
         db.transact(|tx| Ok(tx.upsert(LARGE, &[id.into(), row[..].into()])?)).unwrap();

@@ -1,7 +1,8 @@
 //! Interleavings under timestamp order: each function returns whether a rule holds.
 
 pub use super::multiversion::*;
-use hyades::{Abort, Protocol, Transaction};
+use hyades::{Abort, Protocol, Schema, Transaction, Type};
+use std::time::{Duration, Instant};
 
 /// A key that is not there.
 const MISSED: i64 = 1000;
@@ -110,4 +111,33 @@ pub fn a_checkpoint_loses_nothing() -> bool {
     db.close().unwrap();
     let db = declare().open(dir.path()).unwrap();
     get(&db, A) == 7 && db.digest() == digest
+}
+
+/// A transaction that writes was ended, since older versions take too much memory, and looks for a
+/// row whose tombstone is gone. Returns whether it runs again. Epochs end by time: a snapshot would
+/// be a conflict, too.
+pub fn what_was_ended_runs_again() -> bool {
+    let mut builder = ordered(Protocol::None).snapshots(|snapshots| snapshots.memory = 32 << 20);
+    builder = builder.log_settings(|log| log.epoch = Some(Duration::from_millis(2)));
+    let large = Schema::new("large").column("id", Type::I64).column("bytes", Type::Bytes);
+    builder.table(large.primary_key(&["id"]));
+    let Opened { db, dir: _dir } = open_filled(builder);
+    fill_large(&db, 1);
+    let copy = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        pause();
+        let seen = count(tx, C)?;
+        tx.update(ITEMS, B, &[COUNT.set(seen)])
+    };
+    let (_, attempts) = beside(&db, copy, || {
+        db.transact(|tx| Ok(tx.delete(ITEMS, C)?)).unwrap();
+        fill_large(&db, 2);
+        let mut session = db.session().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while db.stats().garbage > 0 {
+            assert!(Instant::now() < until, "the tombstone stays");
+            session.try_submit(|tx| count(tx, A)).unwrap().0.unwrap();
+        }
+    });
+    assert_eq!(get(&db, B), -1);
+    attempts == 2
 }

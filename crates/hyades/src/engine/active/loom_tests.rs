@@ -18,6 +18,14 @@ fn overwrite(row: &Row, number: u32) -> Tid {
     row.owner.store(number, Ordering::SeqCst);
     checker_fence();
     let tid = row.active.prepare(number, &row.epoch);
+    install(row, number, tid);
+    row.owner.store(0, Ordering::Release);
+    row.active.end(number);
+    tid
+}
+
+/// Keeps the row for the readers that want it, and writes it.
+fn install(row: &Row, number: u32, tid: Tid) {
     let mut readers = ReaderTimes::default();
     row.active.find_readers(number, tid, &mut readers);
     let base = row.version.load(Ordering::Relaxed);
@@ -25,9 +33,6 @@ fn overwrite(row: &Row, number: u32) -> Tid {
         row.kept.store(base, Ordering::Release);
     }
     row.version.store(tid.bits(), Ordering::Release);
-    row.owner.store(0, Ordering::Release);
-    row.active.end(number);
-    tid
 }
 
 /// Reads as a transaction does. Returns what it reads as of, and the version that it finds.
@@ -76,5 +81,42 @@ fn a_reader_finds_the_version_of_its_timestamp() {
         let written = written.join().unwrap();
         let newest = if written <= as_of { written } else { first };
         assert_eq!(found, newest.bits(), "as of {as_of}");
+    });
+}
+
+/// Where timestamps are drawn at the beginning: a row that an earlier reader may want is kept.
+#[test]
+fn a_writer_keeps_the_version_of_each_earlier_reader() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let first = Tid::new(EpochNumber(5), 0);
+        let row = Arc::new(Row {
+            active: ActiveTransactions::new(true),
+            epoch: Epoch::new(EpochNumber(5)),
+            owner: AtomicU32::new(0),
+            version: AtomicU64::new(first.bits()),
+            kept: AtomicU64::new(0),
+        });
+        let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
+        let written = {
+            let row = Arc::clone(&row);
+            loom::thread::spawn(move || {
+                let tid = row.active.begin_at(writer, &row.epoch);
+                let floor = row.active.replay_floor(&row.epoch, false);
+                assert!(floor <= tid, "it has no position yet");
+                install(&row, writer, tid);
+                tid
+            })
+        };
+        let as_of = row.active.begin_at(reader, &row.epoch);
+        assert!(row.active.lowest(&row.epoch) <= as_of, "it reads");
+        let version = row.version.load(Ordering::Acquire);
+        if version > as_of.bits() {
+            let kept = row.kept.load(Ordering::Acquire);
+            assert_eq!(kept, first.bits(), "as of {as_of}");
+        }
+        let written = written.join().unwrap();
+        assert_ne!(written, as_of, "timestamps differ");
     });
 }
