@@ -57,6 +57,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::UnlinkForReaders
                 | Mutation::UniqueAsOfSnapshot
         )
+        // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` there.
+        || rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }
@@ -69,6 +71,11 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
         Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
             Some(Protocol::Gsn)
         }
+        Mutation::OverwrittenAsUnread
+        | Mutation::NeedOverwritten
+        | Mutation::ForgetDeadPredecessors
+        | Mutation::SeeUnlistedVersions
+        | Mutation::LeaveOutUnanchored => Some(Protocol::Taurus2016),
         Mutation::SkipReadFold
         | Mutation::ForgetUnmarkedReaders
         | Mutation::EvictBeforeDurable
