@@ -21,7 +21,7 @@ fn forms() -> Vec<Form> {
             }
         }
     }
-    assert_eq!(all.len(), 7, "two that take commands, and one that does not");
+    assert_eq!(all.len(), 9, "three controls, three kinds of records");
     all
 }
 

@@ -148,7 +148,7 @@ const ANSWERED: &str = "an acknowledged transaction is recovered";
 const COMMITTABLE: &str = "a committable transaction is acknowledged";
 const CLOSED: &str = "a recovered transaction has read only recovered writes";
 const LAST: &str = "the last recovered writer of a row wins";
-const ENDS: &str = "replay comes to an end";
+const ENDS: &str = "replay ends";
 
 impl Predecessors {
     fn run(&self, state: &mut State, op: Op, stream: u8) {

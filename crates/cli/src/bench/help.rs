@@ -21,9 +21,9 @@ adaptive, one of the two, chosen for each transaction.
 
 Concurrency controls (--concurrency): silo (optimistic) and no-wait (two-phase
 locking that aborts instead of waiting) run under each protocol; tictoc
-(optimistic, with timestamps) under none, serial, taurus, silo-r, and with data
-records under taurus-2016; hekaton (multi-version) under none, serial, taurus
-and silo-r. Under hekaton --isolation snapshot does without serializability.
+(optimistic, with timestamps) under none, serial, taurus, taurus-2016 and
+silo-r; hekaton (multi-version) under none, serial, taurus and silo-r. Under
+hekaton --isolation snapshot does without serializability.
 
 Devices (--device); each log directory is a separate device:
   file                     files, with fsync

@@ -419,7 +419,9 @@ impl<T> Graph<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod oracle;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
