@@ -92,6 +92,8 @@ fn first_seed(rule: Mutation) -> u64 {
     match rule {
         Mutation::LongBlocks => 250,
         Mutation::RetryFailedSync => 33,
+        Mutation::OverwrittenAsUnread | Mutation::NeedOverwritten => 26,
+        Mutation::ForgetDeadPredecessors => 41,
         _ => 1,
     }
 }

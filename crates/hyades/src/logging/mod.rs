@@ -135,8 +135,8 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether a transaction writes a record to each stream whose rows it changed, with only these
     /// rows.
     const PARTITIONED: bool = false;
-    /// Whether blind writes matter: then `observe_read` is called for every row that the transaction
-    /// has read, also if it overwrites it. Otherwise an overwritten row counts as read.
+    /// Whether blind writes matter: then `observe_read` is called for every row that was read, also
+    /// if it is overwritten. Otherwise an overwritten row counts as read.
     const TELLS_BLIND_WRITES: bool = false;
     /// Logging metadata of a row, or of a gap between rows.
     type RowStamp: Default + Send + Sync + 'static;

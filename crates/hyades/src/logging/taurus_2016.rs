@@ -391,8 +391,8 @@ impl LoggingProtocol for Taurus2016 {
         reserved
     }
 
-    /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier. A blind writer leaves a vector
-    /// that need not cover the one before: what reads the row now needs nothing of earlier writers.
+    /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier. A blind writer's vector need
+    /// not cover the one before: what reads the row now needs nothing of earlier writers.
     #[inline]
     fn publish_write(&self, row: RowRef<'_, LastWriter>, txn: &mut Taurus2016Txn) {
         row.stamp.writer.change();
