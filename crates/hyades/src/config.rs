@@ -32,7 +32,8 @@ pub enum Protocol {
     #[default]
     Taurus,
     /// Parallel streams with lists of predecessors: Taurus as in its first report (Yu et al.,
-    /// 2016), as corrected in docs/protocols.md.
+    /// 2016), as corrected in docs/protocols.md. A blind write ([`Transaction::put`]) waits for no
+    /// earlier writer of its row.
     Taurus2016,
     /// Parallel streams, acknowledged by epochs (Zheng, Tu, Kohler, Liskov, OSDI 2014). Data
     /// records only.

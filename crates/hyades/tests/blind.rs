@@ -190,7 +190,12 @@ fn lives(dir: &Path, form: (Protocol, usize), concurrency: Concurrency, seed: u6
 /// With one stream and with several, so that blind records are found beyond the common mark.
 #[test]
 fn what_was_put_blindly_is_there_as_a_whole_wherever_the_power_fails() {
-    let forms = [(Protocol::Serial, 1), (Protocol::Taurus, 3)];
+    let forms = [
+        (Protocol::Serial, 1),
+        (Protocol::Taurus, 3),
+        (Protocol::Taurus2016, 1),
+        (Protocol::Taurus2016, 3),
+    ];
     let numbered = DATA_ONLY.map(|protocol| (protocol, 3));
     let more = [(Protocol::Poplar, 1), (Protocol::Poplar, 2), (Protocol::Poplar, 8)];
     let mut answered = 0;

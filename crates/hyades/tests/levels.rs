@@ -37,6 +37,7 @@ fn each_protocol_allows_the_orders_of_its_level() {
     let levels = [
         (Protocol::Poplar, [false, true, true, true, false]),
         (Protocol::Taurus, [false, false, true, true, true]),
+        (Protocol::Taurus2016, [false, true, true, true, true]),
         (Protocol::Gsn, [false; 5]),
         (Protocol::SiloR, [false; 5]),
     ];

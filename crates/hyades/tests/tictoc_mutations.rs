@@ -9,9 +9,15 @@ use hyades_platform::mutation::{self, Mutation};
 #[test]
 fn each_broken_rule_of_tictoc_is_noticed() {
     let is_prefix = || late::a_snapshot_is_a_prefix();
-    let rules: [(Mutation, &dyn Fn() -> bool); 6] = [
+    let rules: [(Mutation, &dyn Fn() -> bool); 8] = [
         (Mutation::LateCommands, &|| {
             late::a_late_procedure_is_data(|| late::tictoc(Protocol::Taurus))
+        }),
+        (Mutation::LateCommands, &|| {
+            late::a_late_procedure_is_data(|| late::tictoc(Protocol::Taurus2016))
+        }),
+        (Mutation::LateCommands, &|| {
+            late::a_late_procedure_is_data(|| late::tictoc(Protocol::Serial))
         }),
         (Mutation::LateAcrossEpochs, &is_prefix),
         (Mutation::LateAcrossEpochs, &late::what_is_gone_is_gone_after_the_snapshot),

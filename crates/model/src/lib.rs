@@ -33,6 +33,7 @@ pub mod judging;
 pub mod mixed;
 pub mod occ;
 pub mod poplar;
+pub mod predecessors;
 pub mod replaying;
 pub mod silo_r;
 pub mod snapshots;
@@ -61,6 +62,7 @@ pub fn cases() -> Vec<Case> {
         snapshots::cases,
         poplar::cases,
         silo_r::cases,
+        predecessors::cases,
         tictoc::cases,
         versions::cases,
         versioned_replay::cases,
@@ -94,6 +96,7 @@ pub const ITEMS: &[&str] = &[
     "Snapshots",
     "Poplar",
     "Silo-R",
+    "Taurus of 2016",
     "TicToc",
     "Hekaton",
     "Versions at replay",

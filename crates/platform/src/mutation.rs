@@ -153,6 +153,16 @@ mutations! {
     ForgetAboveFloor "forget-above-floor",
     /// Under snapshot isolation a unique key is looked for as of the snapshot alone.
     UniqueAsOfSnapshot "unique-as-of-snapshot",
+    /// Under predecessor lists, a row that was read and then overwritten counts as not read.
+    OverwrittenAsUnread "overwritten-as-unread",
+    /// Replay takes a record for dead if one that it only overwrote is lost.
+    NeedOverwritten "need-overwritten",
+    /// Replay takes a record for live although one that it has read from is dead.
+    ForgetDeadPredecessors "forget-dead-predecessors",
+    /// A replayed command sees the newest version of a row, whatever its list names.
+    SeeUnlistedVersions "see-unlisted-versions",
+    /// A list leaves out what is durable, though no anchor states that.
+    LeaveOutUnanchored "leave-out-unanchored",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
 }

@@ -2,7 +2,7 @@
 //! the checks in between. One such run is called a *life*.
 
 use crate::checkpoints::CheckpointCounts;
-use crate::history::{History, Verdict};
+use crate::history::{History, LosesOverwritten, Verdict};
 use crate::isolation::workload::{self, Load};
 use crate::kept::SavedFailure;
 use crate::life::{Counters, Runner, SessionResult, Work};
@@ -323,6 +323,7 @@ impl Case {
 
     /// Runs transactions until the life ends.
     fn live(&mut self, opened: Opened) {
+        self.history.loses_overwritten = LosesOverwritten::under(opened.combination.protocol);
         let (ending, name) = ENDINGS[self.rng.usize(0..ENDINGS.len())];
         self.note(name);
         let device = opened.device.clone();

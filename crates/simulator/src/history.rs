@@ -8,6 +8,7 @@
 
 use crate::program::{ReadResult, Trace, WriteTrace};
 use crate::schema::{At, Content, State};
+use hyades::Protocol;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -28,9 +29,34 @@ pub struct ExecutedTransaction {
     pub how: String,
 }
 
+/// Which transactions may survive although the earlier writers of their rows are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LosesOverwritten {
+    /// None.
+    #[default]
+    Never,
+    /// Those that have only written blindly.
+    BlindTransactions,
+    /// All, for the rows that they have written blindly.
+    BlindWrites,
+}
+
+impl LosesOverwritten {
+    /// What holds under a protocol.
+    pub fn under(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Poplar => LosesOverwritten::BlindTransactions,
+            Protocol::Taurus2016 => LosesOverwritten::BlindWrites,
+            _ => LosesOverwritten::Never,
+        }
+    }
+}
+
 /// The state at the beginning of a life, and the transactions of that life.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
+    /// What may be lost beneath survivors of this life.
+    pub loses_overwritten: LosesOverwritten,
     /// The state that the life began with.
     pub base: State,
     /// Programs that were lost in a crash and must never reappear.
@@ -113,6 +139,20 @@ impl<'h> Chain<'h> {
 
     fn precedes(&self, a: usize, b: usize) -> bool {
         self.after[a][b / 64] >> (b % 64) & 1 == 1
+    }
+
+    /// Whether `last` may survive although `other`, which precedes it, is lost.
+    fn may_lose(&self, other: usize, last: usize, loses: LosesOverwritten) -> bool {
+        match loses {
+            LosesOverwritten::Never => false,
+            LosesOverwritten::BlindTransactions => self.writers[last].0.trace.blind,
+            // A writer behind `other`, up to `last`, has not read what it overwrote.
+            LosesOverwritten::BlindWrites => (0..self.writers.len()).any(|at| {
+                let may_be_between = !self.precedes(at, other) && !self.precedes(last, at);
+                let is_blind = self.writers[at].1.before == ReadResult::Nothing;
+                at != other && may_be_between && is_blind
+            }),
+        }
     }
 
     fn deleters(&self) -> impl Iterator<Item = usize> + '_ {
@@ -201,9 +241,9 @@ impl Judge<'_> {
         }
         let id = row.version;
         self.is_there(id, || format!("row {at:?} is its"));
-        let blind = chain.writers[last].0.trace.blind;
+        let loses = self.history.loses_overwritten;
         for (other, (ran, _)) in chain.writers.iter().enumerate() {
-            if chain.precedes(other, last) && !blind {
+            if chain.precedes(other, last) && !chain.may_lose(other, last, loses) {
                 self.is_there(ran.id, || format!("row {at:?} went on from it to {id}"));
             } else if chain.precedes(last, other) {
                 self.is_gone(ran.id, || format!("row {at:?} is still that of {id}"));
@@ -306,7 +346,7 @@ impl Judge<'_> {
                         return Some(what);
                     }
                 }
-                ReadResult::Present => {}
+                ReadResult::Present | ReadResult::Nothing => {}
             }
         }
         None

@@ -120,6 +120,8 @@ pub enum ReadResult {
     Absent,
     /// Some row, its writer unknown.
     Present,
+    /// Nothing was read: the row was written blindly.
+    Nothing,
 }
 
 /// What a program did to a row.
@@ -144,8 +146,7 @@ pub struct Trace {
 }
 
 thread_local! {
-    /// What the last program on this thread did. A procedure that aborts has no other way to return
-    /// it.
+    /// What the last program on this thread did. A procedure that aborts returns nothing itself.
     static LAST: RefCell<Trace> = RefCell::default();
 }
 
@@ -237,7 +238,7 @@ impl Running<'_, '_> {
     }
 
     fn saw(&mut self, at: At, saw: ReadResult) {
-        if !self.trace.writes.contains_key(&at) {
+        if saw != ReadResult::Nothing && !self.trace.writes.contains_key(&at) {
             self.trace.reads.push((at, saw));
         }
     }
@@ -272,6 +273,7 @@ impl Running<'_, '_> {
         let known = self.trace.reads.iter().rev().find(|(read, _)| *read == at);
         let before = match known {
             Some((_, ReadResult::Version(version))) => ReadResult::Version(*version),
+            Some((_, read)) if found == ReadResult::Nothing => *read,
             _ => found,
         };
         let wrote = self.trace.writes.entry(at).or_insert(WriteTrace { before, after });
@@ -311,7 +313,9 @@ impl Running<'_, '_> {
             Step::Store(at) => {
                 let content = self.next(*at);
                 schema::put(tx, self.tables, *at, content)?;
-                self.wrote(*at, ReadResult::Present, Some(content));
+                // With an index it reads the row that it replaces.
+                let read = [ReadResult::Nothing, ReadResult::Present];
+                self.wrote(*at, read[usize::from(self.tables.indexed)], Some(content));
             }
             Step::Change(at) => {
                 let content = self.next(*at);
@@ -395,11 +399,8 @@ impl Running<'_, '_> {
     fn upsert(&mut self, at: At) -> Result<(), Abort> {
         let content = self.next(at);
         let replaced = schema::upsert(self.tx, self.tables, at, content)?;
-        self.wrote(
-            at,
-            if replaced { ReadResult::Present } else { ReadResult::Absent },
-            Some(content),
-        );
+        let found = if replaced { ReadResult::Present } else { ReadResult::Absent };
+        self.wrote(at, found, Some(content));
         self.sum = mix(self.sum, u64::from(replaced));
         Ok(())
     }

@@ -200,6 +200,8 @@ impl Shape {
             log.research.flush_fill_bytes = [None, Some(1), Some(usize::MAX)][rng.usize(0..3)];
             log.hot_rows_bytes = [1, 4096, log.hot_rows_bytes][rng.usize(0..3)];
             log.research.whole_rows = rng.bool();
+            // Of a clone: known seeds draw the same as before.
+            log.research.compresses_lists = rng.clone().bool();
         }
     }
 

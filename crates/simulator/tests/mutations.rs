@@ -66,6 +66,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
                 | Mutation::CommitInClosedEpoch
                 | Mutation::CommitAfterEnded
         )
+        // Only rot shows it, in the last write of a stream: `taurus_2016_mutations.rs` there.
+        || rule == Mutation::LeaveOutUnanchored
         // The same, and `crates/hyades/tests/validation.rs`.
         || matches!(rule, Mutation::SkipGaps | Mutation::RethrowUnvalidated)
 }
@@ -78,6 +80,11 @@ fn protocol_of(rule: Mutation) -> Option<Protocol> {
         Mutation::MarkInMemory | Mutation::OwnMarkOnly | Mutation::ForgetReadNumbers => {
             Some(Protocol::Gsn)
         }
+        Mutation::OverwrittenAsUnread
+        | Mutation::NeedOverwritten
+        | Mutation::ForgetDeadPredecessors
+        | Mutation::SeeUnlistedVersions
+        | Mutation::LeaveOutUnanchored => Some(Protocol::Taurus2016),
         Mutation::SkipReadFold
         | Mutation::ForgetUnmarkedReaders
         | Mutation::EvictBeforeDurable
@@ -94,6 +101,8 @@ fn first_seed(rule: Mutation) -> u64 {
     match rule {
         Mutation::LongBlocks => 250,
         Mutation::RetryFailedSync => 33,
+        Mutation::OverwrittenAsUnread | Mutation::NeedOverwritten => 26,
+        Mutation::ForgetDeadPredecessors => 41,
         _ => 1,
     }
 }

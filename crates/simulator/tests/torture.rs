@@ -1,6 +1,7 @@
 //! Short torture runs with the default options.
 #![allow(missing_docs)]
 
+use hyades::Protocol;
 use hyades_simulator::kept::SavedFailure;
 use hyades_simulator::{HANGS_AFTER, Options, SHRINK_FOR, Scheduler, torture};
 
@@ -25,6 +26,16 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does() {
     eprintln!("{:?} {:#?}", torture.report, torture.faults);
     assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
     assert!(torture.report.crashes > 20, "{:?}", torture.report);
+}
+
+/// Blind writers survive what they overwrote, at these seeds, which are of their own.
+#[test]
+fn what_only_overwrote_survives_what_is_lost() {
+    let protocol = Some(Protocol::Taurus2016);
+    let options = Options { protocol, seed: options(0.0).seed + 879_999, ..options(6.0) };
+    let torture = torture(&options, |line| eprintln!("{line}")).unwrap();
+    eprintln!("{:?} {:#?}", torture.report, torture.faults);
+    assert!(torture.report.is_sound(), "{:?}, kept in {:?}", torture.report, torture.kept);
 }
 
 /// Seeds whose first history once failed, and what was wrong.

@@ -79,6 +79,9 @@ pub struct Knobs {
     /// Log updates as whole rows instead of changed columns, as the papers' systems do
     #[arg(long)]
     pub whole_rows: bool,
+    /// Under taurus-2016: log a vector in place of each list of the records that were read from
+    #[arg(long)]
+    pub compress_lists: bool,
     /// Device of the last log directory, if it differs from --device
     #[arg(long, value_name = "DEVICE")]
     pub last_device: Option<DeviceChoice>,
@@ -172,6 +175,7 @@ impl Knobs {
         }
         log.research.undo = !self.no_undo;
         log.research.whole_rows = self.whole_rows;
+        log.research.compresses_lists = self.compress_lists;
         if let Some(delta) = self.delta {
             log.research.delta_bytes = delta;
         }
@@ -213,7 +217,7 @@ mod tests {
     fn every_knob_turns_its_setting() {
         let log = applied(
             "--flush-interval 5ms --flush-fill 100KiB --buffer 16MiB --segment 1MiB \
-             --anchor-interval 4KiB --delta 1MB --no-undo --whole-rows",
+             --anchor-interval 4KiB --delta 1MB --no-undo --whole-rows --compress-lists",
             "file",
         );
         assert_eq!(log.flush_interval, Some(Duration::from_millis(5)));
@@ -224,6 +228,7 @@ mod tests {
             (4 << 10, 1_000_000)
         );
         assert!(!log.research.undo && log.research.whole_rows);
+        assert!(log.research.compresses_lists);
     }
 
     #[test]

@@ -58,6 +58,47 @@ impl NoWait {
         Err(Abort::Conflict)
     }
 
+    /// Locks the row for writing; returns its version word.
+    #[inline]
+    fn lock_to_write<'s, P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+        reads: bool,
+    ) -> Result<u64, Abort> {
+        // SeqCst: orders the lock before the load of the read stamp at commit (E4).
+        let take = |from| {
+            Self::acquire(record, engine.patience, || {
+                record
+                    .lock
+                    .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            })
+        };
+        let at = match state.own_lock(record) {
+            Some(at) if state.held[at].writer => at,
+            // An upgrade succeeds only if this transaction is the only reader.
+            Some(at) => {
+                take(1)?;
+                state.held[at].writer = true;
+                at
+            }
+            None => {
+                take(0)?;
+                state.push_lock(table, record, true);
+                engine.protocol.prefetch(&record.stamp);
+                state.held.len() - 1
+            }
+        };
+        if P::TELLS_BLIND_WRITES {
+            state.held[at].is_read |= reads;
+        }
+        let version = Self::version(record)?;
+        state.max_tid = state.max_tid.max(word::tid(version));
+        Ok(version)
+    }
+
     fn end_read_only<P: LoggingProtocol>(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
@@ -81,7 +122,8 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
         record: &'s Record<P::RowStamp>,
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
-        if state.own_lock(record).is_none() {
+        let own = state.own_lock(record);
+        if own.is_none() {
             // `fetch_update` retries after losing a race against another reader, and fails against
             // a writer.
             let shared =
@@ -96,6 +138,10 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
             state.push_lock(table, record, false);
             engine.protocol.prefetch(&record.stamp);
         }
+        if P::TELLS_BLIND_WRITES {
+            let at = own.unwrap_or(state.held.len() - 1);
+            state.held[at].is_read = true;
+        }
         let version = Self::version(record)?;
         state.max_tid = state.max_tid.max(word::tid(version));
         Ok(if version & word::ABSENT == 0 { VisibleRow::There(copy()) } else { VisibleRow::Absent })
@@ -108,31 +154,18 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for NoWait {
         table: u32,
         record: &'s Record<P::RowStamp>,
     ) -> Result<bool, Abort> {
-        // SeqCst: orders the lock before the load of the read stamp at commit (E4).
-        let take = |from| {
-            Self::acquire(record, engine.patience, || {
-                record
-                    .lock
-                    .compare_exchange(from, WRITER, Ordering::SeqCst, Ordering::Relaxed)
-                    .is_ok()
-            })
-        };
-        match state.own_lock(record) {
-            Some(at) if state.held[at].writer => {}
-            // An upgrade succeeds only if this transaction is the only reader.
-            Some(at) => {
-                take(1)?;
-                state.held[at].writer = true;
-            }
-            None => {
-                take(0)?;
-                state.push_lock(table, record, true);
-                engine.protocol.prefetch(&record.stamp);
-            }
-        }
-        let version = Self::version(record)?;
-        state.max_tid = state.max_tid.max(word::tid(version));
+        let version = Self::lock_to_write(engine, state, table, record, true)?;
         Ok(version & word::ABSENT == 0)
+    }
+
+    #[inline]
+    fn intend_blindly<'s>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'s, P>,
+        table: u32,
+        record: &'s Record<P::RowStamp>,
+    ) -> Result<(), Abort> {
+        Self::lock_to_write(engine, state, table, record, false).map(drop)
     }
 
     fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {

@@ -21,6 +21,7 @@ use crate::storage::wanted::PrefetchedRow;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 use crossbeam_epoch::Guard;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::random::Random;
 use std::sync::atomic::Ordering;
 
@@ -90,8 +91,17 @@ pub(crate) struct HeldLock<'s, S> {
     pub record: &'s Record<S>,
     pub table: u32,
     pub writer: bool,
+    /// Whether the transaction has read the row, if only to learn whether it exists. Kept where
+    /// blind writes matter.
+    pub is_read: bool,
     /// Whether the transaction overwrites the row; known at commit.
     pub overwritten: bool,
+}
+
+/// Whether a row that a transaction has read and overwrites is observed as both.
+#[inline(always)]
+fn tells_blind_writes<P: LoggingProtocol>() -> bool {
+    P::TELLS_BLIND_WRITES && !mutation::is(Mutation::OverwrittenAsUnread)
 }
 
 pub(crate) struct TxnState<'s, P: LoggingProtocol> {
@@ -218,10 +228,10 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         (known.held as usize).checked_sub(1)
     }
 
-    /// Adds an acquired lock.
+    /// Adds an acquired lock, of a row that is not read yet.
     #[inline]
     pub fn push_lock(&mut self, table: u32, record: &'s Record<P::RowStamp>, writer: bool) {
-        self.held.push(HeldLock { record, table, writer, overwritten: false });
+        self.held.push(HeldLock { record, table, writer, is_read: false, overwritten: false });
         self.known.entry(record).held = self.held.len() as u32;
     }
 
@@ -293,14 +303,14 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
     /// Folds the stamps of the rows read or locked into the transaction's own stamp. If
     /// `overwrites`, the write set is locked and its rows are marked as overwritten. Under
     /// two-phase locking their stamps are folded here as well; under Silo that was done when they
-    /// were locked.
+    /// were locked, except as rows read, where blind writes matter.
     #[inline(always)]
     pub fn observe(&mut self, protocol: &P, overwrites: bool) {
         let own_write = |record| self.known.get(record).is_some_and(|known| known.write != 0);
         for read in &mut self.reads {
             let is_locked = || read.record.word.load(Ordering::Relaxed) & word::LOCKED != 0;
             read.overwritten = overwrites && is_locked() && own_write(read.record);
-            if !read.overwritten {
+            if !read.overwritten || tells_blind_writes::<P>() {
                 protocol.observe_read(&read.record.stamp, self.stamp);
             }
         }
@@ -315,7 +325,9 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
             held.overwritten = overwrites && held.writer && own_write(held.record);
             if held.overwritten {
                 protocol.observe_write(&held.record.stamp, self.stamp);
-            } else {
+            }
+            // A row that was locked for writing and is not written counts as read.
+            if !held.overwritten || (tells_blind_writes::<P>() && held.is_read) {
                 protocol.observe_read(&held.record.stamp, self.stamp);
             }
         }

@@ -178,6 +178,7 @@ impl<P: LoggingProtocol> Timestamped<P> {
 impl<P: LoggingProtocol> LoggingProtocol for Timestamped<P> {
     const TRACKS_READERS: bool = P::TRACKS_READERS;
     const PARTITIONED: bool = P::PARTITIONED;
+    const TELLS_BLIND_WRITES: bool = P::TELLS_BLIND_WRITES;
     type RowStamp = TimestampedRow<P::RowStamp>;
     type TxnStamp = TimestampedTxn<P::TxnStamp>;
 

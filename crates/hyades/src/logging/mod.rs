@@ -135,6 +135,9 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
     /// Whether a transaction writes a record to each stream whose rows it changed, with only these
     /// rows.
     const PARTITIONED: bool = false;
+    /// Whether blind writes matter: then `observe_read` is called for every row that was read, also
+    /// if it is overwritten. Otherwise an overwritten row counts as read.
+    const TELLS_BLIND_WRITES: bool = false;
     /// Logging metadata of a row, or of a gap between rows.
     type RowStamp: Default + Send + Sync + 'static;
     /// Logging metadata of a transaction; kept by the session and reused.
@@ -162,7 +165,8 @@ pub(crate) trait LoggingProtocol: Send + Sync + Sized + 'static {
         let _ = row;
     }
     /// Called for a row or gap that the transaction has read, while it is protected or before it is
-    /// validated. For rows it is called when they are read, or at commit.
+    /// validated. For rows it is called when they are read, or at commit; not for a row that the
+    /// transaction overwrites, unless `TELLS_BLIND_WRITES`.
     fn observe_read(&self, row: &Self::RowStamp, txn: &mut Self::TxnStamp) {
         let _ = (row, txn);
     }

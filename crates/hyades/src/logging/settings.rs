@@ -85,6 +85,9 @@ pub struct ResearchSettings {
     /// Data records hold the whole rows that a transaction updated, as the papers' do, instead of
     /// the changed columns. Both kinds of log are recovered under either setting.
     pub whole_rows: bool,
+    /// Under `taurus-2016`: records list no predecessors that they have read from; their vector
+    /// stands for them. Both kinds of log are recovered under either setting.
+    pub compresses_lists: bool,
     /// Runs the log without threads: see `hyades_wal::LogOptions::stepped`. For simulation.
     #[doc(hidden)]
     pub stepped: bool,
@@ -98,6 +101,7 @@ impl Default for ResearchSettings {
             delta_bytes: 0,
             undo: true,
             whole_rows: false,
+            compresses_lists: false,
             stepped: false,
         }
     }

@@ -7,8 +7,10 @@
 //! (its *id*, `name` in the code), and no readers. A transaction gathers these ids: *RAW*
 //! predecessors, whose rows it read, and *WAW* predecessors, whose rows it only overwrote. To be
 //! acknowledged it needs all that its RAW predecessors need, and its own frame: its *predecessor
-//! vector*. A lost WAW predecessor does no harm. Here each overwritten row counts as read: the log
-//! and the graph of recovery support WAW predecessors, but no transaction leaves one.
+//! vector* (definition 1). Of its WAW predecessors it needs nothing: it may be acknowledged before
+//! them, and survive them. Only `put` writes blindly, into tables without secondary indexes: it
+//! replaces the whole row. All else that writes learns whether the row exists, needs its index
+//! entries, or logs changed columns alone, so it has read the row.
 //!
 //! **The commit dependency table** is the LSN vector table: it holds predecessor vectors by row
 //! instead of by transaction, rows written by one transaction share an entry, and an entry may be
@@ -17,7 +19,8 @@
 //! **What an id cannot express.** A gap between rows has no last writer: a reader of an absent key
 //! depends on all deleters whose tombstones left the gap. The stamp of a gap is the join of their
 //! predecessor vectors; a reader of the gap adds that vector to its record, beside the list. A
-//! vector component claims more than is true (everything in a stream up to there), never less.
+//! vector component claims more than is true (everything in a stream up to there), never less. So a
+//! new row counts as a read of its gap, also where it is written blindly.
 //!
 //! **What is left out of the list** (section 6.6 asks for it at the price of order; this loses
 //! little):
@@ -34,6 +37,9 @@
 //! - WAW predecessors, in a log of data records alone: row versions order images anyway.
 //! - All of them, if they would not fit a frame: then the record's vector covers them and their
 //!   needs in every stream.
+//! - RAW predecessors, if they are to be compressed: the report keeps the one with the highest
+//!   address in each log. That alone does not tell whether the others are live (docs/protocols.md),
+//!   so the vector has what all of them need.
 
 use super::draft::{Draft, Reserved};
 use super::predecessors::{self, Id, Predecessor};
@@ -58,6 +64,8 @@ pub(crate) struct Taurus2016 {
     commands: bool,
     /// A record lists no more predecessors than this.
     max_predecessors: usize,
+    /// Whether its vector stands for the RAW predecessors.
+    compresses_lists: bool,
     table: LsnVectorTable,
     anchoring: Anchoring,
 }
@@ -152,13 +160,35 @@ pub(crate) struct Taurus2016Txn {
 #[derive(Clone, Copy)]
 struct Found {
     predecessor: Predecessor,
-    /// The index in [`Taurus2016Txn::needs`] of what it needs, apart from what is evicted.
+    /// The index in [`Taurus2016Txn::needs`] of what it needs, apart from what is evicted; unused
+    /// if it was only overwritten.
     needs: usize,
+}
+
+impl Taurus2016Txn {
+    /// Replaces these predecessors in the list by their highest position in each stream, and the
+    /// needs of all that the transaction has read: of a record below such a position the position
+    /// alone does not say that it is live. Overwritten ones among them must then be durable, too.
+    fn state_in_vector(&mut self, chosen: impl Fn(&Predecessor) -> bool) {
+        let (before, unnamed) = (self.list.len(), &mut self.unnamed);
+        self.list.retain(|predecessor| {
+            let is_chosen = chosen(predecessor);
+            if is_chosen {
+                let lane = predecessors::lane(predecessor.id);
+                unnamed[lane] = unnamed[lane].max(predecessors::end(predecessor.id));
+            }
+            !is_chosen
+        });
+        if self.list.len() < before {
+            join(&mut self.unnamed, &self.vector);
+            self.is_zero = false;
+        }
+    }
 }
 
 impl Taurus2016 {
     /// Algorithm 1, with line 10 of algorithm 2: adds the row's last writer, and what that
-    /// transaction needs.
+    /// transaction needs if the row was read.
     fn find(&self, row: &LastWriter, txn: &mut Taurus2016Txn, overwritten: bool) {
         let writer = row.writer.get();
         if writer == BUSY {
@@ -176,6 +206,14 @@ impl Taurus2016 {
         if txn.found.last().is_some_and(|last| last.predecessor == predecessor) {
             return;
         }
+        if overwritten {
+            // Versions order images; only where there are commands does the id order replay. The
+            // row is locked, so its writer stays.
+            if self.commands {
+                txn.found.push(Found { predecessor, needs: 0 });
+            }
+            return;
+        }
         let needs = txn.needs.len();
         txn.needs.resize(needs + self.lanes, 0);
         let found =
@@ -186,7 +224,7 @@ impl Taurus2016 {
             return;
         }
         self.note(found, txn);
-        if found.warm && !overwritten {
+        if found.warm {
             join(&mut txn.vector, &txn.needs[needs..]);
         }
         // An evicted one is listed for replay order only.
@@ -204,15 +242,23 @@ impl Taurus2016 {
     /// Leaves out of `found` all that the record need not list, see the module.
     fn compress(&self, txn: &mut Taurus2016Txn, stream: usize, anchor: impl Fn(usize) -> Lsn) {
         let own_stream = if self.commands { usize::MAX } else { stream };
+        let covers = |lane: usize, lsn: Lsn| {
+            lsn <= anchor(lane)
+                || (mutation::is(Mutation::LeaveOutUnanchored)
+                    && is_met(self.log.frontier().durable(lane), lsn))
+        };
         txn.found.sort_unstable_by_key(|found| found.predecessor);
         txn.list.clear();
         // The same id may have been found twice, and as RAW, which sorts first, and WAW.
         for same in txn.found.chunk_by(|a, b| a.predecessor.id == b.predecessor.id) {
             let predecessor = same[0].predecessor;
             let lacks = |found: &Found| {
+                if found.predecessor.overwritten {
+                    return false;
+                }
                 let needs = &txn.needs[found.needs..][..self.lanes];
-                let lacks = |(lane, lsn): (usize, &Lsn)| *lsn > anchor(lane) && lane != own_stream;
-                !found.predecessor.overwritten && needs.iter().enumerate().any(lacks)
+                let lacks = |(lane, lsn): (usize, &Lsn)| !covers(lane, *lsn) && lane != own_stream;
+                needs.iter().enumerate().any(lacks)
             };
             let place = predecessors::end(predecessor.id);
             let orders = self.commands && place > anchor(predecessors::lane(predecessor.id));
@@ -236,13 +282,15 @@ impl Taurus2016 {
             *lane = published.load(Ordering::Acquire);
         }
         self.compress(txn, stream, |lane| anchor[lane]);
+        if self.compresses_lists {
+            txn.state_in_vector(|predecessor| !predecessor.overwritten);
+        }
         if txn.list.len() > self.max_predecessors {
-            for predecessor in txn.list.drain(..) {
-                let lane = predecessors::lane(predecessor.id);
-                txn.unnamed[lane] = txn.unnamed[lane].max(predecessors::end(predecessor.id));
-            }
-            join(&mut txn.unnamed, &txn.vector);
-            txn.is_zero = false;
+            txn.state_in_vector(|_| true);
+        }
+        if !self.commands {
+            // Where the record is found, all that precedes it in its stream is, too.
+            anchor[stream] = Lsn::MAX;
         }
         compress::encode(out, &txn.unnamed, &anchor, |lsn| *lsn);
         txn.scratch = anchor;
@@ -262,6 +310,7 @@ impl Taurus2016 {
 }
 
 impl LoggingProtocol for Taurus2016 {
+    const TELLS_BLIND_WRITES: bool = true;
     type RowStamp = LastWriter;
     type TxnStamp = Taurus2016Txn;
 
@@ -317,12 +366,11 @@ impl LoggingProtocol for Taurus2016 {
         self.find(row, txn, false);
     }
 
-    /// Algorithm 1, lines 4 and 5. A transaction that learns whether the row existed, or logs only
-    /// its changed columns, has read it (docs/protocols.md), so the predecessor is a RAW one. A
-    /// blind write is treated the same.
+    /// Algorithm 1, lines 4 and 5. A row that the transaction has read as well is observed as such,
+    /// too: then the predecessor is a RAW one.
     #[inline]
     fn observe_write(&self, row: &LastWriter, txn: &mut Taurus2016Txn) {
-        self.find(row, txn, false);
+        self.find(row, txn, true);
     }
 
     fn replay_lag(&self, txn: &Taurus2016Txn) -> u64 {
@@ -343,7 +391,8 @@ impl LoggingProtocol for Taurus2016 {
         reserved
     }
 
-    /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier.
+    /// Algorithm 2, lines 1 to 3 and 13: the id is not known earlier. A blind writer's vector need
+    /// not cover the one before: what reads the row now needs nothing of earlier writers.
     #[inline]
     fn publish_write(&self, row: RowRef<'_, LastWriter>, txn: &mut Taurus2016Txn) {
         row.stamp.writer.change();
@@ -398,6 +447,7 @@ impl StartsOnLog for Taurus2016 {
             commands: !data_only,
             // Half of a frame: the rest is for the other parts of a record's head.
             max_predecessors: log.max_payload() / 2 / MOST_NAME_BYTES,
+            compresses_lists: settings.research.compresses_lists,
             table: LsnVectorTable::on(log, settings.hot_rows_bytes),
             anchoring: Anchoring::new(log, settings),
         }

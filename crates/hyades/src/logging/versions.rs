@@ -22,6 +22,7 @@ use super::predecessors::{self, Id, Predecessor};
 use crate::storage::address_hasher::AddressHasher;
 use crate::storage::record::{Record, word};
 use crate::storage::tid::Tid;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::Lsn;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -56,6 +57,7 @@ impl View {
         writer == 0
             || predecessors::end(writer) <= self.positions[predecessors::lane(writer)]
             || self.named.binary_search(&writer).is_ok()
+            || mutation::is(Mutation::SeeUnlistedVersions)
     }
 }
 

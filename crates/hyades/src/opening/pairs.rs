@@ -188,13 +188,11 @@ impl Concurrency {
         isolation == Isolation::Serializable || self == Concurrency::Hekaton
     }
 
-    /// Whether procedures may be logged as commands with this protocol.
-    ///
-    /// With [`Protocol::Taurus2016`] under [`Concurrency::TicToc`] they may not: replay takes what
-    /// an anchor covers for older than all that follows it, and a late reader has read older rows.
+    /// Whether procedures may be logged as commands with this protocol. Under
+    /// [`Concurrency::TicToc`] those that precede what has committed before them are logged as data
+    /// all the same.
     pub fn takes_commands_under(self, protocol: Protocol) -> bool {
-        let is_late = (self, protocol) == (Concurrency::TicToc, Protocol::Taurus2016);
-        self.runs_under(protocol) && protocol.takes_commands() && !is_late
+        self.runs_under(protocol) && protocol.takes_commands()
     }
 }
 
@@ -256,14 +254,6 @@ pub(crate) fn check_record(
 ) -> Result<(), Error> {
     if record == RecordKind::Data || concurrency.takes_commands_under(protocol) {
         return Ok(());
-    }
-    if protocol.takes_commands() {
-        return Err(Error::Misuse(format!(
-            "{} logging does not order commands for their replay under {}: set record to data, \
-             or concurrency to silo or no-wait",
-            protocol.name(),
-            concurrency.name()
-        )));
     }
     Err(Error::Misuse(format!(
         "{} logging does not order commands for their replay: set record to data, or protocol \

@@ -22,6 +22,7 @@
 mod ready;
 
 use crate::logging::predecessors::{self, Id, Predecessor};
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering,
 };
@@ -115,6 +116,13 @@ struct Inside<T> {
     end: Option<Lsn>,
 }
 
+impl<T> Inside<T> {
+    /// Whether the record that ends here, which is collected, settled as dead.
+    fn died(&self, end: Lsn) -> bool {
+        self.dead.contains(&end) && !mutation::is(Mutation::ForgetDeadPredecessors)
+    }
+}
+
 /// Notifications to send after the locks are released.
 struct Notifications<T> {
     /// Successors of settled records: whether each only overwrote, and whether that record is live.
@@ -137,6 +145,11 @@ impl<T> Notifications<T> {
             self.successors.push((successor, overwritten, live));
         }
     }
+}
+
+/// Whether a successor is live only if this predecessor is.
+fn is_needed(overwritten: bool) -> bool {
+    !overwritten || mutation::is(Mutation::NeedOverwritten)
 }
 
 /// The recovery dependency graph; see the module.
@@ -201,14 +214,14 @@ impl<T> Graph<T> {
         if !lane.any_dead.load(Ordering::Relaxed) {
             return Some(true);
         }
-        Some(!self.inside(predecessors::lane(id)).dead.contains(&end))
+        Some(!self.inside(predecessors::lane(id)).died(end))
     }
 
     /// Like `settled_as`, with the stream's lock held: also checks the nodes and the stream's end.
     fn known(&self, inside: &Inside<T>, id: Id) -> Option<bool> {
         let (lane, end) = (&self.lanes[predecessors::lane(id)], predecessors::end(id));
         if end <= lane.settled.load(Ordering::Acquire) {
-            return Some(end <= lane.start || !inside.dead.contains(&end));
+            return Some(end <= lane.start || !inside.died(end));
         }
         if let Some(node) = inside.nodes.get(&end) {
             return node.links().settled;
@@ -232,7 +245,7 @@ impl<T> Graph<T> {
         let mut missing = false;
         for predecessor in list {
             match self.settled_as(predecessor.id) {
-                Some(false) if !predecessor.overwritten => return Admission::Dead,
+                Some(false) if is_needed(predecessor.overwritten) => return Admission::Dead,
                 Some(_) => {}
                 None => missing = true,
             }
@@ -262,7 +275,7 @@ impl<T> Graph<T> {
         let Predecessor { id, overwritten } = predecessor;
         let mut inside = self.inside(predecessors::lane(id));
         if let Some(live) = self.known(&inside, id) {
-            if !live && !overwritten {
+            if !live && is_needed(overwritten) {
                 node.dead.store(true, Ordering::Release);
             }
             return;
@@ -303,7 +316,7 @@ impl<T> Graph<T> {
 
     fn notify(&self, notifications: Notifications<T>) {
         for (successor, overwritten, live) in &notifications.successors {
-            if !live && !overwritten {
+            if !live && is_needed(*overwritten) {
                 successor.dead.store(true, Ordering::Release);
             }
             self.satisfy_one(successor);
@@ -406,7 +419,9 @@ impl<T> Graph<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod oracle;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

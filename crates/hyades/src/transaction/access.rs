@@ -218,10 +218,12 @@ impl<'t> Transaction<'t> {
     ///
     /// Under [`Protocol::Poplar`](crate::Protocol::Poplar) a transaction that consists of `put`s
     /// alone, into tables without secondary indexes, is acknowledged once its own record is
-    /// durable. It may survive a crash that loses earlier transactions, even those whose rows it
-    /// replaced. So what it writes must not follow from what other transactions have read or
-    /// returned before these are acknowledged: wait for their tickets first, or read again in this
-    /// transaction. Under other protocols it is an [`upsert`](Self::upsert).
+    /// durable. Under [`Protocol::Taurus2016`](crate::Protocol::Taurus2016) a transaction waits for
+    /// what it has read, and not for earlier writers of the rows that its `put`s replace in such
+    /// tables. Under both it may survive a crash that loses earlier transactions, even those whose
+    /// rows it replaced. So what it writes must not follow from what other transactions have read
+    /// or returned before these are acknowledged: wait for their tickets first, or read again in
+    /// this transaction. Under other protocols it is an [`upsert`](Self::upsert).
     ///
     /// ```
     /// use hyades::{Abort, Column, Database, Protocol, Schema, Type};

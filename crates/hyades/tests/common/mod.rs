@@ -5,6 +5,7 @@
 pub mod beside;
 pub mod by_hand;
 pub mod checkpointing;
+pub mod definition;
 pub mod evolving;
 pub mod grouped;
 pub mod held;

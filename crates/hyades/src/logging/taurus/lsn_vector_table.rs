@@ -246,8 +246,9 @@ impl LsnVectorTable {
         }
     }
 
-    /// Sets the row's write vector to `vector`, the final vector of the ring's transaction, which
-    /// is not below the old one. The caller holds the row's write protection.
+    /// Sets the row's write vector to `vector`, the final vector of the ring's transaction. The
+    /// caller holds the row's write protection. The old vector is not needed any more: `vector`
+    /// covers it, or what depends on the row from now on does not depend on its earlier writers.
     #[inline]
     pub fn set_write(&self, row: &Reference, vector: &[u64], replayed: u64, ring: &mut Ring) {
         let taken = self.shared(ring, vector, replayed);
