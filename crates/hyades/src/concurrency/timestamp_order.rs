@@ -32,7 +32,7 @@
 //! - **Last readers are not lost.** A tombstone leaves its own to the gap that it becomes part of,
 //!   and a row that is marked but not written has been read.
 
-use super::locks::{self, LOOKS, writer_of};
+use super::locks::{self, writer_of};
 use super::optimistic::PATIENCE;
 use super::state::{HeldLock, ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
@@ -48,6 +48,10 @@ use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct TimestampOrder;
+
+/// How often a transaction looks at a row that an earlier one has marked before it fails. It yields
+/// after the first [`PATIENCE`], but few times: while it waits it holds back what it may read.
+const LOOKS: u32 = PATIENCE + 8;
 
 impl TimestampOrder {
     /// Whether an earlier transaction has marked the row, and has not written it yet.
