@@ -314,6 +314,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         mut commit: Commit<'_>,
     ) -> Result<Committed, Abort> {
         const { assert!(!P::TRACKS_READERS, "a late reader leaves no stamp that counts") };
+        const { assert!(!P::TELLS_BLIND_WRITES, "locks do not say whether their row was read") };
         if state.writes.is_empty() {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
