@@ -1,10 +1,12 @@
 //! The public API: databases and sessions.
 
+mod attempt;
 mod metrics;
 mod session;
 mod snapshot;
 
 use session::Loan;
+pub use attempt::Attempt;
 pub use session::Session;
 pub use snapshot::Snapshot;
 

@@ -39,6 +39,17 @@ pub(crate) enum Verdict {
     Abandon,
 }
 
+/// How an attempt that does not wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptEnd {
+    /// It committed, or the body abandoned it.
+    Done,
+    /// It conflicted with another transaction; or one that starves runs alone.
+    Conflict,
+    /// The body has not run: the log, or a checkpoint, has no room for what it might write.
+    NoRoom,
+}
+
 /// What a transaction leaves to its caller.
 #[derive(Default)]
 pub(crate) struct Answer {
@@ -57,6 +68,14 @@ pub(crate) trait AnySession: Send {
         body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
         answer: &mut Answer,
     ) -> Result<(), Error>;
+    /// Runs `body` at most once, without waiting.
+    fn run_once(
+        &mut self,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<AttemptEnd, Error>;
+    /// Goes on to a stream that is idle while the session's own is being written.
+    fn leave_busy_stream(&mut self);
     /// Runs `body` once, as of a snapshot.
     ///
     /// # Errors

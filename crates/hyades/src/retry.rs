@@ -95,6 +95,12 @@ impl Gate {
         }
     }
 
+    /// Whether another transaction runs alone.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn wait(&self) {
         let began = clock::monotonic_ns();

@@ -1,5 +1,6 @@
 //! A session: state that one thread keeps between its transactions, and how it runs them.
 
+mod attempt;
 pub(crate) mod shared;
 mod snapshots;
 
@@ -9,7 +10,7 @@ use crate::concurrency::steps::{Commit, Committed};
 use crate::engine::cut::Entered;
 use crate::engine::snapshots::SnapshotState;
 use crate::engine::{Engine, RowIdBlock};
-use crate::erased::{Answer, AnySession, Verdict};
+use crate::erased::{Answer, AnySession, AttemptEnd, Verdict};
 use crate::error::{Abort, Error};
 use crate::garbage::{Garbage, TransactionEnd};
 use crate::logging::determinism::Determinism;
@@ -440,6 +441,18 @@ impl<C: Commits<P>, P: LoggingProtocol> AnySession for EngineSession<C, P> {
             Ok(()) => Ok(()),
             Err(_) => self.try_again(call, body, answer),
         }
+    }
+
+    fn run_once(
+        &mut self,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<AttemptEnd, Error> {
+        self.try_without_waiting(body, answer)
+    }
+
+    fn leave_busy_stream(&mut self) {
+        self.choose_idle_stream();
     }
 
     fn read_snapshot(

@@ -1,5 +1,7 @@
 //! Waiting for durability: a [`Ticket`] for one transaction, a [`CommitQueue`] for many.
 
+mod arming;
+
 use crate::erased::Answer;
 use crate::error::Error;
 use crate::logging::{Needs, first_unmet, is_met};
@@ -232,11 +234,14 @@ struct WaitQueue<T> {
     first: VecDeque<ParkedTicket<T>>,
     /// Those that need further lanes and arrived in another order.
     others: BinaryHeap<ParkedTicket<T>>,
+    /// The position that the waker was last armed for, see [`CommitQueue::arm`].
+    armed: Lsn,
 }
 
 impl<T> WaitQueue<T> {
     fn new() -> Self {
         WaitQueue {
+            armed: 0,
             last: VecDeque::new(),
             highest: 0,
             first: VecDeque::new(),

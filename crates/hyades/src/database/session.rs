@@ -19,16 +19,16 @@ use std::sync::atomic::Ordering;
 
 /// Runs transactions for one thread at a time; see [`Database::session`](crate::Database::session).
 pub struct Session {
-    inner: Option<Box<dyn AnySession>>,
-    tickets: Tickets,
+    pub(super) inner: Option<Box<dyn AnySession>>,
+    pub(super) tickets: Tickets,
     shared: Arc<DatabaseInner>,
     arguments: Vec<u8>,
     result: Vec<u8>,
-    answer: Answer,
+    pub(super) answer: Answer,
     loan: Loan,
 }
 
-fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
+pub(super) fn some(inner: &mut Option<Box<dyn AnySession>>) -> &mut dyn AnySession {
     inner.as_deref_mut().expect("it is taken only when the session is dropped")
 }
 

@@ -158,6 +158,12 @@ impl Cut {
         Entered { slot, cut: self }
     }
 
+    /// Whether [`Cut::wait_for_room`] would return at once.
+    pub fn has_room(&self) -> bool {
+        self.epoch.load(Ordering::SeqCst) == NONE.0
+            || self.held.load(Ordering::Relaxed) <= self.limit.load(Ordering::Relaxed)
+    }
+
     /// Waits while the side buffer is over its limit, until the checkpoint has written it out or
     /// `stopped` returns true. Call it before a transaction, while nothing is locked.
     #[inline]

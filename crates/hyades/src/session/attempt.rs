@@ -1,0 +1,66 @@
+//! Transactions of a thread that must not wait, such as an event loop's.
+
+use super::EngineSession;
+use crate::concurrency::Commits;
+use crate::erased::{Answer, AttemptEnd, Verdict};
+use crate::error::Error;
+use crate::logging::LoggingProtocol;
+use crate::retry::OnThisThread;
+use crate::transaction::access::Transaction;
+use hyades_wal::Writer;
+use std::sync::Arc;
+
+impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
+    /// Whether the preparation of a transaction would not wait. Another session may take the room
+    /// before it does: then it waits until a stream has written something.
+    fn has_room(&self) -> bool {
+        let (Some(log), Some(writer)) = (&self.log, &self.writer) else { return true };
+        let has_room = |stream: usize| writer.backlog(stream) < writer.room();
+        let streams = 0..log.streams();
+        let log_has_room = match P::PARTITIONED {
+            true => streams.into_iter().all(has_room),
+            false => has_room(self.stream) || streams.into_iter().any(has_room),
+        };
+        // A log that has failed makes the attempt fail, which does not wait either.
+        log_has_room && self.shared.engine.cut.has_room() || log.poisoned().is_some()
+    }
+
+    /// Runs one attempt, unless it would have to wait first.
+    pub(super) fn try_without_waiting(
+        &mut self,
+        body: &mut dyn FnMut(&Transaction<'_>) -> Verdict,
+        answer: &mut Answer,
+    ) -> Result<AttemptEnd, Error> {
+        let database = Arc::as_ptr(&self.shared).addr();
+        let _here = (!self.shared.nests).then(|| OnThisThread::begin(database)).transpose()?;
+        if self.shared.gate.is_closed() {
+            return Ok(AttemptEnd::Conflict);
+        }
+        if !self.has_room() {
+            return Ok(AttemptEnd::NoRoom);
+        }
+        Ok(match self.try_once(None, body, answer)? {
+            Ok(()) => AttemptEnd::Done,
+            Err(_) => {
+                self.tally.conflict();
+                AttemptEnd::Conflict
+            }
+        })
+    }
+
+    /// Goes on to an idle stream if the session's own has a backlog: a record appended to that one
+    /// is durable only after the sync that is under way and one more.
+    pub(super) fn choose_idle_stream(&mut self) {
+        let Some(writer) = &self.writer else { return };
+        let is_idle = |writer: &Writer, stream| writer.backlog(stream) == 0;
+        let streams = self.log.as_ref().map_or(0, |log| log.streams());
+        if P::PARTITIONED || is_idle(writer, self.stream) {
+            return;
+        }
+        let mut others = (1..streams).map(|step| (self.stream + step) % streams);
+        if let Some(idle) = others.find(|&other| is_idle(writer, other)) {
+            self.stream = idle;
+            self.streak_bytes = 0;
+        }
+    }
+}
