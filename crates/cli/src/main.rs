@@ -20,6 +20,7 @@ mod place;
 mod progress;
 mod recover;
 mod runner;
+mod serve;
 mod simulate;
 mod torture;
 mod units;
@@ -89,6 +90,15 @@ enum Command {
     Simulate(simulate::SimulateOptions),
     /// Run random histories on simulated disks that fail, and check what is recovered
     Torture(torture::TortureOptions),
+    /// Serve clients that speak Redis's protocol; every OK is on disk before it is sent
+    ///
+    /// Without arguments: port 6379 of this machine, and the directory hyades-data, which is created.
+    /// Settings have Redis's names and values, from a file, from variables HYADES_NAME, or from flags,
+    /// of which later ones count. docs/server.md lists them. Prints "ready on ADDRESS:PORT" when it
+    /// takes commands. Exit code 0 after SIGTERM, 1 if the log failed, 2 for a wrong setting.
+    Serve(serve::ServeOptions),
+    /// Ask a server for a sign of life
+    Ping(serve::PingOptions),
     /// Inspect a log
     #[command(subcommand)]
     Log(log::Log),
@@ -135,6 +145,8 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Log(command) => log::log(command),
+        Command::Serve(options) => serve::serve(&options),
+        Command::Ping(options) => serve::ping(&options),
         Command::Hidden(command) => hidden(&command),
     };
     match result {

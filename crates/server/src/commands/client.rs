@@ -1,0 +1,207 @@
+//! CLIENT.
+
+use super::{Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
+use crate::clients::ClientEntry;
+use crate::conversation::Silence;
+use crate::data::keyspace::Stop;
+use crate::resp::reply::Reply;
+use std::sync::Arc;
+
+type Done = Result<(), Stop>;
+
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME",
+    "    The name of this connection.",
+    "GETREDIR",
+    "    -1: there is no tracking.",
+    "ID",
+    "    The number of this connection.",
+    "INFO",
+    "    This connection's line of CLIENT LIST.",
+    "KILL <ip:port> | <option> <value> [<option> <value> [...]]",
+    "    Closes connections: ADDR, LADDR, ID, TYPE, USER, SKIPME.",
+    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> [<id> ...]]",
+    "    A line for each connection.",
+    "NO-EVICT (ON|OFF)",
+    "    Accepted: connections are not evicted.",
+    "NO-TOUCH (ON|OFF)",
+    "    Accepted: reads write nothing down.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Whether this connection gets replies.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>",
+    "    What this connection says of its library.",
+    "SETNAME <name>",
+    "    Names this connection.",
+    "UNBLOCK <id> [TIMEOUT|ERROR]",
+    "    0: no command blocks in this version.",
+    "HELP",
+    "    This help.",
+];
+
+/// A name that does not break the lines of CLIENT LIST.
+pub fn checked_name(name: &[u8]) -> Result<String, Stop> {
+    match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        true => Ok(String::from_utf8_lossy(name).into_owned()),
+        false => {
+            let text =
+                "ERR Client names cannot contain spaces, newlines or special characters.";
+            Err(text.into())
+        }
+    }
+}
+
+pub fn client(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let what = lower(args[1]);
+    let entry = local.client.entry.clone();
+    match (what.as_str(), &args[2..]) {
+        ("id", []) => reply.integer(entry.id as i64),
+        ("getname", []) => {
+            let name = entry.names.lock().expect("no holder panics").name.clone();
+            reply.bulk_or_null(Some(name.as_bytes()).filter(|name| !name.is_empty()));
+        }
+        ("setname", [name]) => {
+            entry.names.lock().expect("no holder panics").name = checked_name(name)?;
+            reply.ok();
+        }
+        ("setinfo", [field, value]) => set_info(&entry, field, value, reply)?,
+        ("info", []) => reply.verbatim(&format!("{}\n", entry.line(local.now_ms))),
+        ("list", options) => list(local, options, reply)?,
+        ("kill", options) if !options.is_empty() => kill(local, options, reply)?,
+        ("reply", [how]) => silence(local, how, reply)?,
+        ("no-evict" | "no-touch", [how]) if is(how, "ON") || is(how, "OFF") => reply.ok(),
+        ("no-evict" | "no-touch", [_]) => return Err(SYNTAX.into()),
+        ("getredir", []) => reply.integer(-1),
+        ("unblock", [id, ..]) => {
+            integer(id)?;
+            reply.integer(0);
+        }
+        ("unpause", []) => reply.ok(),
+        ("pause", _) => return Err("ERR CLIENT PAUSE is not built yet".into()),
+        ("tracking" | "caching" | "trackinginfo", _) => {
+            let text = "ERR client-side caching is not built: read the keys again, or keep \
+                        them with a time of expiry";
+            return Err(text.into());
+        }
+        ("help", []) => help(reply, HELP),
+        _ => return Err(unknown_subcommand("client", args[1])),
+    }
+    Ok(())
+}
+
+fn set_info(entry: &ClientEntry, field: &[u8], value: &[u8], reply: &mut Reply<'_>) -> Done {
+    let mut names = entry.names.lock().expect("no holder panics");
+    let (place, shown) = match lower(field).as_str() {
+        "lib-name" => (&mut names.library, "lib-name"),
+        "lib-ver" => (&mut names.version, "lib-ver"),
+        _ => {
+            let field = String::from_utf8_lossy(field);
+            return Err(format!("ERR Unrecognized option '{field}'").into());
+        }
+    };
+    let wrong = format!("ERR {shown} cannot contain spaces, newlines or special characters.");
+    *place = checked_name(value).map_err(|_| Stop::from(wrong))?;
+    reply.ok();
+    Ok(())
+}
+
+fn list(local: &Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let mut clients = local.shared.clients.list();
+    match options {
+        [] => {}
+        [option, kind] if is(option, "TYPE") => {
+            if !kind_is_known(kind)? {
+                clients.clear();
+            }
+        }
+        [option, ids @ ..] if is(option, "ID") && !ids.is_empty() => {
+            let invalid = |_| Stop::from("ERR Invalid client ID");
+            let ids = ids.iter().map(|id| integer(id).map_err(invalid));
+            let ids = ids.collect::<Result<Vec<_>, _>>()?;
+            clients.retain(|client| ids.contains(&(client.id as i64)));
+        }
+        _ => return Err(SYNTAX.into()),
+    }
+    let lines = clients.iter().map(|client| client.line(local.now_ms) + "\n");
+    reply.verbatim(&lines.collect::<String>());
+    Ok(())
+}
+
+/// Whether a type of clients is the one that there is.
+fn kind_is_known(kind: &[u8]) -> Result<bool, Stop> {
+    match lower(kind).as_str() {
+        "normal" => Ok(true),
+        "master" | "replica" | "slave" | "pubsub" => Ok(false),
+        other => Err(format!("ERR Unknown client type '{other}'").into()),
+    }
+}
+
+fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let own = local.client.entry.id;
+    let mut clients = local.shared.clients.list();
+    if let [address] = options {
+        clients.retain(|client| client.address.as_bytes() == *address);
+        if clients.is_empty() {
+            return Err("ERR No such client".into());
+        }
+        kill_all(local, &clients);
+        reply.ok();
+        return Ok(());
+    }
+    let mut skips_own = true;
+    for option in options.chunks(2) {
+        let &[option, value] = option else { return Err(SYNTAX.into()) };
+        let matches: Box<dyn Fn(&Arc<ClientEntry>) -> bool> = match lower(option).as_str() {
+            "id" => {
+                let id = integer(value).ok().filter(|id| *id > 0);
+                let id = id.ok_or("ERR client-id should be greater than 0")? as u64;
+                Box::new(move |client| client.id == id)
+            }
+            "addr" => Box::new(|client| client.address.as_bytes() == value),
+            "laddr" => Box::new(|client| client.local_address.as_bytes() == value),
+            "type" => {
+                let is_normal = kind_is_known(value)?;
+                Box::new(move |_| is_normal)
+            }
+            "user" if value == b"default" => Box::new(|_| true),
+            "user" => {
+                let user = String::from_utf8_lossy(value);
+                return Err(format!("ERR No such user '{user}'").into());
+            }
+            "skipme" if is(value, "YES") || is(value, "NO") => {
+                skips_own = is(value, "YES");
+                Box::new(|_| true)
+            }
+            _ => return Err(SYNTAX.into()),
+        };
+        clients.retain(matches);
+    }
+    clients.retain(|client| !(skips_own && client.id == own));
+    kill_all(local, &clients);
+    reply.count(clients.len());
+    Ok(())
+}
+
+/// The client's own connection is closed behind its reply.
+fn kill_all(local: &mut Local<'_>, clients: &[Arc<ClientEntry>]) {
+    for client in clients {
+        match client.id == local.client.entry.id {
+            true => local.client.is_closing = true,
+            false => local.shared.clients.kill(client),
+        }
+    }
+}
+
+fn silence(local: &mut Local<'_>, how: &[u8], reply: &mut Reply<'_>) -> Done {
+    local.client.silence = match lower(how).as_str() {
+        "on" => {
+            reply.ok();
+            Silence::None
+        }
+        "off" => Silence::All,
+        // This command has no reply, and the next one has none either.
+        "skip" => Silence::Next,
+        _ => return Err(SYNTAX.into()),
+    };
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! COMMAND: what clients ask of the table.
+
+use super::table::{self, ADMIN, Command, FAST, READ, Run, WRITE};
+use super::{Local, SYNTAX, help, is, lower, unknown_subcommand};
+use crate::data::keyspace::Stop;
+use crate::glob;
+use crate::resp::reply::Reply;
+
+const HELP: &[&str] = &[
+    "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "(no subcommand)",
+    "    All commands that are built.",
+    "COUNT",
+    "    Their number.",
+    "DOCS [<name> ...]",
+    "    Their groups.",
+    "GETKEYS <command line>",
+    "    The keys in a command.",
+    "INFO [<name> ...]",
+    "    Some of them.",
+    "LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <name>)]",
+    "    Their names.",
+    "HELP",
+    "    This help.",
+];
+
+fn find(name: &[u8]) -> Option<&'static Command> {
+    table::find(name).map(|at| &table::all()[at])
+}
+
+pub fn command(
+    _: &mut Local<'_>,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    let Some(what) = args.get(1) else {
+        reply.array(table::all().len());
+        table::all().iter().for_each(|command| write_info(command, reply));
+        return Ok(());
+    };
+    match (lower(what).as_str(), &args[2..]) {
+        ("count", []) => reply.count(table::all().len()),
+        ("info", []) => {
+            reply.array(table::all().len());
+            table::all().iter().for_each(|command| write_info(command, reply));
+        }
+        ("info", names) => {
+            reply.array(names.len());
+            for name in names {
+                match find(name) {
+                    Some(command) => write_info(command, reply),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        ("docs", names) => {
+            let wanted: Vec<&Command> = match names {
+                [] => table::all().iter().collect(),
+                names => names.iter().filter_map(|name| find(name)).collect(),
+            };
+            reply.map(wanted.len());
+            wanted.iter().for_each(|command| write_docs(command, reply));
+        }
+        ("getkeys", [name, ..]) => {
+            let command = find(name).ok_or("ERR Invalid command specified")?;
+            if !command.takes(args.len() - 2) {
+                return Err("ERR Invalid number of arguments specified for command".into());
+            }
+            let keys: Vec<usize> = command.key_places(args.len() - 2).collect();
+            if keys.is_empty() {
+                return Err("ERR The command has no key arguments".into());
+            }
+            reply.array(keys.len());
+            keys.iter().for_each(|at| reply.bulk(args[2 + at]));
+        }
+        ("list", options) => list(options, reply)?,
+        ("help", []) => help(reply, HELP),
+        _ => return Err(unknown_subcommand("command", what)),
+    }
+    Ok(())
+}
+
+fn list(options: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
+    let names = table::all().iter().map(|command| command.name);
+    let found: Vec<&str> = match options {
+        [] => names.collect(),
+        [filter, by, value] if is(filter, "FILTERBY") => match lower(by).as_str() {
+            "pattern" => names.filter(|n| glob::matches(value, n.as_bytes(), true)).collect(),
+            "aclcat" => {
+                let category = lower(value);
+                let of = |command: &&Command| categories(command).contains(&category.as_str());
+                table::all().iter().filter(of).map(|command| command.name).collect()
+            }
+            "module" => Vec::new(),
+            _ => return Err(SYNTAX.into()),
+        },
+        _ => return Err(SYNTAX.into()),
+    };
+    reply.array(found.len());
+    found.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn categories(command: &Command) -> Vec<&'static str> {
+    let mut found = vec![command.group];
+    let has = |flag: u32| command.flags & flag != 0;
+    found.extend(has(READ).then_some("read"));
+    found.extend(has(WRITE).then_some("write"));
+    found.push(if has(FAST) { "fast" } else { "slow" });
+    found.extend(has(ADMIN).then_some("admin"));
+    found
+}
+
+fn write_info(command: &Command, reply: &mut Reply<'_>) {
+    let has = |flag: u32| command.flags & flag != 0;
+    let mut flags = Vec::new();
+    flags.extend(has(WRITE).then_some("write"));
+    flags.extend(has(READ).then_some("readonly"));
+    flags.extend(has(ADMIN).then_some("admin"));
+    flags.extend(matches!(command.run, Run::Local(_)).then_some("loading"));
+    flags.extend(has(FAST).then_some("fast"));
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (first, last, step) = command.keys;
+    [first, last, step].iter().for_each(|n| reply.integer(i64::from(*n)));
+    let categories = categories(command);
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
+    // Tips, key specifications, subcommands.
+    (0..3).for_each(|_| reply.array(0));
+}
+
+fn write_docs(command: &Command, reply: &mut Reply<'_>) {
+    reply.bulk(command.name.as_bytes());
+    reply.map(2);
+    for (name, value) in [("summary", command.name), ("group", command.group)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}

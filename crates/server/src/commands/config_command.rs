@@ -1,0 +1,69 @@
+//! CONFIG.
+
+use super::{Local, help, lower, unknown_subcommand, wrong_arity};
+use crate::data::keyspace::Stop;
+use crate::resp::reply::Reply;
+use std::sync::atomic::Ordering::Relaxed;
+
+const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Settings that match, and their values.",
+    "SET <name> <value> [<name> <value> ...]",
+    "    Changes settings: all of them, or none.",
+    "RESETSTAT",
+    "    Sets the counters of INFO to 0.",
+    "REWRITE",
+    "    Writes what was changed into the configuration file.",
+    "HELP",
+    "    This help.",
+];
+
+pub fn config(
+    local: &mut Local<'_>,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    let shared = local.shared;
+    match (lower(args[1]).as_str(), &args[2..]) {
+        ("get", patterns) if !patterns.is_empty() => {
+            let found = shared.settings.matching(patterns);
+            reply.map(found.len());
+            for (name, value) in found {
+                reply.bulk(name.as_bytes());
+                reply.bulk(value.as_bytes());
+            }
+        }
+        ("get", _) => return Err(wrong_arity("config|get")),
+        ("set", pairs) if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let changes = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1])));
+            shared.settings.set(&changes.collect::<Vec<_>>()).map_err(|error| {
+                Stop::from(format!("ERR CONFIG SET failed - {error}"))
+            })?;
+            reply.ok();
+        }
+        ("set", _) => return Err(wrong_arity("config|set")),
+        ("resetstat", []) => {
+            let of = &shared.counters;
+            let all = [
+                &of.connections, &of.rejected, &of.commands, &of.input, &of.output, &of.hits,
+                &of.misses, &of.expired, &of.conflicts, &of.alone, &of.errors, &of.turns,
+            ];
+            all.iter().for_each(|counter| counter.store(0, Relaxed));
+            for (calls, failed) in &shared.calls {
+                calls.store(0, Relaxed);
+                failed.store(0, Relaxed);
+            }
+            shared.errors.lock().expect("no holder panics").clear();
+            reply.ok();
+        }
+        ("rewrite", []) => {
+            shared.settings.rewrite().map_err(|error| Stop::from(format!("ERR {error}")))?;
+            reply.ok();
+        }
+        ("help", []) => help(reply, HELP),
+        _ => return Err(unknown_subcommand("config", args[1])),
+    }
+    Ok(())
+}

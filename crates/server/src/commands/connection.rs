@@ -1,0 +1,109 @@
+//! Commands on the connection itself.
+
+use super::{Local, SYNTAX, client, database, integer, is, wrong_arity};
+use crate::data::keyspace::Stop;
+use crate::resp::reply::Reply;
+use std::sync::atomic::Ordering::Relaxed;
+
+type Done = Result<(), Stop>;
+
+pub fn ping(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match args {
+        [_] => reply.simple("PONG"),
+        [_, text] => reply.bulk(text),
+        _ => return Err(wrong_arity("ping")),
+    }
+    Ok(())
+}
+
+pub fn echo(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.bulk(args[1]);
+    Ok(())
+}
+
+pub fn quit(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    local.client.is_closing = true;
+    reply.ok();
+    Ok(())
+}
+
+pub fn select(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let number = database(args[1], local.shared.settings.databases())?;
+    local.client.database = number;
+    local.client.entry.database.store(number, Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+                           default user. Are you sure your configuration is correct?";
+
+pub fn auth(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match args.len() {
+        2 => Err(NO_PASSWORD.into()),
+        // The default user has no password: any will do.
+        3 if args[1] == b"default" => {
+            reply.ok();
+            Ok(())
+        }
+        3 => Err("WRONGPASS invalid username-password pair or user is disabled.".into()),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+pub fn hello(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let mut version = if local.client.is_resp3 { 3 } else { 2 };
+    if let Some(given) = args.get(1) {
+        let invalid = "ERR Protocol version is not an integer or out of range";
+        version = integer(given).map_err(|_| invalid)?;
+        if !(2..=3).contains(&version) {
+            return Err("NOPROTO unsupported protocol version".into());
+        }
+    }
+    let (mut at, mut name) = (2, None);
+    while let Some(option) = args.get(at) {
+        if is(option, "AUTH") && at + 2 < args.len() {
+            if args[at + 1] != b"default" {
+                let text = "WRONGPASS invalid username-password pair or user is disabled.";
+                return Err(text.into());
+            }
+            at += 3;
+        } else if is(option, "SETNAME") && at + 1 < args.len() {
+            name = Some(client::checked_name(args[at + 1])?);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(option);
+            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+        }
+    }
+    if let Some(name) = name {
+        local.client.entry.names.lock().expect("no holder panics").name = name;
+    }
+    local.client.is_resp3 = version == 3;
+    local.client.entry.protocol.store(version as u32, Relaxed);
+    // The reply is in the new version already.
+    reply.set_version(version == 3);
+    reply.map(7);
+    for (name, value) in [("server", "redis"), ("version", super::info::REDIS_VERSION)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    for (name, value) in [("proto", version), ("id", local.client.entry.id as i64)] {
+        reply.bulk(name.as_bytes());
+        reply.integer(value);
+    }
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+pub fn reset(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    local.client.reset();
+    reply.set_version(false);
+    reply.simple("RESET");
+    Ok(())
+}

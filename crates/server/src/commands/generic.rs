@@ -1,0 +1,214 @@
+//! Commands on keys of any type, and on whole databases.
+
+use super::{SYNTAX, database, integer, is, numbers, unknown_subcommand};
+use crate::data::keyspace::{Keyspace, Stop};
+use crate::resp::reply::Reply;
+
+type Done = Result<(), Stop>;
+
+pub fn del(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let mut removed = 0;
+    for key in &args[1..] {
+        let entry = space.find_head(key)?;
+        removed += i64::from(space.remove(key, &entry)?);
+    }
+    reply.integer(removed);
+    Ok(())
+}
+
+pub fn exists(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let mut found = 0;
+    for key in &args[1..] {
+        found += i64::from(space.read_head(key)?.exists());
+    }
+    reply.integer(found);
+    Ok(())
+}
+
+pub fn type_of(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.simple(space.read_head(args[1])?.head().map_or("none", |head| head.kind().name()));
+    Ok(())
+}
+
+/// Moves a value; whether it was moved.
+fn rename_to(space: &Keyspace<'_>, args: &[&[u8]], replaces: bool) -> Result<bool, Stop> {
+    let (from, to) = (args[1], args[2]);
+    let entry = space.find(from)?;
+    let Some((head, body)) = entry.value() else { return Err("ERR no such key".into()) };
+    if from == to {
+        return Ok(replaces);
+    }
+    let other = space.find_head(to)?;
+    if other.exists() && !replaces {
+        return Ok(false);
+    }
+    space.put(to, &other, head, body)?;
+    space.remove(from, &entry)?;
+    Ok(true)
+}
+
+pub fn rename(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    rename_to(space, args, true)?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn renamenx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.integer(i64::from(rename_to(space, args, false)?));
+    Ok(())
+}
+
+const SAME_OBJECT: &str = "ERR source and destination objects are the same";
+
+pub fn copy(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (mut to, mut replaces, mut at) = (space.database(), false, 3);
+    while let Some(option) = args.get(at) {
+        if is(option, "REPLACE") {
+            replaces = true;
+        } else if is(option, "DB") && at + 1 < args.len() {
+            to = database(args[at + 1], space.context().databases)?;
+            at += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        at += 1;
+    }
+    if to == space.database() && args[1] == args[2] {
+        return Err(SAME_OBJECT.into());
+    }
+    let other = space.of_database(to)?;
+    let (source, target) = (space.read(args[1])?, other.find_head(args[2])?);
+    let is_copied = match source.value() {
+        Some((head, body)) if replaces || !target.exists() => {
+            other.put(args[2], &target, head, body)?;
+            true
+        }
+        _ => false,
+    };
+    reply.integer(i64::from(is_copied));
+    Ok(())
+}
+
+pub fn move_to(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let to = database(args[2], space.context().databases)?;
+    if to == space.database() {
+        return Err(SAME_OBJECT.into());
+    }
+    let other = space.of_database(to)?;
+    let (source, target) = (space.find(args[1])?, other.find_head(args[1])?);
+    let is_moved = match source.value() {
+        Some((head, body)) if !target.exists() => {
+            other.put(args[1], &target, head, body)?;
+            space.remove(args[1], &source)?;
+            true
+        }
+        _ => false,
+    };
+    reply.integer(i64::from(is_moved));
+    Ok(())
+}
+
+pub fn dbsize(space: &Keyspace<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.integer(space.count_keys());
+    Ok(())
+}
+
+fn check_flush(args: &[&[u8]]) -> Result<(), Stop> {
+    match &args[1..] {
+        [] => Ok(()),
+        [how] if is(how, "ASYNC") || is(how, "SYNC") => Ok(()),
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+pub fn flushdb(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    check_flush(args)?;
+    space.flush(std::iter::once(space.database()))?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn flushall(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    check_flush(args)?;
+    space.flush(0..space.context().databases)?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn swapdb(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let number = |text, which| {
+        let error = match which {
+            1 => "ERR invalid first DB index",
+            _ => "ERR invalid second DB index",
+        };
+        integer(text).map_err(|_| Stop::from(error))?;
+        database(text, space.context().databases)
+    };
+    let (a, b) = (number(args[1], 1)?, number(args[2], 2)?);
+    if a != b {
+        space.swap(a, b)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+const OBJECT_HELP: &[&str] = &[
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    How Redis would represent the value.",
+    "FREQ <key>",
+    "    An error: accesses are not counted.",
+    "IDLETIME <key>",
+    "    0: reads write nothing down.",
+    "REFCOUNT <key>",
+    "    1: values are not shared.",
+    "HELP",
+    "    This help.",
+];
+
+pub fn object(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let [_, what, key] = args else {
+        return match args {
+            [_, what] if is(what, "HELP") => {
+                super::help(reply, OBJECT_HELP);
+                Ok(())
+            }
+            _ => Err(unknown_subcommand("object", args[1])),
+        };
+    };
+    let known = ["ENCODING", "FREQ", "IDLETIME", "REFCOUNT"];
+    let Some(what) = known.iter().find(|word| is(what, word)) else {
+        return Err(unknown_subcommand("object", what));
+    };
+    let entry = space.find(key)?;
+    let Some((head, body)) = entry.value() else {
+        reply.null();
+        return Ok(());
+    };
+    match *what {
+        "ENCODING" => reply.bulk(numbers::encoding(head, body).as_bytes()),
+        "IDLETIME" => reply.integer(0),
+        "REFCOUNT" => reply.integer(1),
+        _ => {
+            let text = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                        Please note that when switching between policies at runtime LRU and LFU \
+                        data will take some time to adjust.";
+            return Err(text.into());
+        }
+    }
+    Ok(())
+}
+
+pub fn memory(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if args.len() >= 3 && is(args[1], "USAGE") {
+        let entry = space.read(args[2])?;
+        // The record of a row has 48 bytes beside its columns, and its place in the index 16.
+        let bytes = entry.value().map(|(_, body)| args[2].len() + body.len() + 48 + 16 + 16);
+        match bytes {
+            Some(bytes) => reply.count(bytes),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    Err("ERR MEMORY knows only USAGE in this version".into())
+}

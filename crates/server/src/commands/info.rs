@@ -1,0 +1,216 @@
+//! INFO: Redis's sections and names, and one of our own.
+
+use super::{Local, lower, table};
+use crate::data::databases;
+use crate::data::keyspace::Stop;
+use crate::resp::reply::Reply;
+use crate::shared::Shared;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The version of Redis whose commands and replies these are.
+pub const REDIS_VERSION: &str = "7.2.0";
+
+const DEFAULT: [&str; 9] = [
+    "server", "clients", "memory", "persistence", "stats", "replication", "cpu", "keyspace",
+    "hyades",
+];
+
+pub fn info(
+    local: &mut Local<'_>,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    let mut wanted: Vec<String> = args[1..].iter().map(|arg| lower(arg)).collect();
+    let has = |wanted: &[String], name: &str| wanted.iter().any(|of| of == name);
+    let all = has(&wanted, "all") || has(&wanted, "everything");
+    if wanted.is_empty() || all || has(&wanted, "default") {
+        wanted.extend(DEFAULT.map(str::to_string));
+    }
+    if all {
+        wanted.extend(["commandstats", "errorstats", "cluster", "modules"].map(str::to_string));
+    }
+    let mut out = String::new();
+    let sections: [(&str, fn(&Shared, &mut String)); 13] = [
+        ("server", server),
+        ("clients", clients),
+        ("memory", memory),
+        ("persistence", persistence),
+        ("stats", stats),
+        ("replication", replication),
+        ("cpu", cpu),
+        ("modules", |_, _| {}),
+        ("commandstats", commandstats),
+        ("errorstats", errorstats),
+        ("cluster", |_, out| out.push_str("cluster_enabled:0\r\n")),
+        ("keyspace", keyspace),
+        ("hyades", hyades),
+    ];
+    for (name, write) in sections.iter().filter(|(name, _)| has(&wanted, name)) {
+        if !out.is_empty() {
+            out.push_str("\r\n");
+        }
+        let (first, rest) = name.split_at(1);
+        let _ = write!(out, "# {}{rest}\r\n", first.to_uppercase());
+        write(local.shared, &mut out);
+    }
+    reply.verbatim(&out);
+    Ok(())
+}
+
+fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    let _ = write!(out, "{name}:{value}\r\n");
+}
+
+fn counter(out: &mut String, name: &str, value: &AtomicU64) {
+    line(out, name, value.load(Relaxed));
+}
+
+fn server(shared: &Shared, out: &mut String) {
+    let uptime = shared.started.elapsed().as_secs();
+    line(out, "redis_version", REDIS_VERSION);
+    line(out, "hyades_version", env!("CARGO_PKG_VERSION"));
+    line(out, "redis_mode", "standalone");
+    line(out, "os", std::env::consts::OS);
+    line(out, "arch_bits", usize::BITS);
+    line(out, "multiplexing_api", "epoll");
+    line(out, "process_id", std::process::id());
+    line(out, "run_id", &shared.run_id);
+    counter(out, "tcp_port", &shared.port);
+    line(out, "server_time_usec", crate::clock::wall_us());
+    line(out, "uptime_in_seconds", uptime);
+    line(out, "uptime_in_days", uptime / 86_400);
+    line(out, "hz", 10);
+    let file = shared.settings.config_file().map(|file| file.display().to_string());
+    line(out, "config_file", file.unwrap_or_default());
+}
+
+fn clients(shared: &Shared, out: &mut String) {
+    line(out, "connected_clients", shared.clients.len());
+    line(out, "maxclients", shared.settings.max_clients());
+    line(out, "blocked_clients", 0);
+    line(out, "tracking_clients", 0);
+}
+
+/// Pages of the process in memory.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+fn memory(_: &Shared, out: &mut String) {
+    let resident = resident_bytes();
+    line(out, "used_memory", resident);
+    line(out, "used_memory_human", format!("{:.2}M", resident as f64 / (1 << 20) as f64));
+    line(out, "used_memory_rss", resident);
+    line(out, "maxmemory", 0);
+    line(out, "maxmemory_policy", "noeviction");
+    line(out, "mem_allocator", "mimalloc");
+}
+
+fn persistence(shared: &Shared, out: &mut String) {
+    let is_loading = shared.opened.get().is_none();
+    line(out, "loading", u8::from(is_loading));
+    line(out, "async_loading", 0);
+    let progress = shared.progress.lock().expect("no holder panics").clone();
+    if let Some(progress) = progress.filter(|_| is_loading) {
+        let (done, total) = (progress.bytes_done, progress.bytes_total.max(1));
+        line(out, "loading_total_bytes", total);
+        line(out, "loading_loaded_bytes", done);
+        line(out, "loading_loaded_perc", format!("{:.2}", 100.0 * done as f64 / total as f64));
+        line(out, "loading_eta_seconds", progress.estimate_seconds.unwrap_or(1.0).ceil());
+    }
+    let failed = shared.log_failure();
+    line(out, "rdb_changes_since_last_save", 0);
+    line(out, "rdb_bgsave_in_progress", 0);
+    line(out, "rdb_last_save_time", crate::clock::wall_us() / 1_000_000);
+    line(out, "rdb_last_bgsave_status", "ok");
+    line(out, "aof_enabled", 1);
+    line(out, "aof_rewrite_in_progress", 0);
+    line(out, "aof_rewrite_scheduled", 0);
+    line(out, "aof_last_bgrewrite_status", "ok");
+    line(out, "aof_last_write_status", if failed.is_some() { "err" } else { "ok" });
+}
+
+fn stats(shared: &Shared, out: &mut String) {
+    let of = &shared.counters;
+    counter(out, "total_connections_received", &of.connections);
+    counter(out, "total_commands_processed", &of.commands);
+    counter(out, "total_net_input_bytes", &of.input);
+    counter(out, "total_net_output_bytes", &of.output);
+    counter(out, "rejected_connections", &of.rejected);
+    counter(out, "expired_keys", &of.expired);
+    line(out, "evicted_keys", 0);
+    counter(out, "keyspace_hits", &of.hits);
+    counter(out, "keyspace_misses", &of.misses);
+    line(out, "pubsub_channels", 0);
+    line(out, "pubsub_patterns", 0);
+    counter(out, "total_error_replies", &of.errors);
+}
+
+fn replication(shared: &Shared, out: &mut String) {
+    line(out, "role", "master");
+    line(out, "connected_slaves", 0);
+    line(out, "master_failover_state", "no-failover");
+    line(out, "master_replid", &shared.run_id);
+    line(out, "master_repl_offset", 0);
+}
+
+fn cpu(_: &Shared, out: &mut String) {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    line(out, "used_cpu_user", format!("{}.{:06}", used.tv_sec, used.tv_nsec / 1_000));
+}
+
+fn commandstats(shared: &Shared, out: &mut String) {
+    for (command, (calls, failed)) in table::all().iter().zip(&shared.calls) {
+        let (calls, failed) = (calls.load(Relaxed), failed.load(Relaxed));
+        if calls > 0 {
+            let name = command.name;
+            let _ = write!(out, "cmdstat_{name}:calls={calls},failed_calls={failed}\r\n");
+        }
+    }
+}
+
+fn errorstats(shared: &Shared, out: &mut String) {
+    for (code, count) in shared.errors.lock().expect("no holder panics").iter() {
+        let _ = write!(out, "errorstat_{code}:count={count}\r\n");
+    }
+}
+
+fn keyspace(shared: &Shared, out: &mut String) {
+    let Some(opened) = shared.opened.get() else { return };
+    let databases = shared.settings.databases();
+    // Read outside of a session: it waits for nothing if the generations are on disk, and they
+    // change only when a database is flushed.
+    let live = opened.database.transact(|tx| Ok(databases::live(tx, opened.tables, databases)?));
+    for (number, generation) in live.map(|(live, _)| live).unwrap_or_default().iter().enumerate() {
+        let (keys, expiring) = shared.counts.of(*generation);
+        if keys > 0 {
+            let _ = write!(out, "db{number}:keys={keys},expires={expiring},avg_ttl=0\r\n");
+        }
+    }
+}
+
+fn hyades(shared: &Shared, out: &mut String) {
+    counter(out, "loop_wakeups", &shared.counters.turns);
+    counter(out, "run_conflicts", &shared.counters.conflicts);
+    counter(out, "runs_alone", &shared.counters.alone);
+    let Some(opened) = shared.opened.get() else { return };
+    let stats = opened.database.stats();
+    line(out, "log_streams", opened.database.streams());
+    line(out, "log_bytes", stats.log_bytes);
+    line(out, "log_device_bytes", stats.device_bytes);
+    line(out, "log_syncs", stats.syncs);
+    line(out, "transactions", stats.commits);
+    line(out, "conflicts", stats.conflicts);
+    if let Some(log) = opened.database.log() {
+        for stream in 0..log.streams() {
+            line(out, &format!("log_backlog_bytes_{stream}"), log.backlog(stream));
+        }
+    }
+    let recovery = opened.database.recovery();
+    line(out, "recovery_seconds", format!("{:.3}", recovery.seconds));
+    line(out, "recovery_transactions", recovery.records);
+    line(out, "recovery_image_rows", recovery.image_rows);
+}

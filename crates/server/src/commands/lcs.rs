@@ -1,0 +1,124 @@
+//! The longest common subsequence of two strings.
+
+use super::{SYNTAX, integer, is};
+use crate::data::keyspace::{Keyspace, Stop};
+use crate::resp::reply::Reply;
+
+/// Most cells of the table of lengths, of four bytes each.
+const MOST_CELLS: usize = 32 << 20;
+
+struct LcsOptions {
+    length: bool,
+    indexes: bool,
+    with_lengths: bool,
+    shortest: i64,
+}
+
+/// Two ranges of equal bytes, ends included.
+type Match = ((usize, usize), (usize, usize));
+
+pub fn lcs(
+    space: &Keyspace<'_>,
+    args: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Stop> {
+    let mut of = LcsOptions { length: false, indexes: false, with_lengths: false, shortest: 0 };
+    let mut at = 3;
+    while let Some(option) = args.get(at) {
+        if is(option, "LEN") {
+            of.length = true;
+        } else if is(option, "IDX") {
+            of.indexes = true;
+        } else if is(option, "WITHMATCHLEN") {
+            of.with_lengths = true;
+        } else if is(option, "MINMATCHLEN") && at + 1 < args.len() {
+            of.shortest = integer(args[at + 1])?.max(0);
+            at += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+        at += 1;
+    }
+    if of.length && of.indexes {
+        return Err("ERR If you want both the length and indexes, please just use IDX.".into());
+    }
+    let string = |key| {
+        let entry = space.read(key)?;
+        let wrong = "ERR The specified keys must contain string values";
+        Ok::<_, Stop>(entry.string().map_err(|_| wrong)?.unwrap_or_default())
+    };
+    let (a, b) = (string(args[1])?, string(args[2])?);
+    if (a.len() + 1).saturating_mul(b.len() + 1) > MOST_CELLS {
+        return Err("ERR Insufficient memory: the strings are too long to be compared".into());
+    }
+    let lengths = lengths(a, b);
+    let total = lengths[a.len() * (b.len() + 1) + b.len()];
+    if of.length {
+        reply.integer(i64::from(total));
+        return Ok(());
+    }
+    let (common, matches) = trace(a, b, &lengths);
+    if !of.indexes {
+        reply.bulk(&common);
+        return Ok(());
+    }
+    let long = |of_a: &(usize, usize)| (of_a.1 - of_a.0 + 1) as i64;
+    let shown: Vec<_> = matches.iter().filter(|m| long(&m.0) >= of.shortest).collect();
+    reply.map(2);
+    reply.bulk(b"matches");
+    reply.array(shown.len());
+    for (in_a, in_b) in shown {
+        reply.array(if of.with_lengths { 3 } else { 2 });
+        for (from, to) in [in_a, in_b] {
+            reply.array(2);
+            reply.count(*from);
+            reply.count(*to);
+        }
+        if of.with_lengths {
+            reply.integer(long(in_a));
+        }
+    }
+    reply.bulk(b"len");
+    reply.integer(i64::from(total));
+    Ok(())
+}
+
+/// The lengths for all pairs of prefixes, row by row.
+fn lengths(a: &[u8], b: &[u8]) -> Vec<u32> {
+    let width = b.len() + 1;
+    let mut table = vec![0u32; (a.len() + 1) * width];
+    for i in 1..=a.len() {
+        for j in 1..width {
+            table[i * width + j] = match a[i - 1] == b[j - 1] {
+                true => table[(i - 1) * width + j - 1] + 1,
+                false => table[(i - 1) * width + j].max(table[i * width + j - 1]),
+            };
+        }
+    }
+    table
+}
+
+/// The subsequence, and the ranges that it consists of from the last to the first.
+fn trace(a: &[u8], b: &[u8], lengths: &[u32]) -> (Vec<u8>, Vec<Match>) {
+    let width = b.len() + 1;
+    let (mut i, mut j) = (a.len(), b.len());
+    let (mut common, mut matches): (Vec<u8>, Vec<Match>) = (Vec::new(), Vec::new());
+    while i > 0 && j > 0 {
+        if a[i - 1] == b[j - 1] {
+            (i, j) = (i - 1, j - 1);
+            common.push(a[i]);
+            match matches.last_mut() {
+                Some((in_a, in_b)) if in_a.0 == i + 1 && in_b.0 == j + 1 => {
+                    (in_a.0, in_b.0) = (i, j);
+                }
+                _ => matches.push(((i, i), (j, j))),
+            }
+        } else if lengths[(i - 1) * width + j] > lengths[i * width + j - 1] {
+            i -= 1;
+        } else {
+            j -= 1;
+        }
+    }
+    common.reverse();
+    (common, matches)
+}

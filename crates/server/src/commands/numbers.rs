@@ -1,0 +1,119 @@
+//! Strings that are numbers, and bits.
+
+use super::strings::store_changed;
+use super::{NOT_AN_INTEGER, integer};
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
+use crate::resp::number::{self, Decimal};
+use crate::resp::reply::Reply;
+
+type Done = Result<(), Stop>;
+
+fn add(space: &Keyspace<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
+    let entry = space.find(key)?;
+    let old = entry.string()?.map_or(Ok(0), integer)?;
+    let Some(new) = old.checked_add(by) else {
+        return Err("ERR increment or decrement would overflow".into());
+    };
+    let text = number::integer_text(new);
+    match entry.head() {
+        Some(head) => space.change(key, &entry, head.with_form(Form::Plain), Some(&text))?,
+        None => space.put_string(key, &entry, &text)?,
+    }
+    reply.integer(new);
+    Ok(())
+}
+
+pub fn incr(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    add(space, args[1], 1, reply)
+}
+
+pub fn decr(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    add(space, args[1], -1, reply)
+}
+
+pub fn incrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    add(space, args[1], integer(args[2])?, reply)
+}
+
+pub fn decrby(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match integer(args[2])?.checked_neg() {
+        Some(by) => add(space, args[1], by, reply),
+        None => Err("ERR decrement would overflow".into()),
+    }
+}
+
+/// Sums are exact to 17 decimal places, where Redis computes with 80 binary digits: `0.1 + 0.2` is
+/// `0.3` in both.
+pub fn incrbyfloat(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+    let entry = space.find(args[1])?;
+    let old = number::decimal(entry.string()?.unwrap_or(b"0")).ok_or(NOT_A_FLOAT)?;
+    let by = number::decimal(args[2]).ok_or(NOT_A_FLOAT)?;
+    let (Decimal::Finite(old), Decimal::Finite(by)) = (old, by) else {
+        return Err("ERR increment would produce NaN or Infinity".into());
+    };
+    let text = number::decimal_sum(&old, &by);
+    match entry.head() {
+        Some(head) => space.change(args[1], &entry, head.with_form(Form::Plain), Some(&text))?,
+        None => space.put_string(args[1], &entry, &text)?,
+    }
+    reply.bulk(&text);
+    Ok(())
+}
+
+/// The offset of a bit.
+fn bit_offset(text: &[u8]) -> Result<usize, Stop> {
+    const OUT_OF_RANGE: &str = "ERR bit offset is not an integer or out of range";
+    let offset = integer(text).map_err(|_| OUT_OF_RANGE)?;
+    match usize::try_from(offset) {
+        Ok(offset) if offset < 1 << 32 => Ok(offset),
+        _ => Err(OUT_OF_RANGE.into()),
+    }
+}
+
+pub fn getbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let offset = bit_offset(args[2])?;
+    let value = space.read(args[1])?.string()?.unwrap_or_default();
+    let byte = value.get(offset / 8).copied().unwrap_or(0);
+    reply.integer(i64::from(byte >> (7 - offset % 8) & 1));
+    Ok(())
+}
+
+pub fn setbit(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let offset = bit_offset(args[2])?;
+    let bit = match args[3] {
+        b"0" => 0,
+        b"1" => 1,
+        _ => return Err("ERR bit is not an integer or out of range".into()),
+    };
+    if offset / 8 >= LONGEST_STRING {
+        return Err("ERR bit offset is out of range: strings have at most 15 MiB".into());
+    }
+    let entry = space.find(args[1])?;
+    let mut value = entry.string()?.unwrap_or_default().to_vec();
+    value.resize(value.len().max(offset / 8 + 1), 0);
+    let (byte, shift) = (&mut value[offset / 8], 7 - offset % 8);
+    let old = *byte >> shift & 1;
+    *byte = *byte & !(1 << shift) | bit << shift;
+    store_changed(space, args[1], &entry, &value)?;
+    reply.integer(i64::from(old));
+    Ok(())
+}
+
+/// What OBJECT ENCODING replies for a value.
+pub fn encoding(head: Head, body: &[u8]) -> &'static str {
+    match (head.kind(), head.form()) {
+        (Kind::String, Form::Raw) => "raw",
+        (Kind::String, Form::Plain) if number::integer(body).is_some() => "int",
+        (Kind::String, Form::Plain) if body.len() <= 44 => "embstr",
+        (Kind::String, Form::Plain) => "raw",
+        (Kind::List, _) => "quicklist",
+        (Kind::Set, _) => "listpack",
+    }
+}
+
+/// Reads an integer that may not be negative.
+pub fn unsigned(text: &[u8]) -> Result<usize, Stop> {
+    usize::try_from(integer(text)?).map_err(|_| NOT_AN_INTEGER.into())
+}

@@ -1,0 +1,75 @@
+//! Commands on the server.
+
+use super::{Local, SYNTAX, is};
+use crate::clock::wall_us;
+use crate::data::keyspace::Stop;
+use crate::resp::reply::Reply;
+use crate::shared::Stopping;
+
+type Done = Result<(), Stop>;
+
+pub fn time(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let now = wall_us();
+    reply.array(2);
+    reply.bulk((now / 1_000_000).to_string().as_bytes());
+    reply.bulk((now % 1_000_000).to_string().as_bytes());
+    Ok(())
+}
+
+/// There is nothing to save: each reply that was sent is on disk.
+pub fn shutdown(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let is_known = |arg: &&[u8]| ["NOSAVE", "SAVE", "NOW", "FORCE"].iter().any(|w| is(arg, w));
+    match &args[1..] {
+        [abort] if is(abort, "ABORT") => Err("ERR No shutdown in progress.".into()),
+        flags if flags.iter().all(is_known) => {
+            local.client.is_closing = true;
+            local.shared.stop(Stopping::Asked);
+            // A client takes the closed connection for the reply.
+            let _ = reply;
+            Ok(())
+        }
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+pub fn lastsave(local: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    // All that was acknowledged is on disk now.
+    reply.integer(local.now_ms / 1_000);
+    Ok(())
+}
+
+pub fn bgrewriteaof(_: &mut Local<'_>, _: &[&[u8]], _: &mut Reply<'_>) -> Done {
+    Err("ERR there is no append-only file to rewrite: BGSAVE takes a checkpoint".into())
+}
+
+pub fn role(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
+/// There are no replicas to wait for.
+pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    super::integer(args[1])?;
+    super::integer(args[2])?;
+    reply.integer(0);
+    Ok(())
+}
+
+pub fn lolwut(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let version = env!("CARGO_PKG_VERSION");
+    reply.verbatim(&format!("Hyades {version}: the cluster of stars in Taurus\n"));
+    Ok(())
+}
+
+/// No functions can be loaded, so there are none to flush or to list.
+pub fn function(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    match &args[1..] {
+        [what, ..] if is(what, "FLUSH") => reply.ok(),
+        [what, ..] if is(what, "LIST") => reply.array(0),
+        _ => return Err("ERR functions are not built yet: there is no Lua".into()),
+    }
+    Ok(())
+}

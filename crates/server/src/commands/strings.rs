@@ -1,0 +1,273 @@
+//! Strings.
+
+use super::{SYNTAX, integer, is, wrong_arity};
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::resp::reply::Reply;
+
+type Done = Result<(), Stop>;
+
+/// The time at which an option such as EX lets a key expire.
+fn expiry(space: &Keyspace<'_>, unit: &str, text: &[u8], command: &str) -> Result<i64, Stop> {
+    let invalid = || Stop::from(format!("ERR invalid expire time in '{command}' command"));
+    let value = integer(text)?;
+    if value <= 0 {
+        return Err(invalid());
+    }
+    let ms = if unit.starts_with("EX") { value.checked_mul(1_000) } else { Some(value) };
+    let at = match unit {
+        "EX" | "PX" => ms.and_then(|ms| ms.checked_add(space.now_ms())),
+        _ => ms,
+    };
+    at.ok_or_else(invalid)
+}
+
+const UNITS: [&str; 4] = ["EX", "PX", "EXAT", "PXAT"];
+
+/// The options of SET.
+#[derive(Default)]
+struct SetOptions {
+    only_if_absent: bool,
+    only_if_present: bool,
+    get: bool,
+    keep: bool,
+    expires: Option<i64>,
+}
+
+fn set_options(space: &Keyspace<'_>, args: &[&[u8]]) -> Result<SetOptions, Stop> {
+    let (mut of, mut at) = (SetOptions::default(), 0);
+    while let Some(&option) = args.get(at) {
+        at += 1;
+        let has_time = of.keep || of.expires.is_some();
+        if is(option, "NX") && !of.only_if_present {
+            of.only_if_absent = true;
+        } else if is(option, "XX") && !of.only_if_absent {
+            of.only_if_present = true;
+        } else if is(option, "GET") {
+            of.get = true;
+        } else if is(option, "KEEPTTL") && !has_time {
+            of.keep = true;
+        } else if let Some(unit) = UNITS.iter().find(|unit| is(option, unit) && !has_time) {
+            let time = args.get(at).ok_or(SYNTAX)?;
+            of.expires = Some(expiry(space, unit, time, "set")?);
+            at += 1;
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    Ok(of)
+}
+
+const STRING: Head = Head::new(Kind::String, Form::Plain);
+
+pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (key, value) = (args[1], args[2]);
+    let of = set_options(space, &args[3..])?;
+    let entry = if of.get { space.read(key)? } else { space.find_head(key)? };
+    let old = if of.get { entry.string()? } else { None };
+    let is_refused =
+        of.only_if_absent && entry.exists() || of.only_if_present && !entry.exists();
+    if !is_refused {
+        let kept = entry.head().and_then(Head::expires).filter(|_| of.keep);
+        space.put(key, &entry, STRING.with_expiry(of.expires.or(kept)), value)?;
+    }
+    match (of.get, is_refused) {
+        (true, _) => reply.bulk_or_null(old),
+        (false, true) => reply.null(),
+        (false, false) => reply.ok(),
+    }
+    Ok(())
+}
+
+pub fn get(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.bulk_or_null(space.read(args[1])?.string()?);
+    Ok(())
+}
+
+pub fn setnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let entry = space.find_head(args[1])?;
+    if !entry.exists() {
+        space.put_string(args[1], &entry, args[2])?;
+    }
+    reply.integer(i64::from(!entry.exists()));
+    Ok(())
+}
+
+fn set_for(space: &Keyspace<'_>, args: &[&[u8]], unit: &str, name: &str) -> Result<(), Stop> {
+    let at = expiry(space, unit, args[2], name)?;
+    let entry = space.find_head(args[1])?;
+    space.put(args[1], &entry, STRING.with_expiry(Some(at)), args[3])
+}
+
+pub fn setex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    set_for(space, args, "EX", "setex")?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn psetex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    set_for(space, args, "PX", "psetex")?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn getset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let entry = space.read(args[1])?;
+    let old = entry.string()?;
+    space.put_string(args[1], &entry, args[2])?;
+    reply.bulk_or_null(old);
+    Ok(())
+}
+
+pub fn getdel(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let entry = space.read(args[1])?;
+    let old = entry.string()?;
+    space.remove(args[1], &entry)?;
+    reply.bulk_or_null(old);
+    Ok(())
+}
+
+pub fn getex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let change = match &args[2..] {
+        [] => None,
+        [persist] if is(persist, "PERSIST") => Some(None),
+        [option, time] => {
+            let unit = UNITS.iter().find(|unit| is(option, unit)).ok_or(SYNTAX)?;
+            Some(Some(expiry(space, unit, time, "getex")?))
+        }
+        _ => return Err(SYNTAX.into()),
+    };
+    let entry = space.read(args[1])?;
+    let value = entry.string()?;
+    if let (Some(expires), Some(head)) = (change, entry.head()) {
+        space.change(args[1], &entry, head.with_expiry(expires), None)?;
+    }
+    reply.bulk_or_null(value);
+    Ok(())
+}
+
+/// Refuses strings that no client may build.
+fn check_length(space: &Keyspace<'_>, length: u64) -> Result<(), Stop> {
+    match length > space.context().longest as u64 {
+        true => Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into()),
+        false => Ok(()),
+    }
+}
+
+/// Stores a string that was changed in place: its time of expiry stays.
+pub fn store_changed(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    entry: &Entry<'_>,
+    value: &[u8],
+) -> Result<(), Stop> {
+    match entry.head() {
+        Some(head) => space.change(key, entry, head.with_form(Form::Raw), Some(value)),
+        None => space.put(key, entry, STRING.with_form(Form::Raw), value),
+    }
+}
+
+pub fn append(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let entry = space.find(args[1])?;
+    let old = entry.string()?;
+    check_length(space, old.map_or(0, <[u8]>::len) as u64 + args[2].len() as u64)?;
+    let length = match old {
+        None => {
+            space.put_string(args[1], &entry, args[2])?;
+            args[2].len()
+        }
+        Some(old) => {
+            let value = [old, args[2]].concat();
+            store_changed(space, args[1], &entry, &value)?;
+            value.len()
+        }
+    };
+    reply.count(length);
+    Ok(())
+}
+
+pub fn strlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.count(space.read(args[1])?.string()?.map_or(0, <[u8]>::len));
+    Ok(())
+}
+
+/// The part of a string from `from` to `to`, which count from the end if negative.
+pub fn part(value: &[u8], from: i64, to: i64) -> &[u8] {
+    let length = value.len() as i64;
+    if from < 0 && to < 0 && from > to {
+        return &[];
+    }
+    let resolve = |at: i64| if at < 0 { (length + at).max(0) } else { at };
+    let (from, to) = (resolve(from), resolve(to).min(length - 1));
+    if from > to || length == 0 { &[] } else { &value[from as usize..=to as usize] }
+}
+
+pub fn getrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (integer(args[2])?, integer(args[3])?);
+    let value = space.read(args[1])?.string()?.unwrap_or_default();
+    reply.bulk(part(value, from, to));
+    Ok(())
+}
+
+pub fn setrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let offset = u64::try_from(integer(args[2])?).map_err(|_| "ERR offset is out of range")?;
+    let entry = space.find(args[1])?;
+    let old = entry.string()?.unwrap_or_default();
+    if args[3].is_empty() {
+        reply.count(old.len());
+        return Ok(());
+    }
+    check_length(space, offset.saturating_add(args[3].len() as u64))?;
+    if offset as usize + args[3].len() > crate::data::keyspace::LONGEST_STRING {
+        return Err("ERR string exceeds maximum allowed size: 15 MiB in this version".into());
+    }
+    let (from, to) = (offset as usize, offset as usize + args[3].len());
+    let mut value = old.to_vec();
+    value.resize(value.len().max(to), 0);
+    value[from..to].copy_from_slice(args[3]);
+    store_changed(space, args[1], &entry, &value)?;
+    reply.count(value.len());
+    Ok(())
+}
+
+pub fn mget(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    args[1..].iter().for_each(|key| space.prefetch(key));
+    reply.array(args.len() - 1);
+    for key in &args[1..] {
+        reply.bulk_or_null(space.read(key)?.string().unwrap_or(None));
+    }
+    Ok(())
+}
+
+fn set_all(space: &Keyspace<'_>, pairs: &[&[u8]]) -> Result<(), Stop> {
+    pairs.chunks(2).for_each(|pair| space.prefetch(pair[0]));
+    for pair in pairs.chunks(2) {
+        let entry = space.find_head(pair[0])?;
+        space.put_string(pair[0], &entry, pair[1])?;
+    }
+    Ok(())
+}
+
+pub fn mset(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if args.len().is_multiple_of(2) {
+        return Err(wrong_arity("mset"));
+    }
+    set_all(space, &args[1..])?;
+    reply.ok();
+    Ok(())
+}
+
+pub fn msetnx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    if args.len().is_multiple_of(2) {
+        return Err(wrong_arity("msetnx"));
+    }
+    for pair in args[1..].chunks(2) {
+        if space.find_head(pair[0])?.exists() {
+            reply.integer(0);
+            return Ok(());
+        }
+    }
+    set_all(space, &args[1..])?;
+    reply.integer(1);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Configuration files and command lines.
+
+use super::{Moment, Settings};
+use crate::config::table::SETTINGS;
+use crate::resp::inline;
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+/// A setting is not possible. As text, one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub(crate) String);
+
+impl ConfigError {
+    pub(crate) fn unknown(name: &str) -> ConfigError {
+        ConfigError(format!("there is no setting {name:?}"))
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Reads a number of bytes: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024.
+pub fn memory(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A name and its value, from the words of a line.
+fn pair(words: Vec<Vec<u8>>) -> Result<(String, String), ConfigError> {
+    let mut words = words.into_iter().map(|word| {
+        String::from_utf8(word).map_err(|_| ConfigError("a setting is not UTF-8".to_string()))
+    });
+    let name = words.next().expect("the line has a word")?;
+    let values = words.collect::<Result<Vec<_>, _>>()?;
+    if values.is_empty() {
+        return Err(ConfigError(format!("{name} needs a value")));
+    }
+    Ok((name, values.join(" ")))
+}
+
+fn read_file(settings: &Settings, file: &Path) -> Result<(), ConfigError> {
+    let at = file.display();
+    let text = std::fs::read(file).map_err(|e| ConfigError(format!("cannot read {at}: {e}")))?;
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let words = inline::split(line);
+        let result = match words {
+            Some(words) => pair(words).and_then(|(name, value)| {
+                settings.change(&name, &value, Moment::Start)
+            }),
+            None => Err(ConfigError("the quotes do not match".to_string())),
+        };
+        result.map_err(|e| ConfigError(format!("line {} of {at}: {e}", number + 1)))?;
+    }
+    Ok(())
+}
+
+/// See [`Settings::from_arguments`].
+pub(super) fn from_arguments<A: AsRef<str>>(
+    arguments: &[A],
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::default();
+    let mut arguments = arguments.iter().map(A::as_ref).peekable();
+    if let Some(file) = arguments.next_if(|first| !first.starts_with("--")) {
+        // The directory of the data may be relative to another place than the file.
+        let file = std::path::absolute(file);
+        let file = file.map_err(|e| ConfigError(format!("cannot find the config file: {e}")))?;
+        read_file(&settings, &file)?;
+        settings.file = Some(file);
+    }
+    for setting in SETTINGS {
+        let name = format!("HYADES_{}", setting.name.to_uppercase().replace(['-', '.'], "_"));
+        if let Some(value) = environment(&name) {
+            let change = settings.change(setting.name, &value, Moment::Start);
+            change.map_err(|e| ConfigError(format!("{name}: {e}")))?;
+        }
+    }
+    while let Some(flag) = arguments.next() {
+        let Some(name) = flag.strip_prefix("--").filter(|name| !name.is_empty()) else {
+            return Err(ConfigError(format!("{flag:?} is no setting: write --name value")));
+        };
+        let mut values = Vec::new();
+        while let Some(value) = arguments.next_if(|value| !value.starts_with("--")) {
+            values.push(value);
+        }
+        if values.is_empty() {
+            return Err(ConfigError(format!("--{name} needs a value")));
+        }
+        settings.change(name, &values.join(" "), Moment::Start)?;
+    }
+    Ok(settings)
+}
+
+/// Replaces the lines of these settings in a file, adds those that it lacks, and puts the new file
+/// in the place of the old one.
+pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), ConfigError> {
+    let failed = |e: std::io::Error| ConfigError(format!("cannot write {}: {e}", file.display()));
+    let old = std::fs::read_to_string(file).map_err(failed)?;
+    let line = |(name, value): &(&str, String)| {
+        format!("{name} {}", inline::quoted(value.as_bytes()))
+    };
+    let (mut text, mut written) = (String::new(), Vec::new());
+    for old_line in old.lines() {
+        let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();
+        match settings.iter().find(|(of, _)| *of == name) {
+            // Of several lines the last one counts.
+            Some((of, _)) if written.contains(of) => continue,
+            Some(setting) => {
+                text.push_str(&line(setting));
+                written.push(setting.0);
+            }
+            None => text.push_str(old_line),
+        }
+        text.push('\n');
+    }
+    for setting in settings.iter().filter(|(name, _)| !written.contains(name)) {
+        text.push_str(&line(setting));
+        text.push('\n');
+    }
+    let next = file.with_extension("rewriting");
+    let mut out = std::fs::File::create(&next).map_err(failed)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
+    std::fs::rename(&next, file).map_err(failed)
+}

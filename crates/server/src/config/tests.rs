@@ -1,0 +1,86 @@
+//! What is accepted, and what is said of the rest.
+
+use super::*;
+use proptest::prelude::*;
+
+fn read(arguments: &[&str]) -> Result<Settings, ConfigError> {
+    parse::from_arguments(arguments, &|_| None)
+}
+
+fn refused(arguments: &[&str]) -> String {
+    read(arguments).unwrap_err().to_string()
+}
+
+#[test]
+fn defaults_and_flags() {
+    let settings = read(&[]).unwrap();
+    assert_eq!((settings.port(), settings.databases(), settings.streams()), (6379, 16, 4));
+    assert!(settings.is_protected());
+    let settings = read(&["--PORT", "7000", "--bind", "10.0.0.1", "::1", "--save", "900 1"]);
+    let settings = settings.unwrap();
+    assert_eq!((settings.port(), settings.bind()), (7000, vec!["10.0.0.1".into(), "::1".into()]));
+    assert!(!settings.is_protected());
+}
+
+#[test]
+fn what_is_wrong_is_one_sentence() {
+    assert_eq!(refused(&["--port", "x"]), "port must be a number from 0 to 65535, and not \"x\"");
+    assert_eq!(refused(&["--port"]), "--port needs a value");
+    assert_eq!(refused(&["--prot", "1"]), "there is no setting \"prot\"");
+    assert_eq!(refused(&["--protected-mode", "1"]), "protected-mode must be yes or no, and not \"1\"");
+    assert_eq!(refused(&["--requirepass", "a"]), "requirepass cannot be \"a\": AUTH is not built yet");
+    assert!(refused(&["no-such-file"]).starts_with("cannot read"));
+}
+
+#[test]
+fn a_file_the_environment_and_flags_in_this_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.conf");
+    std::fs::write(&file, "# comment\n\nport 1\n  databases 3\nstreams \"2\"\n").unwrap();
+    let path = file.to_str().unwrap();
+    let environment = |name: &str| (name == "HYADES_DATABASES").then(|| "4".to_string());
+    let read = |flags: &[&str]| {
+        parse::from_arguments(&[&[path], flags].concat(), &environment).unwrap()
+    };
+    let settings = read(&["--port", "2"]);
+    assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, 2));
+    // A change of a running server is written into the file, which reads back.
+    settings.set(&[("maxclients".into(), "7".into())]).unwrap();
+    settings.rewrite().unwrap();
+    let settings = read(&[]);
+    assert_eq!((settings.port(), settings.max_clients(), settings.databases()), (2, 7, 4));
+    std::fs::write(&file, "port 1\nnonsense 2\n").unwrap();
+    assert!(refused(&[path]).starts_with("line 2 of "));
+}
+
+#[test]
+fn a_change_is_whole_or_not_at_all() {
+    let settings = read(&[]).unwrap();
+    let changes = [("maxclients", "5"), ("port", "7")].map(|(n, v)| (n.into(), v.into()));
+    let error = settings.set(&changes).unwrap_err();
+    assert_eq!(error.to_string(), "port can only be set when the server starts");
+    assert_eq!(settings.max_clients(), 10_000);
+    settings.set(&changes[..1]).unwrap();
+    assert_eq!(settings.max_clients(), 5);
+    assert_eq!(settings.matching(&[b"MAXCL*"]), [("maxclients", "5".to_string())]);
+}
+
+#[test]
+fn names_are_there_once_and_defaults_are_possible() {
+    for (at, setting) in SETTINGS.iter().enumerate() {
+        assert_eq!(place(setting.name), Some(at), "{}", setting.name);
+        assert_eq!(setting.value.read(setting.name, setting.default).unwrap(), setting.default);
+    }
+    assert_eq!([memory("1k"), memory("1kb"), memory("2GB")], [Some(1000), Some(1024), Some(2 << 30)]);
+    assert_eq!([memory("x"), memory("1x"), memory("99999999999999999999")], [None; 3]);
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_read_or_refused(text: Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.conf");
+        std::fs::write(&file, text).unwrap();
+        let _ = read(&[file.to_str().unwrap()]);
+    }
+}

@@ -1,0 +1,536 @@
+//! A client's side of the server, without sockets and threads: bytes in, runs of commands, replies
+//! out in their order.
+//!
+//! Consecutive commands that a client sends at once are a *run*: one transaction. Its replies may
+//! leave once the transaction is acknowledged; what only read what is on disk leaves at once.
+
+use crate::clients::ClientEntry;
+use crate::commands::table::{self, Command, Run};
+use crate::commands::{Job, Local, unsupported_error};
+use crate::data::keyspace::Stop;
+use crate::replies::Replies;
+use crate::resp::reply::Reply;
+use crate::resp::request::{Limits, Parsed, Parser};
+use crate::runs::{Execution, Request, RunQueue};
+use crate::shared::Shared;
+use hyades::{Session, Ticket};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether a client gets replies, by CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It does.
+    None,
+    /// Not to the command that follows CLIENT REPLY SKIP.
+    Next,
+    /// Not to this one, which follows.
+    This,
+    /// To none.
+    All,
+}
+
+/// What a client has set for its connection.
+pub struct Client {
+    /// What others see.
+    pub entry: Arc<ClientEntry>,
+    /// Its database.
+    pub database: u32,
+    /// Whether it speaks version 3 of the protocol.
+    pub is_resp3: bool,
+    /// Whether it gets replies.
+    pub silence: Silence,
+    /// The connection is closed behind its last reply.
+    pub is_closing: bool,
+    /// Commands since MULTI, if there was one.
+    pub multi: Option<Multi>,
+}
+
+/// The commands that MULTI has queued.
+#[derive(Default)]
+pub struct Multi {
+    /// The commands with their arguments.
+    pub queued: Vec<Request>,
+    /// One was refused: EXEC runs none.
+    pub is_refused: bool,
+}
+
+impl Client {
+    /// A client that has set nothing.
+    pub fn new(entry: Arc<ClientEntry>) -> Client {
+        Client {
+            entry,
+            database: 0,
+            is_resp3: false,
+            silence: Silence::None,
+            is_closing: false,
+            multi: None,
+        }
+    }
+
+    /// Forgets what it has set.
+    pub fn reset(&mut self) {
+        *self = Client::new(self.entry.clone());
+        self.entry.database.store(0, Relaxed);
+        self.entry.protocol.store(2, Relaxed);
+        self.entry.queued.store(-1, Relaxed);
+        self.entry.names.lock().expect("no holder panics").name.clear();
+    }
+}
+
+/// What a conversation is given to run commands.
+pub struct Turn<'a> {
+    /// The server.
+    pub shared: &'a Arc<Shared>,
+    /// `None` while the database is being opened.
+    pub session: Option<&'a mut Session>,
+    /// Gets the tickets of transactions that are not acknowledged yet, with the mark to pass to
+    /// [`Conversation::acknowledged`].
+    pub parked: &'a mut Vec<(Ticket, u64)>,
+}
+
+/// What a conversation does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It needs more input, or the client has to read its replies.
+    Wait,
+    /// It has more to run: call again after other connections had their turn.
+    Again,
+    /// The log has no room: call again once a transaction has been acknowledged.
+    NoRoom,
+}
+
+/// A conversation.
+pub struct Conversation {
+    client: Client,
+    input: Vec<u8>,
+    /// Bytes of `input` that were taken.
+    taken: usize,
+    parser: Parser,
+    /// A request that was parsed and belongs to the next run.
+    stash: Option<Request>,
+    run: RunQueue,
+    replies: Replies,
+    job: Option<Job>,
+    is_waiting_for_job: bool,
+    /// What was wrong with the input. It is replied behind what was right before it.
+    protocol_error: Option<String>,
+}
+
+/// More replies than these are not parked: the client is not read.
+const MOST_PARKED: usize = 1_024;
+/// More bytes than these are not kept for a client that does not read.
+const MOST_UNSENT: usize = 1 << 20;
+/// Most commands of a connection in a turn.
+const MOST_COMMANDS: usize = 64;
+/// Most bytes of a run.
+const MOST_RUN_BYTES: usize = 64 << 10;
+/// Most arguments of a request.
+const MOST_ARGUMENTS: usize = 1 << 20;
+
+impl Conversation {
+    /// A conversation with a client that has just connected.
+    pub fn new(entry: Arc<ClientEntry>) -> Conversation {
+        Conversation {
+            client: Client::new(entry),
+            input: Vec::new(),
+            taken: 0,
+            parser: Parser::default(),
+            stash: None,
+            run: RunQueue::default(),
+            replies: Replies::default(),
+            job: None,
+            is_waiting_for_job: false,
+            protocol_error: None,
+        }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Takes bytes that the client has sent.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.client.is_closing {
+            return;
+        }
+        self.compact();
+        let wanted = self.parser.wanted(self.input.len() - self.taken);
+        // A large argument grows the buffer as it arrives, not as it is announced.
+        self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Frees the input that was taken. Not while a run refers to it.
+    fn compact(&mut self) {
+        if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
+            return;
+        }
+        if self.taken == self.input.len() {
+            match self.input.capacity() > MOST_RUN_BYTES {
+                true => self.input = Vec::new(),
+                false => self.input.clear(),
+            }
+        } else {
+            self.input.drain(..self.taken);
+        }
+        self.taken = 0;
+    }
+
+    /// Whether the client should not be read for now.
+    pub fn is_full(&self) -> bool {
+        self.is_waiting_for_job
+            || self.replies.parked() >= MOST_PARKED
+            || self.replies.unsent() >= MOST_UNSENT
+    }
+
+    /// Whether the connection is to be closed once all replies are sent.
+    pub fn is_closing(&self) -> bool {
+        self.client.is_closing
+    }
+
+    /// Bytes received that were not run.
+    pub fn input_bytes(&self) -> usize {
+        self.input.len() - self.taken
+    }
+
+    /// Bytes of replies that were not sent.
+    pub fn output_bytes(&self) -> usize {
+        self.replies.unsent()
+    }
+
+    /// A transaction is acknowledged: its replies may leave.
+    pub fn acknowledged(&mut self, mark: u64) {
+        self.replies.acknowledge(mark);
+    }
+
+    /// What may be sent.
+    pub fn output(&self) -> &[u8] {
+        self.replies.ready()
+    }
+
+    /// So many bytes of [`Conversation::output`] were sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.replies.consume(bytes);
+    }
+
+    /// The log has failed: whoever waits for an acknowledgement is told so.
+    pub fn fail(&mut self) {
+        self.replies.fail(
+            "OUTCOMEUNKNOWN the log failed before this was durable: after the restart it is there \
+             whole or not at all",
+        );
+        self.client.is_closing = true;
+    }
+
+    /// Work for another thread. [`Conversation::job_done`] takes its reply.
+    pub fn take_job(&mut self) -> Option<Job> {
+        let job = self.job.take();
+        self.is_waiting_for_job |= job.is_some();
+        job
+    }
+
+    /// Whether the replies of a job are in version 3 of the protocol.
+    pub fn is_resp3(&self) -> bool {
+        self.client.is_resp3
+    }
+
+    /// Takes the reply of a job.
+    pub fn job_done(&mut self, reply: &[u8]) {
+        self.is_waiting_for_job = false;
+        let from = self.replies.buffer().len();
+        self.replies.buffer().extend_from_slice(reply);
+        self.seal_local(from);
+    }
+
+    /// Runs what the client has sent, a turn's worth.
+    pub fn run(&mut self, turn: &mut Turn<'_>) -> Next {
+        let mut left = MOST_COMMANDS;
+        while !self.is_full() && self.job.is_none() {
+            if self.run.is_empty() {
+                if self.client.is_closing || left == 0 {
+                    return if self.client.is_closing { Next::Wait } else { Next::Again };
+                }
+                match self.collect(turn, left) {
+                    0 => {
+                        self.end_broken(turn.shared);
+                        return Next::Wait;
+                    }
+                    taken => left -= taken.min(left),
+                }
+                if self.run.is_empty() {
+                    continue;
+                }
+            }
+            match self.execute(turn) {
+                Execution::Done => {}
+                Execution::Conflict => return Next::Again,
+                Execution::NoRoom => return Next::NoRoom,
+            }
+        }
+        Next::Wait
+    }
+
+    fn execute(&mut self, turn: &mut Turn<'_>) -> Execution {
+        let Some(session) = &mut turn.session else {
+            unreachable!("a run is collected only if there is a session")
+        };
+        let done =
+            self.run.execute(turn.shared, session, &self.client, &self.input, &mut self.replies);
+        if let Some((ticket, replies)) = self.run.take_ticket() {
+            // What it depends on may be on disk already.
+            if ticket.is_acknowledged().unwrap_or(false) {
+                self.replies.seal_free();
+            } else {
+                turn.parked.push((ticket, self.replies.seal_parked(replies)));
+            }
+        }
+        if self.run.is_empty() {
+            self.compact();
+        }
+        done
+    }
+
+    /// Takes requests: the next run, or one that runs outside of transactions, at once. Returns how
+    /// many.
+    fn collect(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+        let (mut taken, begin) = (0, self.taken);
+        while taken < most && self.taken - begin < MOST_RUN_BYTES {
+            let request = match self.stash.take() {
+                Some(request) => request,
+                None => match self.parse(turn.shared) {
+                    Some(request) => request,
+                    None => return taken,
+                },
+            };
+            let place = request.place();
+            let is_data = place.is_some_and(|at| matches!(table::all()[at].run, Run::Data(_)))
+                && request.has_arity()
+                && self.client.silence == Silence::None
+                && self.client.multi.is_none()
+                && turn.session.is_some();
+            // Reads in front of a run do not wait for the writes behind them.
+            let joins = is_data && place.is_none_or(|at| self.run.takes(&table::all()[at]));
+            if joins {
+                self.run.push(request);
+                taken += 1;
+            } else if self.run.is_empty() {
+                self.run_alone(turn, request, is_data);
+                return taken + 1;
+            } else {
+                self.stash = Some(request);
+                return taken;
+            }
+        }
+        taken
+    }
+
+    /// Parses a request. `None` if none is complete, or the input is no request at all.
+    fn parse(&mut self, shared: &Shared) -> Option<Request> {
+        let limits = Limits {
+            arguments: MOST_ARGUMENTS,
+            argument_bytes: shared.settings.longest_argument(),
+        };
+        while self.protocol_error.is_none() {
+            let input = &self.input[self.taken..];
+            match self.parser.next(input, &limits) {
+                Ok(Parsed::Incomplete) => return None,
+                Ok(Parsed::Nothing(length)) => self.taken += length,
+                Ok(Parsed::Request(length)) => {
+                    let request = Request::new(self.parser.arguments(input), self.taken);
+                    self.taken += length;
+                    return Some(request);
+                }
+                Err(error) => self.protocol_error = Some(format!("ERR {error}")),
+            }
+        }
+        None
+    }
+
+    /// Ends the conversation if its input was no request: where the next one begins is unknown.
+    fn end_broken(&mut self, shared: &Shared) {
+        if let Some(text) = self.protocol_error.take() {
+            shared.count_error(&text);
+            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+            self.replies.seal_free();
+            self.client.is_closing = true;
+        }
+    }
+
+    /// Runs a request by itself.
+    fn run_alone(&mut self, turn: &mut Turn<'_>, request: Request, is_data: bool) {
+        if is_data {
+            return self.run.push(request);
+        }
+        if self.client.silence == Silence::Next {
+            self.client.silence = Silence::This;
+        }
+        let from = self.replies.buffer().len();
+        let is_queued_or_run = self.answer(turn, request, from);
+        if self.job.is_none() && is_queued_or_run {
+            self.seal_local(from);
+        }
+        if self.run.is_empty() {
+            self.compact();
+        }
+    }
+
+    /// Ends a reply that depends on nothing, unless the client does not want it.
+    fn seal_local(&mut self, from: usize) {
+        match self.client.silence {
+            Silence::None => {}
+            Silence::This => {
+                self.replies.buffer().truncate(from);
+                self.client.silence = Silence::None;
+            }
+            Silence::Next | Silence::All => self.replies.buffer().truncate(from),
+        }
+        if self.replies.buffer().len() > from {
+            self.replies.seal_free();
+        }
+    }
+
+    /// Replies to a request outside of a run; false if it has become a run, whose replies come
+    /// later.
+    fn answer(&mut self, turn: &mut Turn<'_>, request: Request, from: usize) -> bool {
+        let place = request.place();
+        let command = place.map(|at| &table::all()[at]);
+        let error = match command {
+            None => Some(unsupported_error(&request.arguments(&self.input))),
+            Some(command) if !request.has_arity() => {
+                let name = command.name;
+                Some(format!("ERR wrong number of arguments for '{name}' command"))
+            }
+            Some(command) => refusal(command, turn),
+        };
+        let resp3 = self.client.is_resp3;
+        if let Some(text) = error {
+            if let Some(multi) = &mut self.client.multi {
+                multi.is_refused = true;
+            }
+            turn.shared.count_error(&text);
+            Reply::new(self.replies.buffer(), resp3).error(&text);
+            return true;
+        }
+        let (command, place) = (command.expect("it has no error"), place.expect("as well"));
+        self.client.entry.names.lock().expect("no holder panics").command = command.name;
+        if self.client.multi.is_some() || matches!(command.run, Run::Multi) {
+            return self.multi(turn, request, command);
+        }
+        let run = match command.run {
+            Run::Local(run) | Run::Open(run) => run,
+            Run::Data(_) | Run::Multi => {
+                // A silent client's command runs like any other, and its reply is dropped.
+                self.run.push(request);
+                self.run.is_silent = true;
+                if self.client.silence == Silence::This {
+                    self.client.silence = Silence::None;
+                }
+                return false;
+            }
+        };
+        let args: SmallVec<[&[u8]; 8]> = request.arguments(&self.input);
+        let (client, job) = (&mut self.client, &mut self.job);
+        let now_ms = turn.shared.clock.now_ms();
+        let mut local = Local { client, shared: turn.shared, now_ms, job };
+        let mut reply = Reply::new(self.replies.buffer(), resp3);
+        let result = run(&mut local, &args, &mut reply);
+        turn.shared.counters.commands.fetch_add(1, Relaxed);
+        turn.shared.calls[place].0.fetch_add(1, Relaxed);
+        if let Err(stop) = result {
+            reply.truncate(from);
+            let text = match stop {
+                Stop::Error(text) => text.into_owned(),
+                Stop::Abort(abort) => format!("ERR {abort}"),
+            };
+            turn.shared.count_error(&text);
+            turn.shared.calls[place].1.fetch_add(1, Relaxed);
+            reply.error(&text);
+        }
+        true
+    }
+
+    /// MULTI, and what follows it up to EXEC. False if EXEC has become a run.
+    fn multi(&mut self, turn: &mut Turn<'_>, request: Request, command: &Command) -> bool {
+        let mut reply = Reply::new(self.replies.buffer(), self.client.is_resp3);
+        let mut refuse = |text: &str| {
+            turn.shared.count_error(text);
+            reply.error(text);
+            true
+        };
+        let Some(multi) = &mut self.client.multi else {
+            if command.name != "multi" {
+                let name = command.name.to_uppercase();
+                return refuse(&format!("ERR {name} without MULTI"));
+            }
+            self.client.multi = Some(Multi::default());
+            self.client.entry.queued.store(0, Relaxed);
+            reply.ok();
+            return true;
+        };
+        match (command.name, command.run) {
+            ("multi", _) => return refuse("ERR MULTI calls can not be nested"),
+            ("discard", _) | ("exec", _) | ("reset", _) | ("quit", _) => {}
+            (_, Run::Data(_)) => {
+                let owned = request.into_owned(&self.input);
+                multi.queued.push(owned);
+                self.client.entry.queued.store(multi.queued.len() as i64, Relaxed);
+                reply.simple("QUEUED");
+                return true;
+            }
+            (name, _) => {
+                multi.is_refused = true;
+                let text = format!("ERR {name} inside MULTI is not built yet");
+                return refuse(&text);
+            }
+        }
+        let multi = self.client.multi.take().expect("it was found above");
+        self.client.entry.queued.store(-1, Relaxed);
+        match command.name {
+            "discard" => reply.ok(),
+            "quit" => {
+                self.client.is_closing = true;
+                reply.ok();
+            }
+            "reset" => {
+                self.client.reset();
+                reply.set_version(false);
+                reply.simple("RESET");
+            }
+            _ if multi.is_refused => {
+                return refuse("EXECABORT Transaction discarded because of previous errors.");
+            }
+            _ if multi.queued.is_empty() => reply.array(0),
+            _ => {
+                self.run.set_exec(multi.queued);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Why a command cannot run now.
+fn refusal(command: &Command, turn: &Turn<'_>) -> Option<String> {
+    if let Some(cause) = turn.shared.log_failure() {
+        return Some(format!("MISCONF {cause}"));
+    }
+    let needs_database = matches!(command.run, Run::Data(_) | Run::Open(_));
+    if !needs_database || turn.session.is_some() {
+        return None;
+    }
+    let progress = turn.shared.progress.lock().expect("no holder panics").clone();
+    let Some(progress) = progress else {
+        return Some("LOADING the database is being opened".to_string());
+    };
+    let percent = 100 * progress.bytes_done / progress.bytes_total.max(1);
+    Some(match progress.estimate_seconds {
+        Some(left) => format!("LOADING {percent} %, about {left:.0} s left"),
+        None => format!("LOADING {percent} %"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

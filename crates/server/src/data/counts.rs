@@ -1,0 +1,63 @@
+//! Numbers of keys, by generation. They are kept beside the tables: counted when the server starts,
+//! and changed after each commit, so that no transaction conflicts over a counter.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+
+#[derive(Debug, Default)]
+struct Counters {
+    keys: AtomicI64,
+    expiring: AtomicI64,
+}
+
+/// The numbers of keys of all generations.
+#[derive(Debug, Default)]
+pub struct KeyCounts(RwLock<HashMap<u64, Arc<Counters>>>);
+
+/// A change of the numbers of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountChange {
+    /// The generation.
+    pub generation: u64,
+    /// Change of the number of keys.
+    pub keys: i64,
+    /// Change of the number of keys that expire.
+    pub expiring: i64,
+}
+
+impl KeyCounts {
+    /// Applies a change.
+    pub fn apply(&self, change: CountChange) {
+        if change.keys == 0 && change.expiring == 0 {
+            return;
+        }
+        let known = self.0.read().expect("no holder panics").get(&change.generation).cloned();
+        let counters = known.unwrap_or_else(|| {
+            self.0.write().expect("no holder panics").entry(change.generation).or_default().clone()
+        });
+        counters.keys.fetch_add(change.keys, Relaxed);
+        counters.expiring.fetch_add(change.expiring, Relaxed);
+    }
+
+    /// The number of keys of a generation, and of those that expire. Keys that have expired count
+    /// until they are removed.
+    pub fn of(&self, generation: u64) -> (i64, i64) {
+        let counters = self.0.read().expect("no holder panics").get(&generation).cloned();
+        counters.map_or((0, 0), |of| (of.keys.load(Relaxed).max(0), of.expiring.load(Relaxed).max(0)))
+    }
+
+    /// The number of keys that expire, of all generations.
+    pub fn expiring(&self) -> i64 {
+        let counters = self.0.read().expect("no holder panics");
+        counters.values().map(|of| of.expiring.load(Relaxed)).sum()
+    }
+
+    /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any
+    /// is left that has keys.
+    pub fn forget(&self, is_dead: impl Fn(u64) -> bool) -> bool {
+        let mut counters = self.0.write().expect("no holder panics");
+        counters.retain(|generation, of| !is_dead(*generation) || of.keys.load(Relaxed) != 0);
+        counters.keys().any(|generation| is_dead(*generation))
+    }
+}

@@ -1,0 +1,125 @@
+//! The head of a value: its type, its form, and when it expires, in one word.
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes.
+    String = 0,
+    /// A list of strings.
+    List = 1,
+    /// A set of strings.
+    Set = 2,
+}
+
+impl Kind {
+    /// The name that TYPE replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+        }
+    }
+}
+
+/// How a value is represented, as far as OBJECT ENCODING tells it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// As its content suggests.
+    Plain = 0,
+    /// A string that was changed in place.
+    Raw = 1,
+}
+
+/// Bits 0 to 3: kind; 4 to 7: form; 8 to 15: unused, 0; 16 to 63: when it expires, in milliseconds
+/// since 1970, 0 if never.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Head(u64);
+
+/// The latest time of expiry, in the year 10889. Later ones are taken for it.
+const LATEST: i64 = (1 << 48) - 1;
+
+impl Head {
+    /// The head of a value that does not expire.
+    pub const fn new(kind: Kind, form: Form) -> Head {
+        Head(kind as u64 | (form as u64) << 4)
+    }
+
+    /// Reads a head. `None` if it is none: of a view that is torn, or of a later version.
+    pub fn from_word(word: u64) -> Option<Head> {
+        let is_known = word & 0xf <= Kind::Set as u64 && word >> 4 & 0xfff <= Form::Raw as u64;
+        is_known.then_some(Head(word))
+    }
+
+    /// The head as stored.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The type.
+    pub fn kind(self) -> Kind {
+        match self.0 & 0xf {
+            0 => Kind::String,
+            1 => Kind::List,
+            _ => Kind::Set,
+        }
+    }
+
+    /// The form.
+    pub fn form(self) -> Form {
+        if self.0 >> 4 & 0xf == 0 { Form::Plain } else { Form::Raw }
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    pub fn expires(self) -> Option<i64> {
+        Some((self.0 >> 16) as i64).filter(|at| *at > 0)
+    }
+
+    /// Whether it has expired at `now_ms`.
+    pub fn is_expired(self, now_ms: i64) -> bool {
+        self.expires().is_some_and(|at| at <= now_ms)
+    }
+
+    /// The same with another time of expiry.
+    pub fn with_expiry(self, at_ms: Option<i64>) -> Head {
+        let at = at_ms.map_or(0, |at| at.clamp(1, LATEST) as u64);
+        Head(self.0 & 0xffff | at << 16)
+    }
+
+    /// The same with another form.
+    pub fn with_form(self, form: Form) -> Head {
+        Head(self.0 & !0xf0 | (form as u64) << 4)
+    }
+}
+
+impl std::fmt::Debug for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?} {:?}", self.kind(), self.form(), self.expires())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_head_are_independent() {
+        for kind in [Kind::String, Kind::List, Kind::Set] {
+            for form in [Form::Plain, Form::Raw] {
+                for at in [None, Some(1), Some(1_700_000_000_000), Some(LATEST)] {
+                    let other = Head::new(kind, Form::Plain).with_expiry(Some(77));
+                    let head = other.with_form(form).with_expiry(at);
+                    assert_eq!((head.kind(), head.form(), head.expires()), (kind, form, at));
+                    assert_eq!(Head::from_word(head.word()), Some(head));
+                }
+            }
+        }
+        let head = Head::new(Kind::String, Form::Plain);
+        assert_eq!(head.with_expiry(Some(i64::MAX)).expires(), Some(LATEST));
+        assert!(head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4));
+        assert!(!head.is_expired(i64::MAX));
+        assert_eq!(Head::from_word(9), None);
+    }
+}

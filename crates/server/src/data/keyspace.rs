@@ -1,0 +1,354 @@
+//! The keys of a database, as a transaction sees them at a moment: a key that has expired is
+//! absent, and is overwritten or removed by whichever command writes there next.
+
+use super::Tables;
+use super::counts::{CountChange, KeyCounts};
+use super::databases;
+use super::head::{Form, Head, Kind};
+use hyades::{Abort, Column, Transaction};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+const HEAD: Column<u64> = Column::at(2);
+const BODY: Column<[u8]> = Column::at(3);
+
+/// The longest key in bytes.
+pub const LONGEST_KEY: usize = 1 << 20;
+
+/// The longest string in bytes; with its key it fits into a row.
+pub const LONGEST_STRING: usize = (16 << 20) - LONGEST_KEY - 64;
+
+/// Why a command ends without its reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stop {
+    /// The engine ended the operation.
+    Abort(Abort),
+    /// The client gets this error.
+    Error(Cow<'static, str>),
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Stop {
+        Stop::Abort(abort)
+    }
+}
+
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Stop {
+        Stop::Error(text.into())
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Error(text.into())
+    }
+}
+
+/// The error of a command on a value of another type.
+pub const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// What a transaction does beside its rows, applied once it has committed.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Changes of the numbers of keys.
+    pub counts: SmallVec<[CountChange; 2]>,
+    /// The earliest time at which a key that was written expires.
+    pub expiry: Option<i64>,
+    /// A database was flushed: there are keys to remove.
+    pub flushed: bool,
+    /// Keys found and missed by reading commands.
+    pub hits: u64,
+    /// See [`Effects::hits`].
+    pub misses: u64,
+    /// Expired keys that were removed or overwritten.
+    pub expired: u64,
+}
+
+impl Effects {
+    /// Forgets everything: the transaction runs again.
+    pub fn clear(&mut self) {
+        *self = Effects::default();
+    }
+
+    /// A key of this head was removed.
+    pub fn removed(&mut self, generation: u64, head: Head) {
+        self.count(generation, -1, -i64::from(head.expires().is_some()));
+    }
+
+    fn count(&mut self, generation: u64, keys: i64, expiring: i64) {
+        match self.counts.iter_mut().find(|change| change.generation == generation) {
+            Some(change) => {
+                change.keys += keys;
+                change.expiring += expiring;
+            }
+            None => self.counts.push(CountChange { generation, keys, expiring }),
+        }
+    }
+}
+
+/// What was found under a key. Writers show it to [`Keyspace::put`] and [`Keyspace::remove`].
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'t> {
+    /// The head of the row, if there is one, expired or not.
+    stored: Option<Head>,
+    /// Head and body, unless it is expired. The body is empty if only the head was read.
+    live: Option<(Head, &'t [u8])>,
+}
+
+impl<'t> Entry<'t> {
+    /// Whether the key exists.
+    pub fn exists(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// The head, if the key exists.
+    pub fn head(&self) -> Option<Head> {
+        self.live.map(|(head, _)| head)
+    }
+
+    /// Head and body, if the key exists.
+    pub fn value(&self) -> Option<(Head, &'t [u8])> {
+        self.live
+    }
+
+    /// The body of a value that has to be of this type; `None` if the key does not exist.
+    pub fn body_of(&self, kind: Kind) -> Result<Option<&'t [u8]>, Stop> {
+        match self.live {
+            Some((head, _)) if head.kind() != kind => Err(WRONG_TYPE.into()),
+            live => Ok(live.map(|(_, body)| body)),
+        }
+    }
+
+    /// The string, `None` if the key does not exist.
+    pub fn string(&self) -> Result<Option<&'t [u8]>, Stop> {
+        self.body_of(Kind::String)
+    }
+}
+
+/// What a transaction of commands is given.
+#[derive(Clone, Copy)]
+pub struct Context<'t> {
+    /// The tables.
+    pub tables: Tables,
+    /// The time of the transaction, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// The number of databases.
+    pub databases: u32,
+    /// Longest string that a client may build, in bytes.
+    pub longest: usize,
+    /// Numbers of keys.
+    pub counts: &'t KeyCounts,
+    /// Gathers what is applied after the commit.
+    pub effects: &'t RefCell<Effects>,
+}
+
+/// The keys of one database, for one command.
+pub struct Keyspace<'t> {
+    tx: Transaction<'t>,
+    context: Context<'t>,
+    database: u32,
+    generation: Cell<u64>,
+}
+
+impl<'t> Keyspace<'t> {
+    /// Opens a database.
+    pub fn open(tx: Transaction<'t>, context: Context<'t>, database: u32) -> Result<Self, Abort> {
+        let generation = databases::generation(&tx, context.tables, database)?;
+        Ok(Keyspace { tx, context, database, generation: Cell::new(generation) })
+    }
+
+    /// The same transaction's view of another database.
+    pub fn of_database(&self, database: u32) -> Result<Keyspace<'t>, Abort> {
+        Keyspace::open(self.tx, self.context, database)
+    }
+
+    /// What it was given.
+    pub fn context(&self) -> &Context<'t> {
+        &self.context
+    }
+
+    /// The time of the transaction in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.context.now_ms
+    }
+
+    /// The number of the database.
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// The number of keys, those included that have expired and were not removed yet.
+    pub fn count_keys(&self) -> i64 {
+        self.context.counts.of(self.generation.get()).0
+    }
+
+    /// Announces that a key will be looked up.
+    pub fn prefetch(&self, key: &[u8]) {
+        self.tx.prefetch(self.context.tables.keys, (self.generation.get(), key), hyades::Columns::ALL);
+    }
+
+    fn head_of(&self, word: u64) -> Result<Head, Abort> {
+        // Written by this program: another word is a torn view, which is not validated.
+        Head::from_word(word).ok_or(Abort::Conflict)
+    }
+
+    /// Looks a key up.
+    pub fn find(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        let row = self.tx.get(self.context.tables.keys, (self.generation.get(), key))?;
+        let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
+        let head = self.head_of(row.get(HEAD))?;
+        let is_live = !head.is_expired(self.context.now_ms);
+        Ok(Entry { stored: Some(head), live: is_live.then(|| (head, row.get(BODY))) })
+    }
+
+    /// Looks a key up without its body.
+    pub fn find_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        let key = (self.generation.get(), key);
+        let row = self.tx.get_columns(self.context.tables.keys, key, HEAD.only())?;
+        let Some(row) = row else { return Ok(Entry { stored: None, live: None }) };
+        let head = self.head_of(row.get(HEAD))?;
+        let is_live = !head.is_expired(self.context.now_ms);
+        Ok(Entry { stored: Some(head), live: is_live.then_some((head, &[][..])) })
+    }
+
+    /// Looks a key up for a command that reads, and counts whether it exists.
+    pub fn read(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        let entry = self.find(key)?;
+        self.count_read(&entry);
+        Ok(entry)
+    }
+
+    /// As [`Keyspace::read`], without the body.
+    pub fn read_head(&self, key: &[u8]) -> Result<Entry<'t>, Abort> {
+        let entry = self.find_head(key)?;
+        self.count_read(&entry);
+        Ok(entry)
+    }
+
+    fn count_read(&self, entry: &Entry<'_>) {
+        let mut effects = self.context.effects.borrow_mut();
+        match entry.exists() {
+            true => effects.hits += 1,
+            false => effects.misses += 1,
+        }
+    }
+
+    /// Counts the change from what was stored to what is stored now.
+    fn count(&self, entry: &Entry<'_>, now: Option<Head>) {
+        let number = |head: Option<Head>| {
+            let expires = head.is_some_and(|head| head.expires().is_some());
+            (i64::from(head.is_some()), i64::from(expires))
+        };
+        let ((keys, expiring), (keys_now, expiring_now)) = (number(entry.stored), number(now));
+        let mut effects = self.context.effects.borrow_mut();
+        if (keys, expiring) != (keys_now, expiring_now) {
+            effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
+        }
+        effects.expired += u64::from(entry.stored.is_some() && entry.live.is_none());
+        if let Some(at) = now.and_then(Head::expires) {
+            effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
+        }
+    }
+
+    /// Stores a value. One that expires at once is removed instead.
+    ///
+    /// # Errors
+    /// The key or the value is too long.
+    pub fn put(
+        &self,
+        key: &[u8],
+        entry: &Entry<'_>,
+        head: Head,
+        body: &[u8],
+    ) -> Result<(), Stop> {
+        if head.is_expired(self.context.now_ms) {
+            self.remove(key, entry)?;
+            return Ok(());
+        }
+        check_lengths(key, body)?;
+        self.count(entry, Some(head));
+        let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
+        Ok(self.tx.put(self.context.tables.keys, &row)?)
+    }
+
+    /// Stores a string that does not expire.
+    pub fn put_string(&self, key: &[u8], entry: &Entry<'_>, value: &[u8]) -> Result<(), Stop> {
+        self.put(key, entry, Head::new(Kind::String, Form::Plain), value)
+    }
+
+    /// Replaces head and body of a key that exists: each column that is given.
+    pub fn change(
+        &self,
+        key: &[u8],
+        entry: &Entry<'_>,
+        head: Head,
+        body: Option<&[u8]>,
+    ) -> Result<(), Stop> {
+        if head.is_expired(self.context.now_ms) {
+            self.remove(key, entry)?;
+            return Ok(());
+        }
+        self.count(entry, Some(head));
+        let key_values = (self.generation.get(), key);
+        let is_same_head = entry.stored == Some(head);
+        match body {
+            Some(body) => {
+                check_lengths(key, body)?;
+                match is_same_head {
+                    true => self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?,
+                    false => {
+                        let sets = [HEAD.set(head.word()), BODY.set(body)];
+                        self.tx.update(self.context.tables.keys, key_values, &sets)?
+                    }
+                };
+            }
+            None if is_same_head => {}
+            None => {
+                self.tx.update(self.context.tables.keys, key_values, &[HEAD.set(head.word())])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a key; whether it existed.
+    pub fn remove(&self, key: &[u8], entry: &Entry<'_>) -> Result<bool, Abort> {
+        if entry.stored.is_some() {
+            self.count(entry, None);
+            self.tx.delete(self.context.tables.keys, (self.generation.get(), key))?;
+        }
+        Ok(entry.exists())
+    }
+
+    /// Removes all keys of these databases.
+    pub fn flush(&self, numbers: impl Iterator<Item = u32>) -> Result<(), Abort> {
+        databases::flush(&self.tx, self.context.tables, numbers)?;
+        self.context.effects.borrow_mut().flushed = true;
+        self.reopen()
+    }
+
+    /// Swaps two databases.
+    pub fn swap(&self, a: u32, b: u32) -> Result<(), Abort> {
+        databases::swap(&self.tx, self.context.tables, a, b)?;
+        self.reopen()
+    }
+
+    /// Commands that follow in the same transaction see the new generation.
+    fn reopen(&self) -> Result<(), Abort> {
+        let now = databases::generation(&self.tx, self.context.tables, self.database)?;
+        self.generation.set(now);
+        Ok(())
+    }
+}
+
+fn check_lengths(key: &[u8], body: &[u8]) -> Result<(), Stop> {
+    if key.len() > LONGEST_KEY {
+        return Err("ERR the key is longer than 1 MiB".into());
+    }
+    if body.len() > LONGEST_STRING {
+        return Err(format!("ERR the value is longer than {LONGEST_STRING} bytes").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! An event loop: a thread that serves its connections with one session of the engine.
+//!
+//! A turn reads each socket that is ready once, runs what has arrived, frees the replies of what is
+//! on disk, writes each connection once, and sleeps if nothing is left: until a socket is ready, a
+//! transaction is acknowledged, or another thread has something for it.
+
+use crate::clients::ClientEntry;
+use crate::connection::Connection;
+use crate::conversation::{Next, Turn};
+use crate::executors::Executors;
+use crate::shared::{Shared, Stopping};
+use crate::waker::LoopWaker;
+use hyades::{CommitQueue, Session, Ticket};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// What other threads have for a loop.
+enum Message {
+    Accepted(TcpStream, (String, String)),
+    JobDone(u64, Vec<u8>),
+}
+
+/// A loop, as other threads see it.
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    waker: Arc<LoopWaker>,
+    /// Number of its connections.
+    pub connections: AtomicUsize,
+}
+
+impl Mailbox {
+    fn send(&self, message: Message) {
+        self.messages.lock().expect("no holder panics").push(message);
+        self.waker.wake_by_ref();
+    }
+
+    /// Gives the loop a connection, with its address and the server's.
+    pub fn accept(&self, socket: TcpStream, addresses: (String, String)) {
+        self.connections.fetch_add(1, Relaxed);
+        self.send(Message::Accepted(socket, addresses));
+    }
+}
+
+const WAKER: Token = Token(0);
+
+/// Most bytes that are read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
+const FAREWELL: Duration = Duration::from_secs(2);
+const STOP: Duration = Duration::from_secs(10);
+
+/// An event loop.
+pub struct EventLoop {
+    shared: Arc<Shared>,
+    executors: Executors,
+    mailbox: Arc<Mailbox>,
+    waker: Waker,
+    poll: Poll,
+    connections: HashMap<u64, Connection>,
+    /// Connections to serve in the next turn.
+    listed: VecDeque<u64>,
+    session: Option<Session>,
+    queue: Option<CommitQueue<(u64, u64)>>,
+    parked: Vec<(Ticket, u64)>,
+    buffer: Vec<u8>,
+    /// Until when it sends what is left.
+    ends: Option<Instant>,
+    /// The log has no room: nothing is run until an acknowledgement.
+    waits_for_room: bool,
+}
+
+impl EventLoop {
+    /// Creates a loop.
+    pub fn new(shared: &Arc<Shared>, executors: Executors) -> std::io::Result<EventLoop> {
+        let poll = Poll::new()?;
+        let waker = LoopWaker::new(poll.registry(), WAKER)?;
+        let mailbox = Mailbox {
+            messages: Mutex::default(),
+            waker: waker.clone(),
+            connections: AtomicUsize::new(0),
+        };
+        shared.add_waker(waker.as_waker());
+        Ok(EventLoop {
+            shared: shared.clone(),
+            executors,
+            mailbox: Arc::new(mailbox),
+            waker: waker.as_waker(),
+            poll,
+            connections: HashMap::new(),
+            listed: VecDeque::new(),
+            session: None,
+            queue: None,
+            parked: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            ends: None,
+            waits_for_room: false,
+        })
+    }
+
+    /// Its mailbox.
+    pub fn mailbox(&self) -> Arc<Mailbox> {
+        self.mailbox.clone()
+    }
+
+    /// Runs until the server stops.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            let sleeps = self.listed.is_empty();
+            let timeout = match (sleeps, self.ends) {
+                (false, _) => Some(Duration::ZERO),
+                (true, Some(ends)) => Some(ends.saturating_duration_since(Instant::now())),
+                (true, None) => None,
+            };
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                    return self.shared.stop(Stopping::Failed(format!("cannot poll: {error}")));
+                }
+                _ => {}
+            }
+            if sleeps {
+                self.shared.counters.turns.fetch_add(1, Relaxed);
+            }
+            self.note(&events);
+            if !self.turn() {
+                return;
+            }
+        }
+    }
+
+    /// Notes what has happened.
+    fn note(&mut self, events: &Events) {
+        for event in events {
+            if event.token() == WAKER {
+                continue;
+            }
+            let id = event.token().0 as u64;
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            connection.is_readable |= event.is_readable() || event.is_read_closed();
+            if event.is_writable() {
+                connection.unblock();
+            }
+            self.list(id);
+        }
+        // What is sent from here on wakes the loop again.
+        self.mailbox.waker.reset();
+        let messages = std::mem::take(&mut *self.mailbox.messages.lock().expect("no panics"));
+        for message in messages {
+            match message {
+                Message::Accepted(socket, addresses) => self.accept(socket, addresses),
+                Message::JobDone(id, reply) => {
+                    if let Some(connection) = self.connections.get_mut(&id) {
+                        connection.conversation.job_done(&reply);
+                        self.list(id);
+                    }
+                }
+            }
+        }
+        if self.shared.clients.has_killed() {
+            let killed = |(id, of): (&u64, &Connection)| of.is_done().then_some(*id);
+            let killed: Vec<u64> = self.connections.iter().filter_map(killed).collect();
+            killed.into_iter().for_each(|id| self.list(id));
+        }
+    }
+
+    /// Serves a connection in the next turn.
+    fn list(&mut self, id: u64) {
+        if let Some(connection) = self.connections.get_mut(&id).filter(|of| !of.is_listed) {
+            connection.is_listed = true;
+            self.listed.push_back(id);
+        }
+    }
+
+    fn accept(&mut self, mut socket: TcpStream, addresses: (String, String)) {
+        let id = self.shared.clients.next_id();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Token(id as usize);
+        if self.poll.registry().register(&mut socket, token, interest).is_err() {
+            self.mailbox.connections.fetch_sub(1, Relaxed);
+            return;
+        }
+        let now = self.shared.clock.now_ms();
+        let entry = ClientEntry::new(id, addresses, now, self.waker.clone());
+        let connection = Connection::new(socket, entry);
+        self.shared.clients.add(connection.entry.clone());
+        self.connections.insert(id, connection);
+        self.list(id);
+    }
+
+    /// A turn. False if the loop ends.
+    fn turn(&mut self) -> bool {
+        if self.session.is_none() && self.ends.is_none() {
+            self.open_session();
+        }
+        self.look_for_stop();
+        if let Some(session) = &mut self.session {
+            session.turn();
+        }
+        let now = self.shared.clock.now_ms();
+        for _ in 0..self.listed.len() {
+            let Some(id) = self.listed.pop_front() else { break };
+            self.serve(id, now);
+        }
+        self.drain();
+        if self.listed.is_empty()
+            && let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty())
+        {
+            queue.arm(&self.waker);
+        }
+        match self.ends {
+            Some(ends) => {
+                let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
+                    && self.connections.values().all(|of| of.conversation.output_bytes() == 0);
+                !is_idle && Instant::now() < ends
+            }
+            None => true,
+        }
+    }
+
+    /// Opens a session once the database is open.
+    fn open_session(&mut self) {
+        let Some(opened) = self.shared.opened.get() else { return };
+        match opened.database.session() {
+            Ok(session) => {
+                self.queue = Some(opened.database.commit_queue());
+                self.session = Some(session);
+            }
+            Err(error) => self.shared.stop(Stopping::Failed(error.to_string())),
+        }
+    }
+
+    fn look_for_stop(&mut self) {
+        if self.ends.is_some() {
+            return;
+        }
+        let time = match self.shared.stopping() {
+            None => return,
+            Some(Stopping::Asked) => STOP,
+            Some(Stopping::Failed(_)) => FAREWELL,
+        };
+        self.ends = Some(Instant::now() + time);
+    }
+
+    /// Reads, runs and writes one connection.
+    fn serve(&mut self, id: u64, now: i64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.is_listed = false;
+        let is_running = self.ends.is_none();
+        let mut next = Next::Wait;
+        if is_running {
+            connection.read(&self.shared, &mut self.buffer, now);
+            let (session, parked) = (self.session.as_mut(), &mut self.parked);
+            let mut turn = Turn { shared: &self.shared, session, parked };
+            next = connection.conversation.run(&mut turn);
+        }
+        for (ticket, mark) in self.parked.drain(..) {
+            let queue = self.queue.as_mut().expect("a session has its queue");
+            queue.push(ticket, (id, mark));
+        }
+        if let Some(job) = connection.conversation.take_job() {
+            let mailbox = self.mailbox.clone();
+            let done = move |reply| mailbox.send(Message::JobDone(id, reply));
+            self.executors.submit(job, connection.conversation.is_resp3(), done);
+        }
+        connection.write(&self.shared);
+        if connection.is_done() {
+            return self.close(id);
+        }
+        let reads_on = connection.is_readable && !connection.conversation.is_full();
+        match next {
+            Next::Again => self.list(id),
+            Next::NoRoom => self.waits_for_room = true,
+            Next::Wait if reads_on && is_running => self.list(id),
+            Next::Wait => {}
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(mut connection) = self.connections.remove(&id) {
+            let _ = self.poll.registry().deregister(&mut connection.socket);
+            self.shared.clients.remove(id);
+            self.mailbox.connections.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Frees the replies of transactions that are acknowledged.
+    fn drain(&mut self) {
+        let Some(queue) = &mut self.queue else { return };
+        let mut changed = Vec::new();
+        let connections = &mut self.connections;
+        let result = queue.drain(|(id, mark)| {
+            if let Some(connection) = connections.get_mut(&id) {
+                connection.conversation.acknowledged(mark);
+                if changed.last() != Some(&id) {
+                    changed.push(id);
+                }
+            }
+        });
+        if !changed.is_empty() && self.waits_for_room {
+            self.waits_for_room = false;
+            let all: Vec<u64> = self.connections.keys().copied().collect();
+            all.into_iter().for_each(|id| self.list(id));
+        }
+        if result.is_err() {
+            return self.fail();
+        }
+        for id in changed {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            connection.write(&self.shared);
+            // It may have been too far behind to be read, and may be done.
+            if connection.is_done() {
+                self.close(id);
+            } else if connection.is_readable || connection.conversation.input_bytes() > 0 {
+                self.list(id);
+            }
+        }
+    }
+
+    /// The log has failed: nothing that is parked will ever be acknowledged.
+    fn fail(&mut self) {
+        let cause = self.shared.log_failure().unwrap_or_else(|| "unknown".to_string());
+        self.shared.stop(Stopping::Failed(format!("the log failed: {cause}")));
+        self.queue = None;
+        self.ends = Some(Instant::now() + FAREWELL);
+        for connection in self.connections.values_mut() {
+            connection.conversation.fail();
+            connection.write(&self.shared);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A durable, transactional server that speaks Redis's protocol.
+//!
+//! Every `OK` is on disk. Commands run on all cores over any keys; what a client sends at once is
+//! one transaction. docs/server.md says what it does and how it is run.
+//!
+//! ```no_run
+//! use hyades_server::{Server, Settings};
+//! let settings = Settings::from_arguments(&["--port", "0", "--dir", "data"])?;
+//! let server = Server::start(settings)?;
+//! server.wait_until_open()?;
+//! println!("ready on {}", server.address());
+//! server.wait()?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The core, `conversation`, knows neither sockets nor threads: bytes in, transactions, bytes out.
+#![deny(unsafe_code)]
+
+mod clients;
+mod clock;
+mod commands;
+mod config;
+mod connection;
+mod conversation;
+mod data;
+mod event_loop;
+mod executors;
+mod glob;
+mod listener;
+mod opening;
+mod reaper;
+mod replies;
+mod resp;
+mod runs;
+mod server;
+mod shared;
+mod signals;
+mod waker;
+
+pub use config::{ConfigError, Settings};
+pub use server::{Handle, Server, ServerError};

@@ -1,0 +1,111 @@
+//! Removes keys that have expired, and keys of databases that were flushed. Nothing depends on it:
+//! such keys are absent already. It walks over all keys, in a snapshot, when there is something to
+//! remove, and takes a small share of one core.
+
+use crate::data::databases;
+use crate::data::head::Head;
+use crate::data::keyspace::Effects;
+use crate::shared::{Opened, Shared, Stopping};
+use hyades::{Column, Columns, Error, Session};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+const GENERATION: Column<u64> = Column::at(0);
+const KEY: Column<[u8]> = Column::at(1);
+const HEAD: Column<u64> = Column::at(2);
+const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
+
+/// Keys removed by one transaction.
+const BATCH: usize = 128;
+
+/// A walk is followed by a pause so many times as long, and at least this long in milliseconds.
+const PAUSE: u32 = 19;
+const SHORTEST_PAUSE_MS: i64 = 100;
+
+type Found = Vec<(u64, Vec<u8>)>;
+
+/// Runs until the server stops.
+pub fn run(shared: &Shared) {
+    while shared.wait_to_reap() {
+        let Some(opened) = shared.opened.get() else { continue };
+        let began = Instant::now();
+        match reap(shared, opened) {
+            Ok(Some(next)) => {
+                let pause = (began.elapsed() * PAUSE).as_millis() as i64;
+                let earliest = shared.clock.now_ms() + pause.max(SHORTEST_PAUSE_MS);
+                shared.reap_no_later_than(next.max(earliest));
+            }
+            Ok(None) => {}
+            Err(Error::Poisoned(cause)) => {
+                return shared.stop(Stopping::Failed(format!("the log failed: {cause}")));
+            }
+            // Out of memory for the snapshot, say: what is not removed now is removed later.
+            Err(_) => shared.reap_no_later_than(shared.clock.now_ms() + 1_000),
+        }
+    }
+}
+
+/// Removes what there is to remove. Returns when there is more.
+fn reap(shared: &Shared, opened: &Opened) -> Result<Option<i64>, Error> {
+    let (tables, number) = (opened.tables, shared.settings.databases());
+    let now = shared.clock.now_ms();
+    let snapshot = opened.database.open_snapshot();
+    let (live, next) = snapshot.read(|tx| Ok(databases::live(tx, tables, number)?))?;
+    // Databases beyond the number of this run keep what they have.
+    let is_dead = |generation: u64| {
+        let is_given = (databases::FIRST_GIVEN..next).contains(&generation);
+        (is_given || generation < u64::from(number)) && !live.contains(&generation)
+    };
+    let (mut found, mut first): (Found, Option<i64>) = (Vec::new(), None);
+    snapshot.for_each(tables.keys, WITHOUT_BODY, |row| {
+        let (generation, head) = (row.get(GENERATION), Head::from_word(row.get(HEAD)));
+        let expires = head.and_then(Head::expires);
+        if is_dead(generation) || expires.is_some_and(|at| at <= now) {
+            found.push((generation, row.get(KEY).to_vec()));
+        } else if let Some(at) = expires {
+            first = Some(first.map_or(at, |first| first.min(at)));
+        }
+    })?;
+    drop(snapshot);
+    let mut session = opened.database.session()?;
+    for batch in found.chunks(BATCH) {
+        if shared.stopping().is_some() {
+            return Ok(None);
+        }
+        remove(shared, opened, &mut session, batch, &is_dead)?;
+    }
+    shared.counts.forget(is_dead);
+    Ok(first)
+}
+
+/// Removes some keys, if they are still to be removed.
+fn remove(
+    shared: &Shared,
+    opened: &Opened,
+    session: &mut Session,
+    batch: &[(u64, Vec<u8>)],
+    is_dead: &dyn Fn(u64) -> bool,
+) -> Result<(), Error> {
+    let (tables, now) = (opened.tables, shared.clock.now_ms());
+    let mut effects = Effects::default();
+    let (_, ticket) = session.submit(|tx| {
+        effects.clear();
+        for (generation, key) in batch {
+            let place = (*generation, &key[..]);
+            let row = tx.get_columns(tables.keys, place, HEAD.only())?;
+            let Some(head) = row.and_then(|row| Head::from_word(row.get(HEAD))) else { continue };
+            let is_dead = is_dead(*generation);
+            if is_dead || head.is_expired(now) {
+                tx.delete(tables.keys, place)?;
+                effects.removed(*generation, head);
+                effects.expired += u64::from(!is_dead);
+            }
+        }
+        Ok(())
+    })?;
+    // The removal tells no client anything: it may become durable when it likes.
+    drop(ticket);
+    effects.counts.iter().for_each(|change| shared.counts.apply(*change));
+    shared.counters.expired.fetch_add(effects.expired, Relaxed);
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Replies, in the client's version of the protocol.
+
+use super::number::{push_float, push_integer};
+
+/// Writes the replies of one client.
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    resp3: bool,
+}
+
+impl<'a> Reply<'a> {
+    /// Appends to `out`, in version 3 of the protocol or 2.
+    pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
+        Reply { out, resp3 }
+    }
+
+    /// Sets the version of what follows.
+    pub fn set_version(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
+
+    /// Whether the client speaks version 3.
+    pub fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Where the next reply begins.
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back what was written since [`Reply::position`].
+    pub fn truncate(&mut self, position: usize) {
+        self.out.truncate(position);
+    }
+
+    fn head(&mut self, kind: u8, number: i64) {
+        self.out.push(kind);
+        push_integer(self.out, number);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A line of text without line breaks, such as `OK`.
+    pub fn simple(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// `OK`.
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// An error. Line breaks in it become blanks.
+    pub fn error(&mut self, text: &str) {
+        self.out.push(b'-');
+        let is_break = |byte: u8| byte == b'\r' || byte == b'\n';
+        self.out.extend(text.bytes().map(|byte| if is_break(byte) { b' ' } else { byte }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, value: i64) {
+        self.head(b':', value);
+    }
+
+    /// A length.
+    pub fn count(&mut self, count: usize) {
+        self.integer(count as i64);
+    }
+
+    /// A string.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.head(b'$', bytes.len() as i64);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A string, or null.
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// No value.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No array.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// The head of an array.
+    pub fn array(&mut self, length: usize) {
+        self.head(b'*', length as i64);
+    }
+
+    /// The head of a map of this many pairs; in version 2 an array of keys and values.
+    pub fn map(&mut self, pairs: usize) {
+        match self.resp3 {
+            true => self.head(b'%', pairs as i64),
+            false => self.array(2 * pairs),
+        }
+    }
+
+    /// The head of a set.
+    pub fn set(&mut self, length: usize) {
+        self.head(if self.resp3 { b'~' } else { b'*' }, length as i64);
+    }
+
+    /// A floating-point number; a string in version 2.
+    pub fn double(&mut self, value: f64) {
+        let mut text = Vec::with_capacity(24);
+        push_float(&mut text, value);
+        if self.resp3 {
+            self.out.push(b',');
+            self.out.extend_from_slice(&text);
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(&text);
+        }
+    }
+
+    /// A truth value; 1 or 0 in version 2.
+    pub fn boolean(&mut self, value: bool) {
+        match self.resp3 {
+            true => self.out.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" }),
+            false => self.integer(i64::from(value)),
+        }
+    }
+
+    /// Text for people; a string in version 2.
+    pub fn verbatim(&mut self, text: &str) {
+        if self.resp3 {
+            self.head(b'=', text.len() as i64 + 4);
+            self.out.extend_from_slice(b"txt:");
+            self.out.extend_from_slice(text.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// An integer of any size, as its digits; a string in version 2.
+    pub fn big_number(&mut self, digits: &str) {
+        if self.resp3 {
+            self.out.push(b'(');
+            self.out.extend_from_slice(digits.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(digits.as_bytes());
+        }
+    }
+
+    /// The head of an attribute of the reply that follows. Only in version 3.
+    pub fn attribute(&mut self, pairs: usize) {
+        self.head(b'|', pairs as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(resp3: bool, write: impl Fn(&mut Reply<'_>)) -> String {
+        let mut out = Vec::new();
+        write(&mut Reply::new(&mut out, resp3));
+        String::from_utf8(out).unwrap().replace("\r\n", " ")
+    }
+
+    #[test]
+    fn the_versions_differ_in_types() {
+        let all = |reply: &mut Reply<'_>| {
+            reply.ok();
+            reply.null();
+            reply.null_array();
+            reply.map(1);
+            reply.set(2);
+            reply.double(0.5);
+            reply.boolean(true);
+            reply.verbatim("a");
+        };
+        assert_eq!(written(false, all), "+OK $-1 *-1 *2 *2 $3 0.5 :1 $1 a ");
+        assert_eq!(written(true, all), "+OK _ _ %1 ~2 ,0.5 #t =5 txt:a ");
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert_eq!(written(false, |reply| reply.error("ERR a\r\nb")), "-ERR a  b ");
+    }
+}

@@ -1,0 +1,164 @@
+//! Starts a server, waits for its end, and stops it.
+
+use crate::config::Settings;
+use crate::event_loop::EventLoop;
+use crate::executors::Executors;
+use crate::listener::Listener;
+use crate::shared::{Opened, Shared, Stopping};
+use crate::{opening, reaper, signals};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// A server failed. As text, one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerError {
+    /// It could not start: an address is taken, or a thread could not be created.
+    Start(String),
+    /// The database could not be opened, or its log has failed.
+    Failed(String),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::Start(text) | ServerError::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+/// A server that runs.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    /// Event loops, listener and reaper, which use the database.
+    threads: Vec<JoinHandle<()>>,
+    opener: JoinHandle<()>,
+}
+
+/// Stops a server from another thread.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    /// Stops it in good order: no more commands are read; what was run is acknowledged first.
+    pub fn stop(&self) {
+        self.0.stop(Stopping::Asked);
+    }
+}
+
+/// One event loop a core up to four cores, then seven for each eight.
+fn loops_for(cores: usize) -> usize {
+    if cores <= 4 { cores } else { (cores * 7 / 8).max(4) }
+}
+
+impl Server {
+    /// Starts a server: it listens when this returns, and opens its database meanwhile. Until that
+    /// is open it answers most commands with `LOADING`.
+    ///
+    /// # Errors
+    /// [`ServerError::Start`].
+    pub fn start(settings: Settings) -> Result<Server, ServerError> {
+        Server::try_start(settings).map_err(|error| ServerError::Start(error.to_string()))
+    }
+
+    fn try_start(settings: Settings) -> std::io::Result<Server> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let loops = match settings.loops() {
+            0 => loops_for(cores),
+            loops => loops,
+        };
+        let shared = Shared::new(settings);
+        let listener = Listener::bind(&shared)?;
+        let address = listener.address()?;
+        let (executors, mut threads) = Executors::start(&shared, (cores / 4).max(1))?;
+        let mut mailboxes = Vec::new();
+        for number in 0..loops {
+            let event_loop = EventLoop::new(&shared, executors.clone())?;
+            mailboxes.push(event_loop.mailbox());
+            let thread = Builder::new().name(format!("loop-{number}"));
+            threads.push(thread.spawn(move || event_loop.run())?);
+        }
+        let thread = Builder::new().name("listener".into());
+        threads.push(thread.spawn(move || listener.run(&mailboxes))?);
+        let reaping = shared.clone();
+        let thread = Builder::new().name("reaper".into());
+        threads.push(thread.spawn(move || reaper::run(&reaping))?);
+        let opening = shared.clone();
+        let opener = Builder::new().name("opener".into()).spawn(move || {
+            if let Err(error) = opening::open(&opening) {
+                opening.stop(Stopping::Failed(error.to_string()));
+            }
+        })?;
+        Ok(Server { shared, address, threads, opener })
+    }
+
+    /// The first address that it listens at.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A handle to stop it with.
+    pub fn handle(&self) -> Handle {
+        Handle(self.shared.clone())
+    }
+
+    /// Has SIGTERM and SIGINT stop it in good order, and a second one end the process.
+    ///
+    /// # Errors
+    /// The signals cannot be waited for.
+    pub fn stop_on_signals(&self) -> std::io::Result<()> {
+        signals::stop_on_signals(self.handle())
+    }
+
+    /// Waits until the database is open. Returns what was recovered, in words.
+    ///
+    /// # Errors
+    /// The database could not be opened, or the server was stopped before.
+    pub fn wait_until_open(&self) -> Result<String, ServerError> {
+        while !self.opener.is_finished() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let Some(opened) = self.shared.opened.get() else {
+            return Err(match self.shared.stopping() {
+                Some(Stopping::Failed(cause)) => ServerError::Failed(cause),
+                _ => ServerError::Failed("the server was stopped before it was open".to_string()),
+            });
+        };
+        let found = opened.database.recovery();
+        let (dir, streams) = (self.shared.settings.dir(), opened.database.streams());
+        let dir = dir.display();
+        Ok(match found.found {
+            false => format!("created a database in {dir}, with {streams} log streams"),
+            true => format!(
+                "recovered the database in {dir} in {:.2} s on {} threads: {} rows of a \
+                 checkpoint, {} transactions of the log; {streams} log streams",
+                found.seconds, found.threads, found.image_rows, found.records
+            ),
+        })
+    }
+
+    /// Waits until the server has stopped and its database is closed.
+    ///
+    /// # Errors
+    /// Why it stopped, unless it was asked to.
+    pub fn wait(self) -> Result<(), ServerError> {
+        let cause = self.shared.wait_for_stop();
+        // While it is being opened, a database cannot be closed; nothing is lost without it.
+        if self.shared.opened.get().is_none() && !self.opener.is_finished() {
+            return Ok(());
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        if let Stopping::Failed(cause) = cause {
+            return Err(ServerError::Failed(cause));
+        }
+        let Some(Opened { database, .. }) = self.shared.opened.get() else { return Ok(()) };
+        database.clone().close().map_err(|error| ServerError::Failed(error.to_string()))
+    }
+}

@@ -1,0 +1,219 @@
+//! What all threads of a server share.
+
+use crate::clients::Clients;
+use crate::clock::Clock;
+use crate::commands::table;
+use crate::config::Settings;
+use crate::data::Tables;
+use crate::data::counts::KeyCounts;
+use crate::data::keyspace::Effects;
+use hyades::{Database, Progress};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// A database that is open.
+pub struct Opened {
+    /// The database.
+    pub database: Database,
+    /// Its tables.
+    pub tables: Tables,
+}
+
+/// Why a server stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopping {
+    /// It was asked to.
+    Asked,
+    /// Its log failed, or it could not be opened.
+    Failed(String),
+}
+
+/// Counters, by the names of INFO.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections: AtomicU64,
+    /// Connections refused.
+    pub rejected: AtomicU64,
+    /// Commands run.
+    pub commands: AtomicU64,
+    /// Bytes received.
+    pub input: AtomicU64,
+    /// Bytes sent.
+    pub output: AtomicU64,
+    /// Reading commands that found their key.
+    pub hits: AtomicU64,
+    /// Reading commands that did not.
+    pub misses: AtomicU64,
+    /// Expired keys removed.
+    pub expired: AtomicU64,
+    /// Runs that met a conflict.
+    pub conflicts: AtomicU64,
+    /// Runs that were run with patience, since they had starved.
+    pub alone: AtomicU64,
+    /// Error replies.
+    pub errors: AtomicU64,
+    /// Times that an event loop woke up.
+    pub turns: AtomicU64,
+}
+
+/// State of a server.
+pub struct Shared {
+    /// Settings.
+    pub settings: Settings,
+    /// Wall clock.
+    pub clock: Clock,
+    /// Connected clients.
+    pub clients: Clients,
+    /// Counters.
+    pub counters: Counters,
+    /// Calls and failed calls of each command, by its place in the table.
+    pub calls: Vec<(AtomicU64, AtomicU64)>,
+    /// Error replies by their first word.
+    pub errors: Mutex<BTreeMap<String, u64>>,
+    /// Numbers of keys.
+    pub counts: KeyCounts,
+    /// The database, once it is open.
+    pub opened: OnceLock<Opened>,
+    /// How far recovery has got.
+    pub progress: Mutex<Option<Progress>>,
+    /// When the server was started.
+    pub started: Instant,
+    /// The number of this run, 40 hexadecimal digits.
+    pub run_id: String,
+    /// The port that is listened to.
+    pub port: AtomicU64,
+    stopping: Mutex<Option<Stopping>>,
+    stopped: Condvar,
+    /// Wakers of the event loops and of the listener.
+    wakers: Mutex<Vec<Waker>>,
+    /// For the reaper: when it is to look for expired keys next; 0: at once, `i64::MAX`: never.
+    reap_at: Mutex<i64>,
+    reap: Condvar,
+}
+
+impl Shared {
+    /// The state of a server that starts now.
+    pub fn new(settings: Settings) -> Arc<Shared> {
+        let calls = table::all().iter().map(|_| Default::default()).collect();
+        Arc::new(Shared {
+            settings,
+            clock: Clock::default(),
+            clients: Clients::default(),
+            counters: Counters::default(),
+            calls,
+            errors: Mutex::default(),
+            counts: KeyCounts::default(),
+            opened: OnceLock::new(),
+            progress: Mutex::default(),
+            started: Instant::now(),
+            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
+            port: AtomicU64::new(0),
+            stopping: Mutex::default(),
+            stopped: Condvar::new(),
+            wakers: Mutex::default(),
+            reap_at: Mutex::new(i64::MAX),
+            reap: Condvar::new(),
+        })
+    }
+
+    /// Adds a thread that is woken when something changes for all.
+    pub fn add_waker(&self, waker: Waker) {
+        self.wakers.lock().expect("no holder panics").push(waker);
+    }
+
+    /// Wakes all event loops and the listener.
+    pub fn wake_all(&self) {
+        self.wakers.lock().expect("no holder panics").iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Stops the server; the first cause counts.
+    pub fn stop(&self, cause: Stopping) {
+        self.stopping.lock().expect("no holder panics").get_or_insert(cause);
+        self.stopped.notify_all();
+        self.reap.notify_all();
+        self.wake_all();
+    }
+
+    /// Why the server stops, if it does.
+    pub fn stopping(&self) -> Option<Stopping> {
+        self.stopping.lock().expect("no holder panics").clone()
+    }
+
+    /// Waits until the server stops.
+    pub fn wait_for_stop(&self) -> Stopping {
+        let mut stopping = self.stopping.lock().expect("no holder panics");
+        loop {
+            match &*stopping {
+                Some(cause) => return cause.clone(),
+                None => stopping = self.stopped.wait(stopping).expect("no holder panics"),
+            }
+        }
+    }
+
+    /// Why the log has failed, if it has.
+    pub fn log_failure(&self) -> Option<String> {
+        let log = self.opened.get()?.database.log()?;
+        log.poisoned().map(|poisoned| poisoned.cause.to_string())
+    }
+
+    /// Applies what a committed transaction does beside its rows.
+    pub fn apply(&self, effects: &Effects) {
+        effects.counts.iter().for_each(|change| self.counts.apply(*change));
+        let add = |counter: &AtomicU64, n: u64| {
+            if n > 0 {
+                counter.fetch_add(n, Relaxed);
+            }
+        };
+        add(&self.counters.hits, effects.hits);
+        add(&self.counters.misses, effects.misses);
+        add(&self.counters.expired, effects.expired);
+        if effects.flushed {
+            self.reap_no_later_than(0);
+        } else if let Some(at) = effects.expiry {
+            self.reap_no_later_than(at);
+        }
+    }
+
+    /// Counts an error reply by its first word.
+    pub fn count_error(&self, text: &str) {
+        self.counters.errors.fetch_add(1, Relaxed);
+        let code = text.split(' ').next().unwrap_or("").to_string();
+        *self.errors.lock().expect("no holder panics").entry(code).or_default() += 1;
+    }
+
+    /// Has the reaper look for keys to remove at this time, or earlier.
+    pub fn reap_no_later_than(&self, at_ms: i64) {
+        let mut reap_at = self.reap_at.lock().expect("no holder panics");
+        if at_ms < *reap_at {
+            *reap_at = at_ms;
+            self.reap.notify_all();
+        }
+    }
+
+    /// For the reaper: waits until it is to look for keys, and forgets when that was. False if the
+    /// server stops.
+    pub fn wait_to_reap(&self) -> bool {
+        let mut reap_at = self.reap_at.lock().expect("no holder panics");
+        loop {
+            if self.stopping().is_some() {
+                return false;
+            }
+            let now = self.clock.now_ms();
+            if *reap_at <= now {
+                *reap_at = i64::MAX;
+                return true;
+            }
+            reap_at = match *reap_at {
+                i64::MAX => self.reap.wait(reap_at).expect("no holder panics"),
+                at => {
+                    let left = Duration::from_millis((at - now).clamp(1, 60_000) as u64);
+                    self.reap.wait_timeout(reap_at, left).expect("no holder panics").0
+                }
+            };
+        }
+    }
+}
