@@ -146,11 +146,6 @@ impl Conversation {
         }
     }
 
-    /// The client.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
     /// Takes bytes that the client has sent.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.client.is_closing {

@@ -1,0 +1,219 @@
+//! `hyades serve` as a process: settings, signals, and SIGKILL with a journal of what was answered.
+#![allow(missing_docs, reason = "tests are named by what they promise")]
+
+mod common;
+
+use common::{code, hyades, stderr};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+struct Process {
+    child: Child,
+    address: String,
+}
+
+impl Process {
+    fn start(dir: &Path) -> Process {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hyades"))
+            .args(["serve", "--port", "0", "--dir"])
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("ready on ").expect("it is ready").trim().to_string();
+        Process { child, address }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.address)
+    }
+
+    /// Stops it, and checks that it ends in good order.
+    fn stop(mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+
+    /// How often its threads have slept, in all.
+    fn sleeps(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let of = |status: String| {
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        tasks.map(|task| of(std::fs::read_to_string(task.unwrap().path().join("status")).unwrap())).sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: &str) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn send(&mut self, text: &str) -> std::io::Result<()> {
+        self.0.get_mut().write_all(text.as_bytes())
+    }
+
+    /// A line, or the content of a string. An error once the server is gone.
+    fn reply(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let line = line.trim_end().to_string();
+        let Some(length) = line.strip_prefix('$').filter(|length| *length != "-1") else {
+            return Ok(line);
+        };
+        let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+        self.0.read_exact(&mut bytes)?;
+        bytes.truncate(bytes.len() - 2);
+        Ok(String::from_utf8(bytes).unwrap())
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.send(&format!("{text}\r\n")).unwrap();
+        self.reply().unwrap()
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_one_sentence() {
+    for (words, expected) in [
+        ("--port x", "port must be a number from 0 to 65535"),
+        ("--nonsense 1", "there is no setting \"nonsense\""),
+        ("no-such-file", "cannot read"),
+        ("--maxmemory 1gb", "a memory limit is not built yet"),
+        ("--port 0 --bind 203.0.113.1", "cannot listen at 203.0.113.1"),
+    ] {
+        let output = hyades(&format!("serve {words}"), &[]);
+        assert_eq!(code(&output), 2, "{words}");
+        let text = stderr(&output);
+        assert!(text.contains(expected) && text.lines().count() == 1, "{words}: {text}");
+    }
+}
+
+#[test]
+fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let mut client = server.client();
+    assert_eq!(client.ask("SET a 1"), "+OK");
+    assert_eq!(client.ask("SET b 2 PX 200"), "+OK");
+    let pinged = hyades("ping --port", &[server.address.rsplit(':').next().unwrap()]);
+    assert_eq!(code(&pinged), 0, "{}", stderr(&pinged));
+    // The expired key is removed, and then there is nothing left to do.
+    std::thread::sleep(Duration::from_millis(700));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let before = server.sleeps();
+        std::thread::sleep(Duration::from_secs(1));
+        if server.sleeps() == before {
+            break;
+        }
+        assert!(Instant::now() < deadline, "an idle server wakes up");
+    }
+    assert_eq!(client.ask("DBSIZE"), ":1");
+    server.stop();
+    let server = Process::start(dir.path());
+    assert_eq!(server.client().ask("GET a"), "1");
+    assert_eq!(server.client().ask("DBSIZE"), ":1");
+    let mut client = server.client();
+    client.send("SHUTDOWN\r\n").unwrap();
+    assert!(client.reply().is_err());
+}
+
+const CLIENTS: u64 = 4;
+
+/// What a client knows when the server is gone: the last number that was answered, and the last
+/// that was sent.
+struct Journal {
+    answered: u64,
+    sent: u64,
+}
+
+/// Sets a pair of keys to ever higher numbers, by turns alone and several at once, until the server
+/// is gone.
+fn write_until_killed(mut client: Client, name: u64, first: u64) -> Journal {
+    let mut journal = Journal { answered: first, sent: first };
+    loop {
+        let count = if journal.sent % 7 == 0 { 5 } else { 1 };
+        let mut text = String::new();
+        for n in journal.sent + 1..=journal.sent + count {
+            text.push_str(&format!("MSET left{name} {n} right{name} {n}\r\n"));
+        }
+        journal.sent += count;
+        if client.send(&text).is_err() {
+            return journal;
+        }
+        for _ in 0..count {
+            match client.reply() {
+                Ok(reply) => assert_eq!(reply, "+OK"),
+                Err(_) => return journal,
+            }
+            journal.answered += 1;
+        }
+    }
+}
+
+/// `HYADES_KILLS` sets the number of kills.
+#[test]
+fn nothing_that_was_answered_is_missing_after_sigkill() {
+    let kills = std::env::var("HYADES_KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut reached = [0; CLIENTS as usize];
+    for round in 0..kills {
+        let mut server = Process::start(dir.path());
+        let writers: Vec<_> = (0..CLIENTS)
+            .map(|name| {
+                let (client, first) = (server.client(), reached[name as usize]);
+                std::thread::spawn(move || write_until_killed(client, name, first))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(100 + 37 * (round % 8)));
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let journals: Vec<Journal> =
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let server = Process::start(dir.path());
+        let mut client = server.client();
+        for (name, journal) in journals.iter().enumerate() {
+            let mut get = |side: &str| match client.ask(&format!("GET {side}{name}")).as_str() {
+                "$-1" => 0,
+                number => number.parse::<u64>().unwrap(),
+            };
+            let (left, right) = (get("left"), get("right"));
+            assert_eq!(left, right, "a transaction is there whole or not at all");
+            assert!(
+                (journal.answered..=journal.sent).contains(&left),
+                "{} was answered and {left} is there",
+                journal.answered
+            );
+            reached[name] = left;
+        }
+        assert!(journals.iter().any(|journal| journal.answered > 0), "something was written");
+        server.stop();
+    }
+}

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Runs Redis's own test suite against `hyades serve`, file by file, and counts what passes.
+#
+#   scripts/redis-suite.sh [PROGRAM] [FILE ..]
+#
+# PROGRAM is the server, by default target/release/hyades; `redis-server` measures the original.
+# FILE is a file of the suite without its ending, such as unit/expire; by default those that
+# docs/server.md names. The suite comes from Debian's source package of redis, by apt, into
+# target/redis-suite; nothing of it is kept in this repository. Needs tclsh, apt, and Linux.
+set -eu
+
+cd "$(dirname "$0")/.."
+program=${1:-target/release/hyades}
+[ $# -gt 0 ] && shift
+files=${*:-unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol \
+unit/querybuf unit/quit}
+place=$PWD/target/redis-suite
+port=${PORT:-16379}
+limit=${LIMIT:-120}
+version=7.0.15
+
+fetch() {
+    mkdir -p "$place/lists/partial"
+    echo "deb-src http://deb.debian.org/debian bookworm main" > "$place/sources.list"
+    echo "deb-src http://deb.debian.org/debian-security bookworm-security main" \
+        >> "$place/sources.list"
+    options="-o Dir::Etc::sourcelist=$place/sources.list -o Dir::Etc::sourceparts=- \
+        -o Dir::State::lists=$place/lists -o APT::Sandbox::User=root"
+    # shellcheck disable=SC2086 # these are several words
+    (cd "$place" && apt-get $options update && apt-get $options source --download-only redis) \
+        > "$place/apt.log" 2>&1 || { cat "$place/apt.log" >&2; exit 1; }
+    tar -xzf "$place"/redis_$version.orig.tar.gz -C "$place"
+}
+
+suite=$place/redis-$version
+[ -d "$suite/tests" ] || fetch
+
+data=$(mktemp -d)
+server=
+stop() {
+    [ -z "$server" ] || kill "$server" 2> "$place/kill.log" || true
+    wait 2> "$place/kill.log" || true
+    rm -rf "$data"
+}
+trap stop EXIT INT TERM
+
+# A file that leaves the server in an odd state does not spoil the next one.
+start() {
+    rm -rf "$data/db"
+    case $program in
+        *redis-server) "$program" --port "$port" --save '' --dir "$data" \
+            > "$place/server.log" 2>&1 & ;;
+        *) "$program" serve --port "$port" --dir "$data/db" > "$place/server.log" 2>&1 & ;;
+    esac
+    server=$!
+    for _ in $(seq 100); do
+        if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$place/probe.log"; then return; fi
+        if command -v redis-cli > "$place/probe.log" &&
+            redis-cli -p "$port" ping > "$place/probe.log" 2>&1; then return; fi
+        sleep 0.1
+    done
+    echo "the server does not start:" >&2
+    cat "$place/server.log" >&2
+    exit 1
+}
+
+passed=0
+failed=0
+for file in $files; do
+    start
+    out=$place/$(echo "$file" | tr / -).log
+    (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
+        --ignore-encoding --ignore-digest --durable \
+        --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
+        --single "$file") > "$out" 2>&1 || true
+    ok=$(grep -ac '\[ok\]' "$out" || true)
+    bad=$(grep -acE '\[(err|exception)\]' "$out" || true)
+    echo "$file: $ok passed, $bad failed ($out)"
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    kill "$server" && wait "$server" || true
+    server=
+done
+echo "in all: $passed passed, $failed failed"
