@@ -72,7 +72,7 @@ for file in $files; do
     (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
         --ignore-encoding --ignore-digest --durable \
         --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
-        --single "$file") > "$out" 2>&1 || true
+        --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$out" || true
     ok=$(grep -ac '\[ok\]' "$out" || true)
     bad=$(grep -acE '\[(err|exception)\]' "$out" || true)
     echo "$file: $ok passed, $bad failed ($out)"

@@ -12,11 +12,7 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
     /// A file in the syntax of redis.conf, then settings: --port 6379 --dir DIR ..
-    #[arg(
-        value_name = "FILE | --NAME VALUE",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "FILE | --NAME VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 

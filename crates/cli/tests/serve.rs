@@ -53,7 +53,9 @@ impl Process {
             let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
         };
-        tasks.map(|task| of(std::fs::read_to_string(task.unwrap().path().join("status")).unwrap())).sum()
+        tasks
+            .map(|task| of(std::fs::read_to_string(task.unwrap().path().join("status")).unwrap()))
+            .sum()
     }
 }
 

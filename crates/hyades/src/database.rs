@@ -5,8 +5,8 @@ mod metrics;
 mod session;
 mod snapshot;
 
-use session::Loan;
 pub use attempt::Attempt;
+use session::Loan;
 pub use session::Session;
 pub use snapshot::Snapshot;
 

@@ -51,7 +51,12 @@ pub struct ClientNames {
 
 impl ClientEntry {
     /// The entry of a client that connects now.
-    pub fn new(id: u64, (address, local_address): (String, String), now: i64, waker: Waker) -> Self {
+    pub fn new(
+        id: u64,
+        (address, local_address): (String, String),
+        now: i64,
+        waker: Waker,
+    ) -> Self {
         ClientEntry {
             id,
             address,
@@ -98,7 +103,6 @@ impl ClientEntry {
         );
         line
     }
-
 }
 
 /// All clients by number.

@@ -20,8 +20,10 @@ pub struct Connection {
     pub is_readable: bool,
     /// The socket takes no more for now.
     is_blocked: bool,
-    /// The client has closed its side, or the socket has failed.
-    pub is_over: bool,
+    /// The client sends nothing more: the connection is closed behind its replies.
+    has_ended: bool,
+    /// The socket has failed.
+    is_over: bool,
     /// The connection stands in the loop's list of those to serve.
     pub is_listed: bool,
 }
@@ -36,6 +38,7 @@ impl Connection {
             entry,
             is_readable: true,
             is_blocked: false,
+            has_ended: false,
             is_over: false,
             is_listed: false,
         }
@@ -48,11 +51,11 @@ impl Connection {
 
     /// Reads once, unless the client has to read its replies first.
     pub fn read(&mut self, shared: &Shared, buffer: &mut [u8], now_ms: i64) {
-        if !self.is_readable || self.is_over || self.conversation.is_full() {
+        if !self.is_readable || self.has_ended || self.is_over || self.conversation.is_full() {
             return;
         }
         match self.socket.read(buffer) {
-            Ok(0) => self.is_over = true,
+            Ok(0) => (self.has_ended, self.is_readable) = (true, false),
             Ok(read) => {
                 self.entry.active_ms.store(now_ms, Relaxed);
                 shared.counters.input.fetch_add(read as u64, Relaxed);
@@ -86,7 +89,8 @@ impl Connection {
 
     /// Whether nothing more is to be done for it.
     pub fn is_done(&self) -> bool {
-        let is_said = self.conversation.is_closing() && self.conversation.output_bytes() == 0;
-        is_said || self.is_over || self.entry.is_killed.load(Relaxed)
+        let is_ending = self.conversation.is_closing() || self.has_ended;
+        let is_said = self.conversation.output_bytes() == 0 && self.conversation.is_idle();
+        is_ending && is_said || self.is_over || self.entry.is_killed.load(Relaxed)
     }
 }

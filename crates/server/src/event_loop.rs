@@ -51,6 +51,10 @@ const WAKER: Token = Token(0);
 /// Most bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 
+/// The log has room again when any thread's records are written, not only this one's: it is looked
+/// for at this interval.
+const ROOM: Duration = Duration::from_millis(1);
+
 /// After a failure of the log, or when it is asked to stop, a loop sends what is left for so long.
 const FAREWELL: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(10);
@@ -71,8 +75,8 @@ pub struct EventLoop {
     buffer: Vec<u8>,
     /// Until when it sends what is left.
     ends: Option<Instant>,
-    /// The log has no room: nothing is run until an acknowledgement.
-    waits_for_room: bool,
+    /// Connections whose run waits for room in the log.
+    waiting: Vec<u64>,
 }
 
 impl EventLoop {
@@ -99,7 +103,7 @@ impl EventLoop {
             parked: Vec::new(),
             buffer: vec![0; READ_BYTES],
             ends: None,
-            waits_for_room: false,
+            waiting: Vec::new(),
         })
     }
 
@@ -116,7 +120,7 @@ impl EventLoop {
             let timeout = match (sleeps, self.ends) {
                 (false, _) => Some(Duration::ZERO),
                 (true, Some(ends)) => Some(ends.saturating_duration_since(Instant::now())),
-                (true, None) => None,
+                (true, None) => (!self.waiting.is_empty()).then_some(ROOM),
             };
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
@@ -202,6 +206,7 @@ impl EventLoop {
         if let Some(session) = &mut self.session {
             session.turn();
         }
+        std::mem::take(&mut self.waiting).into_iter().for_each(|id| self.list(id));
         let now = self.shared.clock.now_ms();
         for _ in 0..self.listed.len() {
             let Some(id) = self.listed.pop_front() else { break };
@@ -268,14 +273,18 @@ impl EventLoop {
             let done = move |reply| mailbox.send(Message::JobDone(id, reply));
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
+        let was_full = connection.conversation.is_full();
         connection.write(&self.shared);
-        if connection.is_done() {
+        if connection.is_done() && next == Next::Wait {
             return self.close(id);
         }
-        let reads_on = connection.is_readable && !connection.conversation.is_full();
+        // What was held back may be in the socket, or in the conversation already.
+        let has_more =
+            connection.is_readable || was_full && connection.conversation.input_bytes() > 0;
+        let reads_on = has_more && !connection.conversation.is_full();
         match next {
             Next::Again => self.list(id),
-            Next::NoRoom => self.waits_for_room = true,
+            Next::NoRoom => self.waiting.push(id),
             Next::Wait if reads_on && is_running => self.list(id),
             Next::Wait => {}
         }
@@ -302,11 +311,6 @@ impl EventLoop {
                 }
             }
         });
-        if !changed.is_empty() && self.waits_for_room {
-            self.waits_for_room = false;
-            let all: Vec<u64> = self.connections.keys().copied().collect();
-            all.into_iter().for_each(|id| self.list(id));
-        }
         if result.is_err() {
             return self.fail();
         }
@@ -325,7 +329,7 @@ impl EventLoop {
     /// The log has failed: nothing that is parked will ever be acknowledged.
     fn fail(&mut self) {
         let cause = self.shared.log_failure().unwrap_or_else(|| "unknown".to_string());
-        self.shared.stop(Stopping::Failed(format!("the log failed: {cause}")));
+        self.shared.stop_for_log(&cause);
         self.queue = None;
         self.ends = Some(Instant::now() + FAREWELL);
         for connection in self.connections.values_mut() {

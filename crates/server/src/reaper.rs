@@ -5,7 +5,7 @@
 use crate::data::databases;
 use crate::data::head::Head;
 use crate::data::keyspace::Effects;
-use crate::shared::{Opened, Shared, Stopping};
+use crate::shared::{Opened, Shared};
 use hyades::{Column, Columns, Error, Session};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const WITHOUT_BODY: Columns = Columns::of(&[0, 1, 2]);
 /// Keys removed by one transaction.
 const BATCH: usize = 128;
 
-/// A walk is followed by a pause so many times as long, and at least this long in milliseconds.
+/// A walk is followed by a pause this many times as long, and at least this long in milliseconds.
 const PAUSE: u32 = 19;
 const SHORTEST_PAUSE_MS: i64 = 100;
 
@@ -37,7 +37,7 @@ pub fn run(shared: &Shared) {
             }
             Ok(None) => {}
             Err(Error::Poisoned(cause)) => {
-                return shared.stop(Stopping::Failed(format!("the log failed: {cause}")));
+                return shared.stop_for_log(&cause);
             }
             // Out of memory for the snapshot, say: what is not removed now is removed later.
             Err(_) => shared.reap_no_later_than(shared.clock.now_ms() + 1_000),

@@ -53,7 +53,7 @@ impl Replies {
         }
     }
 
-    /// What was written since the last seal, so many replies, is not sent before the mark that is
+    /// What was written since the last seal, this many replies, is not sent before the mark that is
     /// returned is acknowledged.
     pub fn seal_parked(&mut self, replies: usize) -> u64 {
         self.segments.push_back(Segment { end: self.end(), replies, is_free: false });
@@ -100,7 +100,7 @@ impl Replies {
         &self.bytes[self.sent..(end - self.begin) as usize]
     }
 
-    /// So many bytes of [`Replies::ready`] were sent.
+    /// A number of bytes of [`Replies::ready`] was sent.
     pub fn consume(&mut self, sent: usize) {
         self.sent += sent;
         let position = self.begin + self.sent as u64;

@@ -53,7 +53,7 @@ impl Request {
         }
     }
 
-    /// Whether its command takes so many arguments.
+    /// Whether its command takes as many arguments.
     pub fn has_arity(&self) -> bool {
         self.place.is_some_and(|at| table::all()[at].takes(self.len()))
     }
@@ -84,10 +84,10 @@ pub enum Execution {
     NoRoom,
 }
 
-/// After so many conflicts a run is taken apart: its commands are transactions of their own.
+/// After this many conflicts a run is taken apart: its commands are transactions of their own.
 const CONFLICTS_TOGETHER: u32 = 4;
 
-/// After so many it is run with patience, if need be while no other transaction runs.
+/// After this many it is run with patience, if need be while no other transaction runs.
 const CONFLICTS: u32 = 8;
 
 /// The run of a conversation, while it is collected and until it is executed.
@@ -209,7 +209,10 @@ impl RunQueue {
             }
             Err(error) => {
                 let text = match error {
-                    Error::Poisoned(cause) => format!("MISCONF {cause}"),
+                    Error::Poisoned(cause) => {
+                        shared.stop_for_log(&cause);
+                        format!("MISCONF {cause}")
+                    }
                     other => format!("ERR {other}"),
                 };
                 self.refuse(replies, from, count, client, &text);

@@ -138,6 +138,11 @@ impl Shared {
         self.wake_all();
     }
 
+    /// Stops the server because its log has failed.
+    pub fn stop_for_log(&self, cause: &str) {
+        self.stop(Stopping::Failed(format!("the log failed: {cause}")));
+    }
+
     /// Why the server stops, if it does.
     pub fn stopping(&self) -> Option<Stopping> {
         self.stopping.lock().expect("no holder panics").clone()

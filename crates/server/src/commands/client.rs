@@ -1,13 +1,11 @@
 //! CLIENT.
 
-use super::{Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
+use super::{Done, Local, SYNTAX, help, integer, is, lower, unknown_subcommand};
 use crate::clients::ClientEntry;
 use crate::conversation::Silence;
 use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use std::sync::Arc;
-
-type Done = Result<(), Stop>;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -44,8 +42,7 @@ pub fn checked_name(name: &[u8]) -> Result<String, Stop> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(String::from_utf8_lossy(name).into_owned()),
         false => {
-            let text =
-                "ERR Client names cannot contain spaces, newlines or special characters.";
+            let text = "ERR Client names cannot contain spaces, newlines or special characters.";
             Err(text.into())
         }
     }

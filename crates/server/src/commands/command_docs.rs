@@ -28,11 +28,7 @@ fn find(name: &[u8]) -> Option<&'static Command> {
     table::find(name).map(|at| &table::all()[at])
 }
 
-pub fn command(
-    _: &mut Local<'_>,
-    args: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Result<(), Stop> {
+pub fn command(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let Some(what) = args.get(1) else {
         reply.array(table::all().len());
         table::all().iter().for_each(|command| write_info(command, reply));

@@ -19,11 +19,7 @@ const HELP: &[&str] = &[
     "    This help.",
 ];
 
-pub fn config(
-    local: &mut Local<'_>,
-    args: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Result<(), Stop> {
+pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let shared = local.shared;
     match (lower(args[1]).as_str(), &args[2..]) {
         ("get", patterns) if !patterns.is_empty() => {
@@ -38,17 +34,28 @@ pub fn config(
         ("set", pairs) if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let changes = pairs.chunks(2).map(|pair| (text(pair[0]), text(pair[1])));
-            shared.settings.set(&changes.collect::<Vec<_>>()).map_err(|error| {
-                Stop::from(format!("ERR CONFIG SET failed - {error}"))
-            })?;
+            shared
+                .settings
+                .set(&changes.collect::<Vec<_>>())
+                .map_err(|error| Stop::from(format!("ERR CONFIG SET failed - {error}")))?;
             reply.ok();
         }
         ("set", _) => return Err(wrong_arity("config|set")),
         ("resetstat", []) => {
             let of = &shared.counters;
             let all = [
-                &of.connections, &of.rejected, &of.commands, &of.input, &of.output, &of.hits,
-                &of.misses, &of.expired, &of.conflicts, &of.alone, &of.errors, &of.turns,
+                &of.connections,
+                &of.rejected,
+                &of.commands,
+                &of.input,
+                &of.output,
+                &of.hits,
+                &of.misses,
+                &of.expired,
+                &of.conflicts,
+                &of.alone,
+                &of.errors,
+                &of.turns,
             ];
             all.iter().for_each(|counter| counter.store(0, Relaxed));
             for (calls, failed) in &shared.calls {

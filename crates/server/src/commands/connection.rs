@@ -1,11 +1,8 @@
 //! Commands on the connection itself.
 
-use super::{Local, SYNTAX, client, database, integer, is, wrong_arity};
-use crate::data::keyspace::Stop;
+use super::{Done, Local, SYNTAX, client, database, integer, is, wrong_arity};
 use crate::resp::reply::Reply;
 use std::sync::atomic::Ordering::Relaxed;
-
-type Done = Result<(), Stop>;
 
 pub fn ping(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     match args {

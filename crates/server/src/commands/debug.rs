@@ -6,11 +6,7 @@ use crate::glob;
 use crate::resp::reply::Reply;
 use std::time::Duration;
 
-pub fn debug(
-    local: &mut Local<'_>,
-    args: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Result<(), Stop> {
+pub fn debug(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     if !local.shared.settings.debug_is_enabled() {
         let text = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
                     \"local\", you can run it from a local connection, otherwise you need to set \

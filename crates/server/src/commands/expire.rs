@@ -1,11 +1,9 @@
 //! Times of expiry.
 
-use super::{integer, is};
+use super::{Done, integer, is};
 use crate::data::head::Head;
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
-
-type Done = Result<(), Stop>;
 
 /// When a command lets a key expire, compared with when it expires.
 #[derive(Default)]

@@ -1,10 +1,8 @@
 //! Commands on keys of any type, and on whole databases.
 
-use super::{SYNTAX, database, integer, is, numbers, unknown_subcommand};
+use super::{Done, SYNTAX, database, integer, is, numbers, unknown_subcommand};
 use crate::data::keyspace::{Keyspace, Stop};
 use crate::resp::reply::Reply;
-
-type Done = Result<(), Stop>;
 
 pub fn del(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let mut removed = 0;

@@ -12,15 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const REDIS_VERSION: &str = "7.2.0";
 
 const DEFAULT: [&str; 9] = [
-    "server", "clients", "memory", "persistence", "stats", "replication", "cpu", "keyspace",
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "cpu",
+    "keyspace",
     "hyades",
 ];
 
-pub fn info(
-    local: &mut Local<'_>,
-    args: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Result<(), Stop> {
+pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let mut wanted: Vec<String> = args[1..].iter().map(|arg| lower(arg)).collect();
     let has = |wanted: &[String], name: &str| wanted.iter().any(|of| of == name);
     let all = has(&wanted, "all") || has(&wanted, "everything");

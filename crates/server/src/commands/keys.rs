@@ -1,17 +1,14 @@
 //! Commands that walk over all keys. They run as jobs, on a snapshot: event loops go on meanwhile,
 //! and what is replied is on disk.
 
-use super::{Job, Local, SYNTAX, integer, is};
+use super::{Done, Job, Local, SYNTAX, integer, is};
 use crate::data::databases;
 use crate::data::head::{Head, Kind};
-use crate::data::keyspace::Stop;
 use crate::glob;
 use crate::resp::reply::Reply;
 use crate::shared::{Opened, Shared};
 use hyades::{Column, Columns, Error, Row};
 use std::collections::BTreeMap;
-
-type Done = Result<(), Stop>;
 
 const GENERATION: Column<u64> = Column::at(0);
 const KEY: Column<[u8]> = Column::at(1);

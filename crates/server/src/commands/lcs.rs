@@ -17,11 +17,7 @@ struct LcsOptions {
 /// Two ranges of equal bytes, ends included.
 type Match = ((usize, usize), (usize, usize));
 
-pub fn lcs(
-    space: &Keyspace<'_>,
-    args: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> Result<(), Stop> {
+pub fn lcs(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Stop> {
     let mut of = LcsOptions { length: false, indexes: false, with_lengths: false, shortest: 0 };
     let mut at = 3;
     while let Some(option) = args.get(at) {

@@ -10,8 +10,10 @@ mod generic;
 mod info;
 mod keys;
 mod lcs;
+mod lists;
 mod numbers;
 mod server;
+mod sets;
 mod strings;
 pub mod table;
 mod unsupported;
@@ -46,6 +48,9 @@ pub struct Local<'a> {
     pub job: &'a mut Option<Job>,
 }
 
+/// The end of a command, without its reply if it has failed.
+type Done = Result<(), Stop>;
+
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -78,8 +83,10 @@ fn wrong_arity(name: &str) -> Stop {
 fn unknown_subcommand(command: &str, given: &[u8]) -> Stop {
     let given = String::from_utf8_lossy(&given[..given.len().min(128)]).into_owned();
     let command = command.to_uppercase();
-    format!("ERR unknown subcommand or wrong number of arguments for '{given}'. Try {command} HELP.")
-        .into()
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{given}'. Try {command} HELP."
+    )
+    .into()
 }
 
 /// Replies the lines of HELP.

@@ -1,13 +1,11 @@
 //! Strings that are numbers, and bits.
 
 use super::strings::store_changed;
-use super::{NOT_AN_INTEGER, integer};
+use super::{Done, NOT_AN_INTEGER, integer};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Keyspace, LONGEST_STRING, Stop};
 use crate::resp::number::{self, Decimal};
 use crate::resp::reply::Reply;
-
-type Done = Result<(), Stop>;
 
 fn add(space: &Keyspace<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
     let entry = space.find(key)?;

@@ -1,12 +1,9 @@
 //! Commands on the server.
 
-use super::{Local, SYNTAX, is};
+use super::{Done, Local, SYNTAX, is};
 use crate::clock::wall_us;
-use crate::data::keyspace::Stop;
 use crate::resp::reply::Reply;
 use crate::shared::Stopping;
-
-type Done = Result<(), Stop>;
 
 pub fn time(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let now = wall_us();

@@ -1,11 +1,9 @@
 //! Strings.
 
-use super::{SYNTAX, integer, is, wrong_arity};
+use super::{Done, SYNTAX, integer, is, wrong_arity};
 use crate::data::head::{Form, Head, Kind};
 use crate::data::keyspace::{Entry, Keyspace, Stop};
 use crate::resp::reply::Reply;
-
-type Done = Result<(), Stop>;
 
 /// The time at which an option such as EX lets a key expire.
 fn expiry(space: &Keyspace<'_>, unit: &str, text: &[u8], command: &str) -> Result<i64, Stop> {
@@ -65,8 +63,7 @@ pub fn set(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done 
     let of = set_options(space, &args[3..])?;
     let entry = if of.get { space.read(key)? } else { space.find_head(key)? };
     let old = if of.get { entry.string()? } else { None };
-    let is_refused =
-        of.only_if_absent && entry.exists() || of.only_if_present && !entry.exists();
+    let is_refused = of.only_if_absent && entry.exists() || of.only_if_present && !entry.exists();
     if !is_refused {
         let kept = entry.head().and_then(Head::expires).filter(|_| of.keep);
         space.put(key, &entry, STRING.with_expiry(of.expires.or(kept)), value)?;
@@ -191,8 +188,8 @@ pub fn strlen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
-/// The part of a string from `from` to `to`, which count from the end if negative.
-pub fn part(value: &[u8], from: i64, to: i64) -> &[u8] {
+/// The part of a string or a list from `from` to `to`, which count from the end if negative.
+pub fn part<T>(value: &[T], from: i64, to: i64) -> &[T] {
     let length = value.len() as i64;
     if from < 0 && to < 0 && from > to {
         return &[];

@@ -2,7 +2,7 @@
 
 use super::{DataCommand, LocalCommand};
 use super::{client, command_docs, config_command, connection, debug, expire, generic, info};
-use super::{keys, lcs, numbers, server, strings};
+use super::{keys, lcs, lists, numbers, server, sets, strings};
 use std::sync::OnceLock;
 
 /// How a command runs.
@@ -49,7 +49,7 @@ impl Command {
         self.flags & WRITE != 0
     }
 
-    /// Whether it may have so many arguments.
+    /// Whether it may have this number of arguments.
     pub fn takes(&self, arguments: usize) -> bool {
         match usize::try_from(self.arity) {
             Ok(exactly) => arguments == exactly,
@@ -107,6 +107,34 @@ fn bitmap_rows() -> Vec<Row> {
     vec![
         ("getbit", 3, READ | FAST, ONE, Data(numbers::getbit)),
         ("setbit", 4, WRITE, ONE, Data(numbers::setbit)),
+    ]
+}
+
+fn list_rows() -> Vec<Row> {
+    use Run::Data;
+    vec![
+        ("lindex", 3, READ, ONE, Data(lists::lindex)),
+        ("llen", 2, READ | FAST, ONE, Data(lists::llen)),
+        ("lpop", -2, WRITE | FAST, ONE, Data(lists::lpop)),
+        ("lpush", -3, WRITE | FAST, ONE, Data(lists::lpush)),
+        ("lpushx", -3, WRITE | FAST, ONE, Data(lists::lpushx)),
+        ("lrange", 4, READ, ONE, Data(lists::lrange)),
+        ("rpop", -2, WRITE | FAST, ONE, Data(lists::rpop)),
+        ("rpush", -3, WRITE | FAST, ONE, Data(lists::rpush)),
+        ("rpushx", -3, WRITE | FAST, ONE, Data(lists::rpushx)),
+    ]
+}
+
+fn set_rows() -> Vec<Row> {
+    use Run::Data;
+    vec![
+        ("sadd", -3, WRITE | FAST, ONE, Data(sets::sadd)),
+        ("scard", 2, READ | FAST, ONE, Data(sets::scard)),
+        ("sismember", 3, READ | FAST, ONE, Data(sets::sismember)),
+        ("smembers", 2, READ, ONE, Data(sets::smembers)),
+        ("smismember", -3, READ | FAST, ONE, Data(sets::smismember)),
+        ("srandmember", -2, READ, ONE, Data(sets::srandmember)),
+        ("srem", -3, WRITE | FAST, ONE, Data(sets::srem)),
     ]
 }
 
@@ -192,6 +220,8 @@ pub fn all() -> &'static [Command] {
         let groups = [
             ("string", string_rows()),
             ("bitmap", bitmap_rows()),
+            ("list", list_rows()),
+            ("set", set_rows()),
             ("generic", generic_rows()),
             ("connection", connection_rows()),
             ("transactions", transaction_rows()),
@@ -199,8 +229,13 @@ pub fn all() -> &'static [Command] {
         ];
         let mut all = Vec::new();
         for (group, rows) in groups {
-            all.extend(rows.into_iter().map(|(name, arity, flags, keys, run)| {
-                Command { name, arity, flags, keys, group, run }
+            all.extend(rows.into_iter().map(|(name, arity, flags, keys, run)| Command {
+                name,
+                arity,
+                flags,
+                keys,
+                group,
+                run,
             }));
         }
         all.sort_by_key(|command| command.name);

@@ -189,9 +189,8 @@ impl Settings {
 impl Value {
     /// Checks a value and brings it into its usual form.
     fn read(self, name: &str, text: &str) -> Result<String, ConfigError> {
-        let wrong = |wanted: &str| {
-            Err(ConfigError(format!("{name} must be {wanted}, and not {text:?}")))
-        };
+        let wrong =
+            |wanted: &str| Err(ConfigError(format!("{name} must be {wanted}, and not {text:?}")));
         match self {
             Value::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.to_string()),
@@ -205,10 +204,12 @@ impl Value {
                 Some(bytes) => Ok(bytes.to_string()),
                 None => wrong("a size such as 1024, 64kb or 1gb"),
             },
-            Value::OneOf(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
-                Some(word) => Ok((*word).to_string()),
-                None => wrong(&format!("one of {}", words.join(", "))),
-            },
+            Value::OneOf(words) => {
+                match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
+                    Some(word) => Ok((*word).to_string()),
+                    None => wrong(&format!("one of {}", words.join(", "))),
+                }
+            }
             Value::Text => Ok(text.to_string()),
         }
     }

@@ -64,9 +64,9 @@ fn read_file(settings: &Settings, file: &Path) -> Result<(), ConfigError> {
         }
         let words = inline::split(line);
         let result = match words {
-            Some(words) => pair(words).and_then(|(name, value)| {
-                settings.change(&name, &value, Moment::Start)
-            }),
+            Some(words) => {
+                pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))
+            }
             None => Err(ConfigError("the quotes do not match".to_string())),
         };
         result.map_err(|e| ConfigError(format!("line {} of {at}: {e}", number + 1)))?;
@@ -116,9 +116,8 @@ pub(super) fn from_arguments<A: AsRef<str>>(
 pub(super) fn rewrite(file: &Path, settings: &[(&str, String)]) -> Result<(), ConfigError> {
     let failed = |e: std::io::Error| ConfigError(format!("cannot write {}: {e}", file.display()));
     let old = std::fs::read_to_string(file).map_err(failed)?;
-    let line = |(name, value): &(&str, String)| {
-        format!("{name} {}", inline::quoted(value.as_bytes()))
-    };
+    let line =
+        |(name, value): &(&str, String)| format!("{name} {}", inline::quoted(value.as_bytes()));
     let (mut text, mut written) = (String::new(), Vec::new());
     for old_line in old.lines() {
         let name = old_line.split_whitespace().next().unwrap_or("").to_ascii_lowercase();

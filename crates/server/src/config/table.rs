@@ -41,12 +41,7 @@ pub struct Setting {
     pub rule: Rule,
 }
 
-const fn setting(
-    name: &'static str,
-    default: &'static str,
-    value: Value,
-    rule: Rule,
-) -> Setting {
+const fn setting(name: &'static str, default: &'static str, value: Value, rule: Rule) -> Setting {
     Setting { name, default, value, rule }
 }
 
@@ -98,7 +93,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("bind-source-addr", "", Text, Stored),
     setting("bio_cpulist", "", Text, Stored),
     setting("busy-reply-threshold", "5000", ANY, Stored),
-    setting("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Text, Stored),
+    setting(
+        "client-output-buffer-limit",
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        Text,
+        Stored,
+    ),
     setting("client-query-buffer-limit", "1073741824", Memory, Stored),
     setting("cluster-allow-pubsubshard-when-down", "yes", YesNo, Stored),
     setting("cluster-allow-reads-when-down", "no", YesNo, Stored),
@@ -152,7 +152,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("list-max-listpack-size", "-2", ANY, Stored),
     setting("list-max-ziplist-size", "-2", ANY, Stored),
     setting("logfile", "", Text, Refused("messages go to standard error")),
-    setting("loglevel", "notice", OneOf(&["debug", "verbose", "notice", "warning", "nothing"]), Stored),
+    setting(
+        "loglevel",
+        "notice",
+        OneOf(&["debug", "verbose", "notice", "warning", "nothing"]),
+        Stored,
+    ),
     setting("lua-time-limit", "5000", ANY, Stored),
     setting("masterauth", "", Text, Refused("this server has no master")),
     setting("masteruser", "", Text, Refused("this server has no master")),

@@ -27,8 +27,14 @@ fn what_is_wrong_is_one_sentence() {
     assert_eq!(refused(&["--port", "x"]), "port must be a number from 0 to 65535, and not \"x\"");
     assert_eq!(refused(&["--port"]), "--port needs a value");
     assert_eq!(refused(&["--prot", "1"]), "there is no setting \"prot\"");
-    assert_eq!(refused(&["--protected-mode", "1"]), "protected-mode must be yes or no, and not \"1\"");
-    assert_eq!(refused(&["--requirepass", "a"]), "requirepass cannot be \"a\": AUTH is not built yet");
+    assert_eq!(
+        refused(&["--protected-mode", "1"]),
+        "protected-mode must be yes or no, and not \"1\""
+    );
+    assert_eq!(
+        refused(&["--requirepass", "a"]),
+        "requirepass cannot be \"a\": AUTH is not built yet"
+    );
     assert!(refused(&["no-such-file"]).starts_with("cannot read"));
 }
 
@@ -39,9 +45,8 @@ fn a_file_the_environment_and_flags_in_this_order() {
     std::fs::write(&file, "# comment\n\nport 1\n  databases 3\nstreams \"2\"\n").unwrap();
     let path = file.to_str().unwrap();
     let environment = |name: &str| (name == "HYADES_DATABASES").then(|| "4".to_string());
-    let read = |flags: &[&str]| {
-        parse::from_arguments(&[&[path], flags].concat(), &environment).unwrap()
-    };
+    let read =
+        |flags: &[&str]| parse::from_arguments(&[&[path], flags].concat(), &environment).unwrap();
     let settings = read(&["--port", "2"]);
     assert_eq!((settings.port(), settings.databases(), settings.streams()), (2, 4, 2));
     // A change of a running server is written into the file, which reads back.
@@ -71,7 +76,10 @@ fn names_are_there_once_and_defaults_are_possible() {
         assert_eq!(place(setting.name), Some(at), "{}", setting.name);
         assert_eq!(setting.value.read(setting.name, setting.default).unwrap(), setting.default);
     }
-    assert_eq!([memory("1k"), memory("1kb"), memory("2GB")], [Some(1000), Some(1024), Some(2 << 30)]);
+    assert_eq!(
+        [memory("1k"), memory("1kb"), memory("2GB")],
+        [Some(1000), Some(1024), Some(2 << 30)]
+    );
     assert_eq!([memory("x"), memory("1x"), memory("99999999999999999999")], [None; 3]);
 }
 

@@ -238,8 +238,10 @@ fn keys_databases_and_expiry() {
         ("TTL a", ":100"),
         ("EXPIRE a 50 GT", ":0"),
         ("EXPIRE a 200 GT", ":1"),
-        ("EXPIRE a 200 NX GT",
-            "-ERR NX and XX, GT or LT options at the same time are not compatible"),
+        (
+            "EXPIRE a 200 NX GT",
+            "-ERR NX and XX, GT or LT options at the same time are not compatible",
+        ),
         ("EXPIRE a 9223372036854775", "-ERR invalid expire time in 'expire' command"),
         ("PERSIST a", ":1"),
         ("TTL a", ":-1"),
@@ -277,6 +279,40 @@ fn keys_databases_and_expiry() {
 }
 
 #[test]
+fn small_lists_and_sets() {
+    transcript(&[
+        ("RPUSH l b c", ":2"),
+        ("LPUSH l a z", ":4"),
+        ("LRANGE l 0 -1", "*4 $1 z $1 a $1 b $1 c"),
+        ("LINDEX l -1", "$1 c"),
+        ("LPOP l", "$1 z"),
+        ("RPOP l 2", "*2 $1 c $1 b"),
+        ("LLEN l", ":1"),
+        ("GET l", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("RPOP l", "$1 a"),
+        ("EXISTS l", ":0"),
+        ("RPUSHX l a", ":0"),
+        ("LPOP l 1", "*-1"),
+        ("SADD s a b a", ":2"),
+        ("SADD s b c", ":1"),
+        ("SCARD s", ":3"),
+        ("SMEMBERS s", "*3 $1 a $1 b $1 c"),
+        ("SMISMEMBER s a x", "*2 :1 :0"),
+        ("SRANDMEMBER none", "$-1"),
+        ("SRANDMEMBER s 0", "*0"),
+        ("SREM s a b x", ":2"),
+        ("SRANDMEMBER s -3", "*3 $1 c $1 c $1 c"),
+        ("MGET s none", "*2 $-1 $-1"),
+        ("EXPIRE s 100", ":1"),
+        ("SADD s d", ":1"),
+        ("TTL s", ":100"),
+        ("RPUSH s a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("SET s 1", "+OK"),
+        ("TYPE s", "+string"),
+    ]);
+}
+
+#[test]
 fn the_connection() {
     transcript(&[
         ("PING", "+PONG"),
@@ -284,8 +320,11 @@ fn the_connection() {
         ("CLIENT SETNAME me", "+OK"),
         ("CLIENT GETNAME", "$2 me"),
         ("CLIENT ID", ":1"),
-        ("HELLO 3", "%7 $6 server $5 redis $7 version $5 7.2.0 $5 proto :3 $2 id :1 $4 mode \
-            $10 standalone $4 role $6 master $7 modules *0"),
+        (
+            "HELLO 3",
+            "%7 $6 server $5 redis $7 version $5 7.2.0 $5 proto :3 $2 id :1 $4 mode \
+            $10 standalone $4 role $6 master $7 modules *0",
+        ),
         ("GET none", "_"),
         ("HELLO 4", "-NOPROTO unsupported protocol version"),
         ("RESET", "+RESET"),
@@ -299,10 +338,16 @@ fn the_connection() {
         ("MGET quiet quieter", "*2 $1 1 $1 1"),
         ("CONFIG SET maxclients 5", "+OK"),
         ("CONFIG GET maxcl*", "*2 $10 maxclients $1 5"),
-        ("CONFIG SET port 1", "-ERR CONFIG SET failed - port can only be set when the server starts"),
+        (
+            "CONFIG SET port 1",
+            "-ERR CONFIG SET failed - port can only be set when the server starts",
+        ),
         ("CONFIG SET nope 1", "-ERR CONFIG SET failed - there is no setting \"nope\""),
-        ("COMMAND INFO get", "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read \
-            +@fast *0 *0 *0"),
+        (
+            "COMMAND INFO get",
+            "*1 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@string +@read \
+            +@fast *0 *0 *0",
+        ),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2 $1 a $1 b"),
         ("DEBUG PROTOCOL true", ":1"),
         ("MULTI", "+OK"),
@@ -324,7 +369,10 @@ fn an_error_takes_back_its_own_command_alone() {
     let mut house = House::new(false);
     let mut client = house.client();
     let long = "k".repeat(crate::data::keyspace::LONGEST_KEY + 1);
-    let mset = format!("*5\r\n$4\r\nMSET\r\n$1\r\nb\r\n$1\r\n1\r\n${}\r\n{long}\r\n$1\r\n1\r\n", long.len());
+    let mset = format!(
+        "*5\r\n$4\r\nMSET\r\n$1\r\nb\r\n$1\r\n1\r\n${}\r\n{long}\r\n$1\r\n1\r\n",
+        long.len()
+    );
     let input = format!("SET a 1\r\n{mset}SET c 1\r\nEXISTS a b c\r\nDBSIZE\r\n");
     let said = house.say(&mut client, input.as_bytes());
     assert_eq!(said, "+OK -ERR the key is longer than 1 MiB +OK :2 :2 ");
@@ -351,7 +399,8 @@ fn a_scan_returns_each_key_once_whatever_the_count() {
     for count in [1, 7, 1000] {
         let (mut cursor, mut found) = ("0".to_string(), Vec::new());
         loop {
-            let said = house.say(&mut client, format!("SCAN {cursor} COUNT {count}\r\n").as_bytes());
+            let said =
+                house.say(&mut client, format!("SCAN {cursor} COUNT {count}\r\n").as_bytes());
             let words: Vec<&str> = said.split_whitespace().collect();
             cursor = words[2].to_string();
             found.extend(words[4..].iter().skip(1).step_by(2).map(|key| key.to_string()));

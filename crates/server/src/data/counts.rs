@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 #[derive(Debug, Default)]
-struct Counters {
+struct GenerationCounters {
     keys: AtomicI64,
     expiring: AtomicI64,
 }
 
 /// The numbers of keys of all generations.
 #[derive(Debug, Default)]
-pub struct KeyCounts(RwLock<HashMap<u64, Arc<Counters>>>);
+pub struct KeyCounts(RwLock<HashMap<u64, Arc<GenerationCounters>>>);
 
 /// A change of the numbers of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl KeyCounts {
     /// until they are removed.
     pub fn of(&self, generation: u64) -> (i64, i64) {
         let counters = self.0.read().expect("no holder panics").get(&generation).cloned();
-        counters.map_or((0, 0), |of| (of.keys.load(Relaxed).max(0), of.expiring.load(Relaxed).max(0)))
+        counters
+            .map_or((0, 0), |of| (of.keys.load(Relaxed).max(0), of.expiring.load(Relaxed).max(0)))
     }
 
     /// Forgets the generations that `is_dead` names, if they have no keys left. Returns whether any

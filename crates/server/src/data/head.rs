@@ -118,7 +118,9 @@ mod tests {
         }
         let head = Head::new(Kind::String, Form::Plain);
         assert_eq!(head.with_expiry(Some(i64::MAX)).expires(), Some(LATEST));
-        assert!(head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4));
+        assert!(
+            head.with_expiry(Some(5)).is_expired(5) && !head.with_expiry(Some(5)).is_expired(4)
+        );
         assert!(!head.is_expired(i64::MAX));
         assert_eq!(Head::from_word(9), None);
     }

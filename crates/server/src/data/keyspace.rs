@@ -47,8 +47,7 @@ impl From<String> for Stop {
 }
 
 /// The error of a command on a value of another type.
-pub const WRONG_TYPE: &str =
-    "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// What a transaction does beside its rows, applied once it has committed.
 #[derive(Clone, Debug, Default)]
@@ -187,7 +186,11 @@ impl<'t> Keyspace<'t> {
 
     /// Announces that a key will be looked up.
     pub fn prefetch(&self, key: &[u8]) {
-        self.tx.prefetch(self.context.tables.keys, (self.generation.get(), key), hyades::Columns::ALL);
+        self.tx.prefetch(
+            self.context.tables.keys,
+            (self.generation.get(), key),
+            hyades::Columns::ALL,
+        );
     }
 
     fn head_of(&self, word: u64) -> Result<Head, Abort> {
@@ -257,13 +260,7 @@ impl<'t> Keyspace<'t> {
     ///
     /// # Errors
     /// The key or the value is too long.
-    pub fn put(
-        &self,
-        key: &[u8],
-        entry: &Entry<'_>,
-        head: Head,
-        body: &[u8],
-    ) -> Result<(), Stop> {
+    pub fn put(&self, key: &[u8], entry: &Entry<'_>, head: Head, body: &[u8]) -> Result<(), Stop> {
         if head.is_expired(self.context.now_ms) {
             self.remove(key, entry)?;
             return Ok(());
@@ -298,7 +295,9 @@ impl<'t> Keyspace<'t> {
             Some(body) => {
                 check_lengths(key, body)?;
                 match is_same_head {
-                    true => self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?,
+                    true => {
+                        self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?
+                    }
                     false => {
                         let sets = [HEAD.set(head.word()), BODY.set(body)];
                         self.tx.update(self.context.tables.keys, key_values, &sets)?

@@ -4,6 +4,7 @@ pub mod counts;
 pub mod databases;
 pub mod head;
 pub mod keyspace;
+pub mod packed;
 
 use hyades::{Builder, Schema, Table, Type};
 

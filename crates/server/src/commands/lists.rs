@@ -1,0 +1,134 @@
+//! Lists in their packed form: a change writes the whole list.
+
+use super::numbers::unsigned;
+use super::{Done, integer, strings};
+use crate::data::head::{Form, Head, Kind};
+use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::data::packed;
+use crate::resp::reply::Reply;
+
+/// The end of a list that a command works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Left,
+    Right,
+}
+
+/// The elements of a collection; none if the key does not exist.
+pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
+    Ok(packed::elements(entry.body_of(kind)?.unwrap_or_default())?)
+}
+
+/// Stores a collection that has changed. An empty one does not exist.
+pub fn store<'a>(
+    space: &Keyspace<'_>,
+    key: &[u8],
+    entry: &Entry<'_>,
+    kind: Kind,
+    elements: impl IntoIterator<Item = &'a [u8]>,
+) -> Done {
+    let body = packed::pack(elements);
+    match entry.head() {
+        _ if body.is_empty() => space.remove(key, entry).map(drop)?,
+        Some(head) => space.change(key, entry, head, Some(&body))?,
+        None => space.put(key, entry, Head::new(kind, Form::Plain), &body)?,
+    }
+    Ok(())
+}
+
+fn push(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End, new: bool) -> Done {
+    let entry = space.find(args[1])?;
+    let old = elements(&entry, Kind::List)?;
+    if old.is_empty() && !new {
+        reply.integer(0);
+        return Ok(());
+    }
+    let given = &args[2..];
+    let all: Vec<&[u8]> = match end {
+        End::Left => given.iter().rev().copied().chain(old).collect(),
+        End::Right => old.into_iter().chain(given.iter().copied()).collect(),
+    };
+    let length = all.len();
+    store(space, args[1], &entry, Kind::List, all)?;
+    reply.count(length);
+    Ok(())
+}
+
+pub fn lpush(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    push(space, args, reply, End::Left, true)
+}
+
+pub fn rpush(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    push(space, args, reply, End::Right, true)
+}
+
+pub fn lpushx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    push(space, args, reply, End::Left, false)
+}
+
+pub fn rpushx(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    push(space, args, reply, End::Right, false)
+}
+
+fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) -> Done {
+    let count = match &args[2..] {
+        [] => None,
+        [count] => {
+            Some(unsigned(count).map_err(|_| "ERR value is out of range, must be positive")?)
+        }
+        _ => return Err(super::SYNTAX.into()),
+    };
+    let entry = space.read(args[1])?;
+    let mut all = elements(&entry, Kind::List)?;
+    if all.is_empty() {
+        match count {
+            None => reply.null(),
+            Some(_) => reply.null_array(),
+        }
+        return Ok(());
+    }
+    let taken = count.unwrap_or(1).min(all.len());
+    let popped: Vec<&[u8]> = match end {
+        End::Left => all.drain(..taken).collect(),
+        End::Right => all.drain(all.len() - taken..).rev().collect(),
+    };
+    if taken > 0 {
+        store(space, args[1], &entry, Kind::List, all)?;
+    }
+    if count.is_some() {
+        reply.array(taken);
+    }
+    popped.iter().for_each(|element| reply.bulk(element));
+    Ok(())
+}
+
+pub fn lpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    pop(space, args, reply, End::Left)
+}
+
+pub fn rpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    pop(space, args, reply, End::Right)
+}
+
+pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    reply.count(elements(&space.read(args[1])?, Kind::List)?.len());
+    Ok(())
+}
+
+pub fn lrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (integer(args[2])?, integer(args[3])?);
+    let all = elements(&space.read(args[1])?, Kind::List)?;
+    let shown = strings::part(&all, from, to);
+    reply.array(shown.len());
+    shown.iter().for_each(|element| reply.bulk(element));
+    Ok(())
+}
+
+pub fn lindex(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
+    let at = integer(args[2])?;
+    let all = elements(&space.read(args[1])?, Kind::List)?;
+    let at = if at < 0 { at.saturating_add(all.len() as i64) } else { at };
+    let found = usize::try_from(at).ok().and_then(|at| all.get(at).copied());
+    reply.bulk_or_null(found);
+    Ok(())
+}
