@@ -7,8 +7,8 @@
 mod answering;
 
 use crate::clients::ClientEntry;
-use crate::commands::table::{self, Run};
 use crate::commands::Job;
+use crate::commands::table::{self, Run};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};

@@ -210,6 +210,7 @@ impl RunQueue {
             Err(error) => {
                 let text = match error {
                     Error::Poisoned(cause) => {
+                        let cause = shared.log_failure().unwrap_or(cause);
                         shared.stop_for_log(&cause);
                         format!("MISCONF {cause}")
                     }

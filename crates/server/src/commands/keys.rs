@@ -129,30 +129,32 @@ pub fn scan(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
 fn scan_from(shared: &Shared, wanted: &Wanted, reply: &mut Reply<'_>) -> Result<(), Error> {
     // By position; several keys may share one, and are returned together.
     let mut lowest: BTreeMap<u64, Vec<(Vec<u8>, Head)>> = BTreeMap::new();
-    let (mut kept, mut seen) = (0usize, 0u64);
-    let mut is_rest = true;
+    let mut kept = 0;
+    // Positions from here on are left to later calls.
+    let mut end = u64::MAX;
+    let all = shared.counts.all() as u64 / MOST_CALLS;
+    let count = wanted.count.max(all as usize);
     for_each_key(shared, wanted.database, |key, head| {
-        seen += 1;
         let position = scan_position(key);
-        if position < wanted.from {
+        if !(wanted.from..end).contains(&position) {
             return;
         }
         lowest.entry(position).or_default().push((key.to_vec(), head));
         kept += 1;
-        let count = wanted.count.max((seen / MOST_CALLS) as usize);
         while lowest.last_key_value().is_some_and(|(_, last)| kept - last.len() >= count) {
-            kept -= lowest.pop_last().map_or(0, |(_, last)| last.len());
-            is_rest = false;
+            let (position, last) = lowest.pop_last().expect("it was found");
+            kept -= last.len();
+            end = position;
         }
     })?;
-    let next = lowest.last_key_value().map_or(0, |(last, _)| last + 1);
+    let next = if end == u64::MAX { 0 } else { end };
     let fits = |(key, head): &&(Vec<u8>, Head)| {
         let has_name = wanted.pattern.as_ref().is_none_or(|p| glob::matches(p, key, false));
         has_name && wanted.kind.is_none_or(|kind| kind == Some(head.kind()))
     };
     let found: Vec<_> = lowest.values().flatten().filter(fits).collect();
     reply.array(2);
-    reply.bulk(if is_rest { "0".to_string() } else { next.to_string() }.as_bytes());
+    reply.bulk(next.to_string().as_bytes());
     reply.array(found.len());
     found.iter().for_each(|(key, _)| reply.bulk(key));
     Ok(())

@@ -181,7 +181,10 @@ impl<'t> Keyspace<'t> {
 
     /// The number of keys, those included that have expired and were not removed yet.
     pub fn count_keys(&self) -> i64 {
-        self.context.counts.of(self.generation.get()).0
+        let generation = self.generation.get();
+        let effects = self.context.effects.borrow();
+        let own = effects.counts.iter().find(|change| change.generation == generation);
+        self.context.counts.of(generation).0 + own.map_or(0, |change| change.keys)
     }
 
     /// Announces that a key will be looked up.

@@ -1,12 +1,18 @@
 //! Lines that people type: words separated by blanks, with quotes and escapes. Inline commands and
 //! configuration files consist of them.
 
+/// What separates words, the vertical tab included.
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
+}
+
 /// Splits a line into words. A word in double quotes may hold `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`
 /// and any other escaped byte; one in single quotes may hold `\'`. `None` if quotes do not match.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line);
     loop {
-        rest = rest.trim_ascii_start();
+        let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
+        rest = &rest[blanks..];
         // A zero byte is a blank to C's parsers as well as their end.
         if rest.is_empty() || rest[0] == 0 {
             return Some(words);
@@ -21,11 +27,11 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     while let Some(&first) = rest.first() {
         match first {
-            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | 0 => break,
+            blank if is_blank(blank) || blank == 0 => break,
             quote @ (b'"' | b'\'') => {
                 rest = take_quoted(&rest[1..], quote, word)?;
                 // A closing quote ends the word.
-                return rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest);
+                return rest.first().is_none_or(|byte| is_blank(*byte)).then_some(rest);
             }
             byte => {
                 word.push(byte);
@@ -107,6 +113,7 @@ mod tests {
         assert_eq!(of(r#"set "a b" 'c d' "" e"f""#), ["set", "a b", "c d", "", "ef"]);
         assert_eq!(of(r#""\x41\n\"\q" '\'\n'"#), ["A\n\"q", "'\\n"]);
         assert!(of("").is_empty());
+        assert_eq!(of("a\u{b}\u{c}b\0c"), ["a", "b"]);
         for unbalanced in [r#"set "a"#, "'a", r#""a"b"#, r#"set """k""" v"#] {
             assert_eq!(words(unbalanced), None, "{unbalanced}");
         }
