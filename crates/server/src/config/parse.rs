@@ -64,6 +64,8 @@ fn read_file(settings: &Settings, file: &Path) -> Result<(), ConfigError> {
         }
         let words = inline::split(line);
         let result = match words {
+            // Blanks that end the line for the parser only.
+            Some(words) if words.is_empty() => continue,
             Some(words) => {
                 pair(words).and_then(|(name, value)| settings.change(&name, &value, Moment::Start))
             }
