@@ -161,15 +161,7 @@ impl RunQueue {
         let part = self.first..last;
         let requests = &self.requests[part.clone()];
         let (is_exec, failed) = (self.is_exec, RefCell::new(&mut self.failed));
-        let opened = shared.opened.get().expect("there is a session");
-        let context = Context {
-            tables: opened.tables,
-            now_ms: shared.clock.now_ms(),
-            databases: shared.settings.databases(),
-            longest: shared.settings.longest_argument(),
-            counts: &shared.counts,
-            effects: &self.effects,
-        };
+        let context = context(shared, &self.effects);
         let out = RefCell::new(replies.buffer());
         let body = |tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
@@ -208,15 +200,7 @@ impl RunQueue {
                 ticket
             }
             Err(error) => {
-                let text = match error {
-                    Error::Poisoned(cause) => {
-                        let cause = shared.log_failure().unwrap_or(cause);
-                        shared.stop_for_log(&cause);
-                        format!("MISCONF {cause}")
-                    }
-                    other => format!("ERR {other}"),
-                };
-                self.refuse(replies, from, count, client, &text);
+                self.refuse(replies, from, count, client, &failure(shared, error));
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
@@ -262,6 +246,31 @@ impl RunQueue {
             let mut names = client.entry.names.lock().expect("no holder panics");
             names.command = table::all()[last].name;
         }
+    }
+}
+
+/// What a transaction of commands is given now.
+fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
+    let opened = shared.opened.get().expect("there is a session");
+    Context {
+        tables: opened.tables,
+        now_ms: shared.clock.now_ms(),
+        databases: shared.settings.databases(),
+        longest: shared.settings.longest_argument(),
+        counts: &shared.counts,
+        effects,
+    }
+}
+
+/// What is replied if the engine fails.
+fn failure(shared: &Shared, error: Error) -> String {
+    match error {
+        Error::Poisoned(cause) => {
+            let cause = shared.log_failure().unwrap_or(cause);
+            shared.stop_for_log(&cause);
+            format!("MISCONF {cause}")
+        }
+        other => format!("ERR {other}"),
     }
 }
 

@@ -133,6 +133,9 @@ fn kind_is_known(kind: &[u8]) -> Result<bool, Stop> {
     }
 }
 
+/// Whether a client is meant.
+type Choice<'a> = Box<dyn Fn(&Arc<ClientEntry>) -> bool + 'a>;
+
 fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let own = local.client.entry.id;
     let mut clients = local.shared.clients.list();
@@ -148,7 +151,7 @@ fn kill(local: &mut Local<'_>, options: &[&[u8]], reply: &mut Reply<'_>) -> Done
     let mut skips_own = true;
     for option in options.chunks(2) {
         let &[option, value] = option else { return Err(SYNTAX.into()) };
-        let matches: Box<dyn Fn(&Arc<ClientEntry>) -> bool> = match lower(option).as_str() {
+        let matches: Choice<'_> = match lower(option).as_str() {
             "id" => {
                 let id = integer(value).ok().filter(|id| *id > 0);
                 let id = id.ok_or("ERR client-id should be greater than 0")? as u64;

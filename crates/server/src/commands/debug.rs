@@ -41,7 +41,7 @@ fn protocol(what: &str, reply: &mut Reply<'_>) -> Result<(), Stop> {
     match what {
         "string" => reply.bulk(b"Hello World"),
         "integer" => reply.integer(12_345),
-        "double" => reply.double(3.141),
+        "double" => reply.double(2.5),
         "null" => reply.null(),
         "array" => {
             reply.array(3);

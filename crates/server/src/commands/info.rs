@@ -34,7 +34,7 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         wanted.extend(["commandstats", "errorstats", "cluster", "modules"].map(str::to_string));
     }
     let mut out = String::new();
-    let sections: [(&str, fn(&Shared, &mut String)); 13] = [
+    let sections: [(&str, Section); 13] = [
         ("server", server),
         ("clients", clients),
         ("memory", memory),
@@ -60,6 +60,9 @@ pub fn info(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
     reply.verbatim(&out);
     Ok(())
 }
+
+/// Appends the lines of a section.
+type Section = fn(&Shared, &mut String);
 
 fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(out, "{name}:{value}\r\n");

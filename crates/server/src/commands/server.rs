@@ -57,7 +57,7 @@ pub fn wait(_: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
 
 pub fn lolwut(_: &mut Local<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let version = env!("CARGO_PKG_VERSION");
-    reply.verbatim(&format!("Hyades {version}: the cluster of stars in Taurus\n"));
+    reply.verbatim(&format!("Hyades {version}\n"));
     Ok(())
 }
 

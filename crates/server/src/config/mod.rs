@@ -8,6 +8,7 @@ pub use parse::{ConfigError, memory};
 
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use table::{Rule, SETTINGS, Value};
 
 /// The settings of a server.
@@ -26,12 +27,23 @@ pub struct Settings {
     /// Places of those that were given or changed.
     given: RwLock<Vec<usize>>,
     file: Option<PathBuf>,
+    /// Those that every run of commands needs, as numbers.
+    databases: AtomicU64,
+    longest_argument: AtomicU64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let values = SETTINGS.iter().map(|of| of.default.to_string()).collect();
-        Settings { values: RwLock::new(values), given: RwLock::default(), file: None }
+        let settings = Settings {
+            values: RwLock::new(values),
+            given: RwLock::default(),
+            file: None,
+            databases: AtomicU64::new(0),
+            longest_argument: AtomicU64::new(0),
+        };
+        settings.refresh();
+        settings
     }
 }
 
@@ -75,7 +87,15 @@ impl Settings {
         if !given.contains(&at) {
             given.push(at);
         }
+        drop(given);
+        self.refresh();
         Ok(())
+    }
+
+    /// Reads the numbers that are needed often.
+    fn refresh(&self) {
+        self.databases.store(self.number("databases"), Relaxed);
+        self.longest_argument.store(self.number("proto-max-bulk-len"), Relaxed);
     }
 
     /// Changes several settings of a running server: all of them, or none.
@@ -87,6 +107,7 @@ impl Settings {
         for (name, value) in changes {
             if let Err(error) = self.change(name, value, Moment::Running) {
                 *self.values.write().expect("no holder panics") = before;
+                self.refresh();
                 return Err(error);
             }
         }
@@ -144,7 +165,7 @@ impl Settings {
     }
 
     pub(crate) fn databases(&self) -> u32 {
-        self.number("databases") as u32
+        self.databases.load(Relaxed) as u32
     }
 
     pub(crate) fn max_clients(&self) -> usize {
@@ -161,7 +182,7 @@ impl Settings {
     }
 
     pub(crate) fn longest_argument(&self) -> usize {
-        self.number("proto-max-bulk-len") as usize
+        self.longest_argument.load(Relaxed) as usize
     }
 
     pub(crate) fn debug_is_enabled(&self) -> bool {

@@ -159,7 +159,7 @@ mod tests {
             assert_eq!(decimal(bad.as_bytes()), None, "{bad}");
         }
         assert_eq!(decimal(b"+inf"), Some(Decimal::Infinite));
-        assert_eq!(decimal(b"1e4932").is_some(), true);
+        assert!(decimal(b"1e4932").is_some());
         assert_eq!(decimal(b"1\0\x002"), None);
     }
 

@@ -106,7 +106,8 @@ impl Parser {
     /// The input is not Redis's protocol, or beyond a limit.
     pub fn next(&mut self, input: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.at == 0 && self.missing.is_none() {
-            (self.ranges.clear(), self.inline.clear());
+            self.ranges.clear();
+            self.inline.clear();
             match input.first() {
                 None => return Ok(Parsed::Incomplete),
                 Some(b'*') => {}
