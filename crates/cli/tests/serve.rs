@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{code, hyades, stderr};
+use common::{code, hyades, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -125,7 +125,7 @@ fn what_was_set_is_there_after_sigterm_and_an_idle_server_sleeps() {
     assert_eq!(client.ask("SET a 1"), "+OK");
     assert_eq!(client.ask("SET b 2 PX 200"), "+OK");
     let pinged = hyades("ping --port", &[server.address.rsplit(':').next().unwrap()]);
-    assert_eq!(code(&pinged), 0, "{}", stderr(&pinged));
+    assert_eq!((code(&pinged), &stdout(&pinged)[..]), (0, "PONG\n"), "{}", stderr(&pinged));
     // The expired key is removed, and then there is nothing left to do.
     std::thread::sleep(Duration::from_millis(700));
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -161,7 +161,7 @@ struct Journal {
 fn write_until_killed(mut client: Client, name: u64, first: u64) -> Journal {
     let mut journal = Journal { answered: first, sent: first };
     loop {
-        let count = if journal.sent % 7 == 0 { 5 } else { 1 };
+        let count = if journal.sent.is_multiple_of(7) { 5 } else { 1 };
         let mut text = String::new();
         for n in journal.sent + 1..=journal.sent + count {
             text.push_str(&format!("MSET left{name} {n} right{name} {n}\r\n"));
