@@ -74,7 +74,7 @@ for file in $files; do
         --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
         --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$out" || true
     ok=$(grep -ac '\[ok\]' "$out" || true)
-    bad=$(grep -acE '\[(err|exception)\]' "$out" || true)
+    bad=$(grep -acE '^\[(err|exception)\]' "$out" || true)
     echo "$file: $ok passed, $bad failed ($out)"
     passed=$((passed + ok))
     failed=$((failed + bad))
