@@ -123,18 +123,25 @@ fn pass_on(
     resume_unwind(panic)
 }
 
-/// Begins the commit of a transaction that writes. `was_idle`: its stream had no backlog.
+/// Ends the epoch before a transaction draws its timestamp, if it is older than it should be.
+/// `was_idle`: its stream had no backlog.
+#[inline(always)]
+fn end_old_epoch<P: LoggingProtocol>(engine: &Engine<P>, was_idle: bool) {
+    // Under a low load no other thread advances the epoch, and a database can be restored only to
+    // the end of an epoch.
+    if was_idle {
+        engine.epoch.advance_if_older_than(engine.epoch_interval);
+    }
+}
+
+/// Begins the commit of a transaction that writes.
 #[inline(always)]
 fn enter<'e, P: LoggingProtocol>(
     engine: &'e Engine<P>,
     slot: &'e EpochSlot,
     was_idle: bool,
 ) -> Entered<'e> {
-    // Under a low load no other thread advances the epoch, and a database can be restored only to
-    // the end of an epoch.
-    if was_idle {
-        engine.epoch.advance_if_older_than(engine.epoch_interval);
-    }
+    end_old_epoch(engine, was_idle);
     engine.cut.enter(slot, &engine.epoch)
 }
 
@@ -294,6 +301,9 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
+        if C::DRAWS_AT_BEGIN {
+            end_old_epoch(engine, self.stream_was_idle);
+        }
         C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.
