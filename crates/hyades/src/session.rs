@@ -301,9 +301,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             RowIds::Fresh(&mut self.row_ids),
             Determinism::default(),
         );
-        if C::DRAWS_AT_BEGIN {
-            end_old_epoch(engine, self.stream_was_idle);
-        }
+        end_old_epoch(engine, C::DRAWS_AT_BEGIN && self.stream_was_idle);
         C::begin(engine, &mut state, self.active);
         let mut running = Running::<C, P>::new(engine, state);
         // A panic is caught, so that the body's locks are released.

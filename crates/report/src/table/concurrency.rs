@@ -38,9 +38,10 @@ fn keeps(group: &'static str, of: Control, theta: f64, aim: f64) -> Check {
 }
 
 fn contention(table: &Table<'_>) -> Experiment {
-    let thetas = table.steps(&[0.0, 0.6, 0.8, 0.9, 1.0, 1.2], &[0.6, 1.2]);
+    let all = [0.0, 0.6, 0.8, 0.9, 1.0, 1.2];
     let mut runs = Vec::new();
-    for (accesses, write_share, group) in [SHORT, LONG] {
+    for ((accesses, write_share, group), few) in [(SHORT, 0.6), (LONG, 1.2)] {
+        let thetas = table.steps(&all, &[few]);
         for (label, name) in CONTROLS {
             for theta in &thetas {
                 let command = table.ycsb_with(&format!(

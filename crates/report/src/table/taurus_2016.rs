@@ -261,8 +261,8 @@ fn bytes(table: &Table<'_>) -> Experiment {
         claim: "Redo and dependencies take 252 + 20.5 bytes (data) and 244 + 30.6 bytes (command) \
                 on YCSB, and 1,899.7 + 68.5 and 196.9 + 77.8 bytes on TPC-C.",
         how: "TicToc, four streams, log in memory. Bytes of frames per replayed record, with \
-              checksums and headers. The bytes of dependencies are the difference to serial logging of the \
-              same records."
+              checksums and headers. The bytes of dependencies are the difference to serial \
+              logging of the same records."
             .to_string(),
         runs,
         panels: vec![parts("YCSB", "(a) YCSB"), parts("TPC-C", "(b) TPC-C")],
