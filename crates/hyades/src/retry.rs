@@ -64,6 +64,18 @@ impl RetrySettings {
     }
 }
 
+/// Waits a little, randomly and longer with each failed attempt, so that conflicting transactions
+/// separate.
+pub(crate) fn back_off(rng: &mut fastrand::Rng, attempts: u64) {
+    if attempts < 3 {
+        std::hint::spin_loop();
+    } else if attempts < 16 {
+        (0..rng.u32(0..1 << attempts.min(10))).for_each(|_| std::hint::spin_loop());
+    } else {
+        std::thread::yield_now();
+    }
+}
+
 /// Minimum time that a transaction waits at a gate that stays closed.
 const SHORTEST_WAIT: Duration = Duration::from_millis(200);
 

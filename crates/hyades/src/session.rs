@@ -17,7 +17,7 @@ use crate::logging::determinism::Determinism;
 use crate::logging::draft::Call;
 use crate::logging::record::RecordKind;
 use crate::logging::{LoggingProtocol, Needs};
-use crate::retry::OnThisThread;
+use crate::retry::{OnThisThread, back_off};
 use crate::storage::row::Row;
 use crate::storage::schema::Columns;
 use crate::storage::table::WalkPosition;
@@ -264,7 +264,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 self.tally.attempt();
                 continue;
             }
-            self.back_off(attempts.min(u64::from(u32::MAX)) as u32);
+            back_off(&mut self.rng, attempts);
             if self.try_once(call, body, answer)?.is_ok() {
                 return Ok(());
             }
@@ -419,18 +419,6 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
             let poison_on_panic = PoisonOnPanic(self.log.as_ref());
             self.shared.orphaned.sweep::<C, P>(&self.shared.engine, stamp, noted);
             poison_on_panic.disarm();
-        }
-    }
-
-    /// Waits a little, randomly and longer with each failed attempt, so that conflicting
-    /// transactions separate.
-    fn back_off(&mut self, attempts: u32) {
-        if attempts < 3 {
-            std::hint::spin_loop();
-        } else if attempts < 16 {
-            (0..self.rng.u32(0..1 << attempts.min(10))).for_each(|_| std::hint::spin_loop());
-        } else {
-            std::thread::yield_now();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::commands::Job;
 use crate::resp::reply::Reply;
+use crate::server::StopOnPanic;
 use crate::shared::Shared;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,8 @@ impl Executors {
         let start = |number| {
             let (shared, receiver) = (shared.clone(), Arc::clone(&receiver));
             let thread = std::thread::Builder::new().name(format!("executor-{number}"));
-            thread.spawn(move || run(&shared, &receiver))
+            let guard = StopOnPanic(shared.clone());
+            thread.spawn(move || guard.run(|| run(&shared, &receiver)))
         };
         let threads = (0..threads).map(start).collect::<Result<_, _>>()?;
         Ok((Executors(sender), threads))

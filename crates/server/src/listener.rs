@@ -115,8 +115,8 @@ impl Listener {
             Some("-ERR max number of clients reached\r\n")
         } else if shared.settings.is_protected() && !from.ip().to_canonical().is_loopback() {
             Some(
-                "-DENIED Hyades is running in protected mode: it has no password and was given no \
-                 address to listen at. Set bind, or protected-mode to no\r\n",
+                "-DENIED Hyades is running in protected mode, since it has no password: it serves \
+                 this machine only. Set protected-mode to no to serve others\r\n",
             )
         } else {
             None

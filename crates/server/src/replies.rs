@@ -73,6 +73,10 @@ impl Replies {
 
     /// The log has failed: replaces every reply that is still parked by an error.
     pub fn fail(&mut self, error: &str) {
+        // What was sent belongs to no segment any more.
+        self.bytes.drain(..self.sent);
+        self.begin += self.sent as u64;
+        self.sent = 0;
         let mut bytes = Vec::new();
         let mut from = self.begin;
         for segment in &mut self.segments {
@@ -168,6 +172,22 @@ mod tests {
         replies.acknowledge(third);
         replies.consume(8);
         assert_eq!((replies.ready(), replies.unsent(), replies.parked()), (&b""[..], 0, 0));
+    }
+
+    /// The log fails when a part has been sent: the rest is whole replies.
+    #[test]
+    fn what_was_sent_is_not_sent_again_when_the_log_fails() {
+        for sent in [0, 2, 5] {
+            let mut replies = Replies::default();
+            write(&mut replies, "+OK\r\n");
+            replies.seal_free();
+            write(&mut replies, "+OK\r\n");
+            replies.seal_parked(1);
+            replies.consume(sent);
+            replies.fail("lost");
+            let left = ["+OK\r\n", "-lost\r\n"].concat();
+            assert_eq!(replies.ready(), &left.as_bytes()[sent..], "{sent}");
+        }
     }
 
     proptest! {

@@ -56,6 +56,25 @@ fn loops_for(cores: usize) -> usize {
     if cores <= 4 { cores } else { (cores * 7 / 8).max(4) }
 }
 
+/// Stops the server if its thread panics: without one of its threads it would serve some clients
+/// and leave others waiting for ever.
+pub(crate) struct StopOnPanic(pub Arc<Shared>);
+
+impl StopOnPanic {
+    /// Runs the work of a thread.
+    pub fn run(self, work: impl FnOnce()) {
+        work();
+    }
+}
+
+impl Drop for StopOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop(Stopping::Failed("a thread of the server has panicked".to_string()));
+        }
+    }
+}
+
 impl Server {
     /// Starts a server: it listens when this returns, and opens its database meanwhile. Until that
     /// is open it answers most commands with `LOADING`.
@@ -81,13 +100,16 @@ impl Server {
             let event_loop = EventLoop::new(&shared, executors.clone())?;
             mailboxes.push(event_loop.mailbox());
             let thread = Builder::new().name(format!("loop-{number}"));
-            threads.push(thread.spawn(move || event_loop.run())?);
+            let guard = StopOnPanic(shared.clone());
+            threads.push(thread.spawn(move || guard.run(|| event_loop.run()))?);
         }
         let thread = Builder::new().name("listener".into());
-        threads.push(thread.spawn(move || listener.run(&mailboxes))?);
+        let guard = StopOnPanic(shared.clone());
+        threads.push(thread.spawn(move || guard.run(|| listener.run(&mailboxes)))?);
         let reaping = shared.clone();
         let thread = Builder::new().name("reaper".into());
-        threads.push(thread.spawn(move || reaper::run(&reaping))?);
+        let guard = StopOnPanic(shared.clone());
+        threads.push(thread.spawn(move || guard.run(|| reaper::run(&reaping)))?);
         let opening = shared.clone();
         let opener = Builder::new().name("opener".into()).spawn(move || {
             if let Err(error) = opening::open(&opening) {

@@ -61,6 +61,8 @@ impl Command {
     pub fn key_places(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last, step) = self.keys;
         let last = if last < 0 { arguments as i32 + last } else { last };
+        // A subcommand may be without the key that others have.
+        let last = last.min(arguments as i32 - 1);
         let places = if first > 0 { first..last + 1 } else { 0..0 };
         places.step_by(step.max(1) as usize).map(|at| at as usize)
     }
@@ -272,5 +274,11 @@ mod tests {
         assert!(of("get").takes(2) && !of("get").takes(3) && of("set").takes(9));
         assert_eq!(of("mset").key_places(5).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(of("ping").key_places(1).count(), 0);
+        for command in all() {
+            for arguments in (1..6).filter(|arguments| command.takes(*arguments)) {
+                let is_there = |at: usize| at < arguments;
+                assert!(command.key_places(arguments).all(is_there), "{}", command.name);
+            }
+        }
     }
 }

@@ -173,12 +173,7 @@ impl Settings {
     }
 
     pub(crate) fn is_protected(&self) -> bool {
-        self.is_yes("protected-mode") && !self.was_given("bind")
-    }
-
-    fn was_given(&self, name: &str) -> bool {
-        let at = place(name).expect("the name stands in the table");
-        self.given.read().expect("no holder panics").contains(&at)
+        self.is_yes("protected-mode")
     }
 
     pub(crate) fn longest_argument(&self) -> usize {

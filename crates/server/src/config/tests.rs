@@ -19,7 +19,8 @@ fn defaults_and_flags() {
     let settings = read(&["--PORT", "7000", "--bind", "10.0.0.1", "::1", "--save", "900 1"]);
     let settings = settings.unwrap();
     assert_eq!((settings.port(), settings.bind()), (7000, vec!["10.0.0.1".into(), "::1".into()]));
-    assert!(!settings.is_protected());
+    assert!(settings.is_protected(), "there are no passwords, wherever it listens");
+    assert!(!read(&["--protected-mode", "no"]).unwrap().is_protected());
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub enum Decimal {
 const LONGEST_DECIMAL: usize = 5_000;
 
 /// The greatest exponent of a decimal number, about that of an 80-bit floating-point number.
-const GREATEST_EXPONENT: i64 = 4_932;
+const GREATEST_EXPONENT: u64 = 4_932;
 
 /// The number of decimal places of a sum.
 const PLACES: i64 = 17;
@@ -78,7 +78,7 @@ pub fn decimal(text: &[u8]) -> Option<Decimal> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
         && digits.bytes().filter(|byte| *byte == b'.').count() <= 1
         && digits.bytes().any(|byte| byte.is_ascii_digit());
-    if !is_number || exponent.abs() > GREATEST_EXPONENT {
+    if !is_number || exponent.unsigned_abs() > GREATEST_EXPONENT {
         return None;
     }
     text.parse().ok().map(Decimal::Finite)
