@@ -28,7 +28,7 @@
 //! instead of reading what that may commit (docs/protocols.md, C6).
 
 use super::optimistic::PATIENCE;
-use super::state::{HeldLock, ReadRow, TxnState};
+use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
 use super::{Commits, ConcurrencyControl, VisibleRow, locks};
 use crate::engine::Engine;
@@ -38,9 +38,13 @@ use crate::logging::{LoggingProtocol, Needs};
 use crate::storage::record::{Record, WRITER, word};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 pub(crate) struct Hekaton;
+
+/// How often a transaction looks at a row that is being written before it fails. It yields after
+/// the first [`PATIENCE`].
+const LOOKS: u32 = 2 * PATIENCE;
 
 impl Hekaton {
     /// Adds a version to the read set.
@@ -175,7 +179,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
         mut copy: impl FnMut() -> T,
     ) -> Result<VisibleRow<'s, T>, Abort> {
         let (versions, arena, guard) = (engine.snapshots.versions(), state.arena, state.guard);
-        for look in 0..locks::LOOKS {
+        for look in 0..LOOKS {
             if look >= PATIENCE {
                 // The writer may be descheduled.
                 std::thread::yield_now();
@@ -211,14 +215,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
                 return Ok(VisibleRow::Absent);
             }
             if seen & word::LOCKED == 0 {
-                let copied = if seen & word::ABSENT == 0 {
-                    VisibleRow::There(copy())
-                } else {
-                    VisibleRow::Absent
-                };
-                // Orders the copy before the second load.
-                fence(Ordering::Acquire);
-                if record.word.load(Ordering::Relaxed) == seen {
+                if let Some(copied) = locks::copy_in_place(record, seen, &mut copy) {
                     if record.lock.load(Ordering::Relaxed) != state.slot {
                         Self::remember(engine, state, table, record, seen);
                     }
@@ -262,9 +259,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Hekaton {
     }
 
     fn inserted<'s>(state: &mut TxnState<'s, P>, table: u32, record: &'s Record<P::RowStamp>) {
-        record.lock.store(state.slot, Ordering::SeqCst);
-        record.word.store(word::ABSENT, Ordering::Release);
-        state.push_lock(table, record, true);
+        locks::inserted(state, table, record);
     }
 
     fn try_lock_record(record: &Record<P::RowStamp>) -> Option<u64> {
@@ -323,14 +318,7 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
             // Makes it likely that others read and validate between validation and installing.
             std::thread::yield_now();
         }
-        active.find_readers(state.slot, tid, state.readers);
-        let lock = |record: &Record<_>| {
-            record.set_locked();
-        };
-        steps::install(engine, state, tid, lock, |record, version| {
-            debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
-            record.word.store(version, Ordering::Release);
-        });
+        locks::install(engine, state, tid);
         Ok(steps::committed(engine, state, tid, placed))
     }
 
@@ -339,9 +327,6 @@ impl<P: LoggingProtocol> Commits<P> for Hekaton {
     }
 
     fn release(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
-        for HeldLock { record, .. } in state.held.drain(..) {
-            record.lock.store(0, Ordering::Release);
-        }
-        engine.snapshots.active.end(state.slot);
+        locks::release(engine, state);
     }
 }

@@ -1,16 +1,13 @@
 //! Rows whose lock word says which transaction has marked them: by the number of its slot.
 
-use super::optimistic::PATIENCE;
-use super::state::TxnState;
+use super::state::{HeldLock, TxnState};
+use super::{VisibleRow, steps};
 use crate::engine::Engine;
 use crate::engine::active::Preparing;
 use crate::logging::LoggingProtocol;
 use crate::storage::record::{Record, WRITER, word};
-use std::sync::atomic::Ordering;
-
-/// How often a transaction looks at a row that is being written before it fails. It yields after
-/// the first [`PATIENCE`].
-pub(super) const LOOKS: u32 = 2 * PATIENCE;
+use crate::storage::tid::Tid;
+use std::sync::atomic::{Ordering, fence};
 
 /// How far the transaction is that has marked a row, if another one has.
 ///
@@ -27,6 +24,57 @@ pub(super) fn writer_of<P: LoggingProtocol>(
         return Preparing::No;
     }
     engine.snapshots.active.preparing(owner)
+}
+
+/// Marks a record that the transaction has inserted, and unlocks it: it has inherited the stamp of
+/// its gap.
+pub(super) fn inserted<'s, P: LoggingProtocol>(
+    state: &mut TxnState<'s, P>,
+    table: u32,
+    record: &'s Record<P::RowStamp>,
+) {
+    record.lock.store(state.slot, Ordering::SeqCst);
+    record.word.store(word::ABSENT, Ordering::Release);
+    state.push_lock(table, record, true);
+}
+
+/// Copies the row in place, if it is still the version with word `seen`.
+#[inline]
+pub(super) fn copy_in_place<'s, S, T>(
+    record: &Record<S>,
+    seen: u64,
+    copy: impl FnOnce() -> T,
+) -> Option<VisibleRow<'s, T>> {
+    let copied =
+        if seen & word::ABSENT == 0 { VisibleRow::There(copy()) } else { VisibleRow::Absent };
+    // Orders the copy before the second load.
+    fence(Ordering::Acquire);
+    (record.word.load(Ordering::Relaxed) == seen).then_some(copied)
+}
+
+/// Installs the writes of transaction `tid`, and keeps what earlier readers may want.
+#[inline(always)]
+pub(super) fn install<P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &mut TxnState<'_, P>,
+    tid: Tid,
+) {
+    engine.snapshots.active.find_readers(state.slot, tid, state.readers);
+    let lock = |record: &Record<_>| {
+        record.set_locked();
+    };
+    steps::install(engine, state, tid, lock, |record, version| {
+        debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
+        record.word.store(version, Ordering::Release);
+    });
+}
+
+/// Takes the marks of a transaction from its rows, and ends it.
+pub(super) fn release<P: LoggingProtocol>(engine: &Engine<P>, state: &mut TxnState<'_, P>) {
+    for HeldLock { record, .. } in state.held.drain(..) {
+        record.lock.store(0, Ordering::Release);
+    }
+    engine.snapshots.active.end(state.slot);
 }
 
 /// Locks a record outside transactions, as the removal of garbage does, if it is not locked.

@@ -34,7 +34,7 @@
 
 use super::locks::{self, writer_of};
 use super::optimistic::PATIENCE;
-use super::state::{HeldLock, ReadRow, TxnState};
+use super::state::{ReadRow, TxnState};
 use super::steps::{self, Commit, Committed, Valid};
 use super::timestamps::{RowStamp, Timestamped};
 use super::{Commits, ConcurrencyControl, VisibleRow};
@@ -45,7 +45,7 @@ use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::record::{Record, WRITER, word};
 use hyades_platform::mutation::{self, Mutation};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 pub(crate) struct TimestampOrder;
 
@@ -199,14 +199,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
                 continue;
             }
             if seen & word::LOCKED == 0 {
-                let copied = if seen & word::ABSENT == 0 {
-                    VisibleRow::There(copy())
-                } else {
-                    VisibleRow::Absent
-                };
-                // Orders the copy before the second load.
-                fence(Ordering::Acquire);
-                if record.word.load(Ordering::Relaxed) == seen {
+                if let Some(copied) = locks::copy_in_place(record, seen, &mut copy) {
                     Self::remember(engine, state, table, record, seen);
                     return Ok(copied);
                 }
@@ -279,9 +272,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<Timestamped<P>> for TimestampOrder {
         table: u32,
         record: &'s Record<RowStamp<P>>,
     ) {
-        record.lock.store(state.slot, Ordering::SeqCst);
-        record.word.store(word::ABSENT, Ordering::Release);
-        state.push_lock(table, record, true);
+        locks::inserted(state, table, record);
     }
 
     fn try_lock_record(record: &Record<RowStamp<P>>) -> Option<u64> {
@@ -352,14 +343,7 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
         let reserved = steps::validate_and_append(engine, state, &mut commit, tid, command, valid)?;
         let placed = (reserved.position(), reserved.bytes);
         reserved.fill();
-        engine.snapshots.active.find_readers(state.slot, tid, state.readers);
-        let lock = |record: &Record<_>| {
-            record.set_locked();
-        };
-        steps::install(engine, state, tid, lock, |record, version| {
-            debug_assert!(record.lock.load(Ordering::Relaxed) != 0, "it is marked");
-            record.word.store(version, Ordering::Release);
-        });
+        locks::install(engine, state, tid);
         Ok(steps::committed(engine, state, tid, placed))
     }
 
@@ -371,9 +355,6 @@ impl<P: LoggingProtocol> Commits<Timestamped<P>> for TimestampOrder {
     }
 
     fn release(engine: &Engine<Timestamped<P>>, state: &mut TxnState<'_, Timestamped<P>>) {
-        for HeldLock { record, .. } in state.held.drain(..) {
-            record.lock.store(0, Ordering::Release);
-        }
-        engine.snapshots.active.end(state.slot);
+        locks::release(engine, state);
     }
 }

@@ -13,6 +13,20 @@ struct Row {
     kept: AtomicU64,
 }
 
+/// A row, its first version, and the slots of a writer and a reader.
+fn row_and_slots() -> (Arc<Row>, Tid, [u32; 2]) {
+    let first = Tid::new(EpochNumber(5), 0);
+    let row = Arc::new(Row {
+        active: ActiveTransactions::new(true),
+        epoch: Epoch::new(EpochNumber(5)),
+        owner: AtomicU32::new(0),
+        version: AtomicU64::new(first.bits()),
+        kept: AtomicU64::new(0),
+    });
+    let slots = [0; 2].map(|_| row.active.add().unwrap());
+    (row, first, slots)
+}
+
 /// Commits as a writer does. Returns its timestamp.
 fn overwrite(row: &Row, number: u32) -> Tid {
     row.owner.store(number, Ordering::SeqCst);
@@ -64,15 +78,7 @@ fn a_reader_finds_the_version_of_its_timestamp() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let first = Tid::new(EpochNumber(5), 0);
-        let row = Arc::new(Row {
-            active: ActiveTransactions::new(true),
-            epoch: Epoch::new(EpochNumber(5)),
-            owner: AtomicU32::new(0),
-            version: AtomicU64::new(first.bits()),
-            kept: AtomicU64::new(0),
-        });
-        let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
+        let (row, first, [writer, reader]) = row_and_slots();
         let written = {
             let row = Arc::clone(&row);
             loom::thread::spawn(move || overwrite(&row, writer))
@@ -90,15 +96,7 @@ fn a_writer_keeps_the_version_of_each_earlier_reader() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let first = Tid::new(EpochNumber(5), 0);
-        let row = Arc::new(Row {
-            active: ActiveTransactions::new(true),
-            epoch: Epoch::new(EpochNumber(5)),
-            owner: AtomicU32::new(0),
-            version: AtomicU64::new(first.bits()),
-            kept: AtomicU64::new(0),
-        });
-        let [writer, reader] = [0; 2].map(|_| row.active.add().unwrap());
+        let (row, first, [writer, reader]) = row_and_slots();
         let written = {
             let row = Arc::clone(&row);
             loom::thread::spawn(move || {
