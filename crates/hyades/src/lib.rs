@@ -78,6 +78,7 @@ pub use restore::{Restore, RestoreReport, Until};
 pub use retry::RetrySettings;
 pub use storage::field::{Field, KeyFields, KeyPrefix, KeyValues};
 #[cfg(feature = "research")]
+pub use storage::partition::Partitions;
 pub use storage::range::Range;
 pub use storage::row::Row;
 pub use storage::schema::{

@@ -49,7 +49,7 @@ pub(crate) struct EngineSession<C: Commits<P>, P: LoggingProtocol> {
     row_ids: RowIdBlock,
     /// Through this slot a checkpoint sees that a commit is in progress.
     slot: Arc<EpochSlot>,
-    /// The number of its slot among the active transactions, if there are slots.
+    /// Its number for the concurrency control, if that numbers sessions.
     active: u32,
     garbage: Garbage,
     tally: Arc<Padded<Tally>>,
@@ -147,9 +147,13 @@ fn enter<'e, P: LoggingProtocol>(
 
 /// What [`EngineSession::only_read`] remembers of an attempt that met a conflict.
 #[cold]
-fn only_read<P: LoggingProtocol>(state: &TxnState<'_, P>) -> Option<usize> {
+fn only_read<C: Commits<P>, P: LoggingProtocol>(
+    engine: &Engine<P>,
+    state: &TxnState<'_, P>,
+) -> Option<usize> {
     let reads = state.reads.len() + state.held.len() + state.gaps.len();
-    (!state.is_writer).then_some(if state.conflict { reads } else { usize::MAX })
+    let is_long = !state.conflict || C::reads_many(engine, state);
+    (!state.is_writer).then_some(if is_long { usize::MAX } else { reads })
 }
 
 /// Maximum time that a starving transaction waits for another one that runs alone, before it runs
@@ -170,7 +174,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         let stamp = Some(shared.engine.protocol.txn_stamp());
         let stream = writer.as_ref().map_or(0, Writer::first_stream);
         let longest = log.as_ref().map_or(u64::MAX, |log| log.max_payload() as u64);
-        let active = if C::HAS_SLOTS { shared.engine.snapshots.active.add()? } else { 0 };
+        let active = C::add_session(&shared.engine)?;
         Ok(EngineSession {
             active,
             slot: shared.engine.cut.add_slot(),
@@ -329,7 +333,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
         };
         C::release(engine, state);
         let committed = result.is_ok() && verdict == Verdict::Commit;
-        self.only_read = result.as_ref().err().and_then(|_| only_read(state));
+        self.only_read = result.as_ref().err().and_then(|_| only_read::<C, P>(engine, state));
         if result.is_ok() && !committed && panic.is_none() {
             self.tally.failure();
         }
@@ -500,9 +504,7 @@ impl<C: Commits<P>, P: LoggingProtocol> Drop for EngineSession<C, P> {
         self.hand_over_garbage();
         let engine = &self.shared.engine;
         engine.snapshots.end_writer(&mut self.workspace.old_versions, &engine.epoch);
-        if C::HAS_SLOTS {
-            engine.snapshots.active.remove(self.active);
-        }
+        C::remove_session(engine, self.active);
         self.shared.engine.cut.remove_slot(&self.slot);
         self.shared.tallies.end(&self.tally);
         if let Some(stamp) = self.stamp.take() {

@@ -341,6 +341,13 @@ impl<'s, P: LoggingProtocol> TxnState<'s, P> {
         }
     }
 
+    /// Remembers a conflict: the transaction runs again, and its next operation fails.
+    #[cold]
+    pub fn meet_conflict(&mut self) {
+        self.conflict = true;
+        self.check_at = 0;
+    }
+
     /// The writes that no later write supersedes.
     pub fn final_writes(&self) -> impl Iterator<Item = &Write<'s, P::RowStamp>> {
         final_writes(&self.writes)

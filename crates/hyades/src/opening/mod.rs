@@ -10,6 +10,7 @@ use crate::database::{Database, DatabaseInner};
 use crate::digest;
 use crate::engine::Engine;
 use crate::engine::cut::Cut;
+use crate::engine::partitions::PartitionStamps;
 use crate::engine::snapshots::{SnapshotState, Snapshots};
 use crate::erased::{AnyEngine, AnySession};
 use crate::error::Error;
@@ -232,6 +233,11 @@ impl Opening<'_> {
     fn configure<C: Commits<P>, P: LoggingProtocol>(&self, engine: &mut Engine<P>) {
         engine.snapshots = Snapshots::new(self.builder.snapshots, C::HAS_SLOTS);
         engine.patience = self.builder.patience;
+        if C::TAKES_TURNS {
+            // In simulations one thread runs transactions of several sessions inside each other.
+            let waits = !self.builder.log.research.stepped;
+            engine.partitions = PartitionStamps::new(self.builder.partitions, waits);
+        }
         engine.snapshot_isolation = self.builder.isolation == Isolation::Snapshot;
         engine.epoch_interval = self.builder.log.epoch.unwrap_or(engine.epoch_interval);
     }

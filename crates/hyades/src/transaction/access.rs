@@ -3,6 +3,7 @@
 
 use crate::error::Abort;
 use crate::storage::origin::Origin;
+use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::row::Row;
 use crate::storage::schema::{Columns, Set};
@@ -109,6 +110,11 @@ pub trait Access {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort>;
+    /// States which partitions the transaction will access, see [`Transaction::hold`].
+    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        let _ = partitions;
+        Ok(())
+    }
     /// Creates a savepoint to roll back to.
     fn savepoint(&self) -> Savepoint;
     /// Undoes every change since the savepoint.
@@ -297,6 +303,16 @@ impl<'t> Transaction<'t> {
     /// Starts a scan over a secondary index.
     pub fn scan_index<'k>(&self, table: Table, index: Index) -> Scan<'t, 'k> {
         Scan::new(self.0, table, Some(index))
+    }
+
+    /// States which partitions the transaction will access. Under
+    /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) it waits until it holds all of
+    /// them, if it holds none yet; otherwise it takes those that are free, or runs again. Nothing
+    /// depends on it but speed: a transaction enters the partitions that it reaches by itself, and
+    /// runs again if it could not wait for one. Others take no notice.
+    #[inline]
+    pub fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        self.0.hold(partitions)
     }
 
     /// Creates a savepoint to roll back to.

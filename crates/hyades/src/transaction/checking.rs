@@ -14,9 +14,8 @@ const MOST_IGNORED: u32 = 10_000;
 impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     #[cold]
     pub(super) fn conflicts(state: &mut TxnState<'s, P>) {
-        state.conflict = true;
         // Makes the next operation call `check`.
-        state.check_at = 0;
+        state.meet_conflict();
     }
 
     /// Runs once in a while, so that a body does not run for ever on inconsistent rows.

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 mod checking;
+mod entering;
 #[cfg(feature = "research")]
 pub mod for_tests;
 mod indexing;

@@ -4,6 +4,7 @@ use super::access::Transaction;
 use crate::error::{Abort, Error};
 use crate::logging::record::RecordKind;
 use crate::storage::origin::Origin;
+use crate::storage::partition::Partitions;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,6 +40,20 @@ impl Procedure {
             Ok(())
         };
         Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
+    }
+
+    /// Lets it hold these partitions, which follow from its arguments, before its body runs.
+    pub fn hold<A, F>(&mut self, partitions: F)
+    where
+        A: DeserializeOwned,
+        F: Fn(A) -> Partitions + Send + Sync + 'static,
+    {
+        let body = self.body.clone();
+        self.body = Arc::new(move |tx: &Transaction<'_>, arguments: &[u8], out: &mut Vec<u8>| {
+            let first = postcard::take_from_bytes(arguments).map_err(|_| Abort::BadArguments)?.0;
+            tx.hold(partitions(first))?;
+            body(tx, arguments, out)
+        });
     }
 }
 

@@ -12,6 +12,7 @@ use crate::logging::write::{Pending, merge_deltas};
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
+use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
 use crate::storage::row::{Row, apply_delta, encode_delta};
@@ -146,8 +147,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Adds a gap to the read set: the transaction saw that a key is missing.
     pub(super) fn saw_gap(&self, state: &mut TxnState<'s, P>, gap: Gap<'s, P::RowStamp>) {
-        if C::READS_SNAPSHOT {
-            // What was inserted later is absent as of the snapshot.
+        if C::READS_SNAPSHOT || C::TAKES_TURNS {
+            // What was inserted later is absent as of the snapshot; in its turn nothing is.
             return;
         }
         self.engine.protocol.observe_read(gap.stamp(), state.stamp);
@@ -235,6 +236,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         let data = self.table(table)?;
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
+        self.enter_key(state, data, key, true)?;
         let mut scratch = std::mem::take(state.scratch);
         scratch.clear();
         let encoded = encode_delta(&data.layout, sets, &mut scratch);
@@ -332,6 +334,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
+            self.enter_key(state, data, key, false)?;
             match self.find(state, data, &sought) {
                 Lookup::Found(record) => self.read(state, data, record, columns),
                 Lookup::Missing(gap) => {
@@ -374,6 +377,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), true))?;
             if there {
                 return Err(Abort::DuplicateKey { table: table.number(), index: None });
@@ -394,6 +398,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let (record, there) = self.claim(state, table, data, &key, (bytes.len(), false))?;
             let old = if there && data.indexed != 0 {
                 self.read_whole(state, data, record)?
@@ -416,6 +421,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             Self::check_writable(state)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
+            self.enter_row(state, data, row)?;
             let record = match self.record_for(state, data, &key, (bytes.len(), false)) {
                 Placed::New(record, change) => self.inserted(state, table, record, change),
                 Placed::Exists(record) => {
@@ -436,6 +442,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;
+            self.enter_key(state, data, key, true)?;
             let record = match self.find(state, data, &sought) {
                 Lookup::Found(record) => record,
                 Lookup::Missing(gap) => {
@@ -471,6 +478,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
         self.guarded(|state| self.scan_rows(state, table, index, range, columns))
+    }
+
+    fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
+        self.attempted(|state| C::hold(self.engine, state, partitions.0))
     }
 
     fn savepoint(&self) -> Savepoint {

@@ -1,0 +1,219 @@
+//! Partitions of the rows, for a concurrency control that runs the transactions of a partition one
+//! after the other: which partition an access touches.
+//!
+//! A value of a partition column has one of [`SLOTS`] slots, whatever the number of partitions, so
+//! that a set of slots is a word that procedures can state. Nothing on disk depends on partitions:
+//! each opening may declare others.
+
+use super::range::Range;
+use super::schema::{PartitionSpec, Schema};
+use super::value::Value;
+use std::ops::Bound;
+
+/// Partitions are folded from this many slots.
+pub(crate) const SLOTS: u32 = 64;
+
+/// A set of partitions, named by values of the partition columns: what a transaction or procedure
+/// states that it will access, see [`crate::Transaction::hold`] and [`crate::Builder::on`].
+///
+/// ```
+/// use hyades::Partitions;
+/// let (from, to) = (3i64, 7i64);
+/// let both = Partitions::of(from).with(to);
+/// assert_eq!(both, Partitions::of(to).with(from));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partitions(pub(crate) u64);
+
+impl Partitions {
+    /// Every partition: for a transaction that writes replicated tables, or scans all of a
+    /// partitioned one and writes.
+    pub const ALL: Partitions = Partitions(u64::MAX);
+
+    /// The partition of the rows with this value in their partition column. Integers of any width
+    /// with the same value are in the same partition.
+    pub fn of<'v>(value: impl Into<Value<'v>>) -> Partitions {
+        Partitions(1 << slot_of(&value.into()))
+    }
+
+    /// These, and the partition of this value.
+    pub fn with<'v>(self, value: impl Into<Value<'v>>) -> Partitions {
+        Partitions(self.0 | Partitions::of(value).0)
+    }
+}
+
+/// The slot of a value, below [`SLOTS`].
+#[inline]
+pub(crate) fn slot_of(value: &Value<'_>) -> u32 {
+    let number = match *value {
+        Value::I32(n) => i64::from(n) as u64,
+        Value::U32(n) => u64::from(n),
+        Value::I64(n) => n as u64,
+        Value::U64(n) => n,
+        _ => value.with_bytes(fnv),
+    };
+    (number % u64::from(SLOTS)) as u32
+}
+
+/// FNV-1a, with its upper half folded into the lower one.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
+    let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325, step);
+    hash ^ hash >> 32
+}
+
+/// The partitions that an access touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// The partition of this slot.
+    One(u32),
+    All,
+    /// Any one will do: replicated rows are read, which change only while all are held.
+    Any,
+}
+
+/// How the rows of a table are spread over partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TablePartitions {
+    /// All rows are in the partition of this slot.
+    Whole(u32),
+    /// By the value of a column, and its position in the primary key if there is one.
+    By { column: u16, in_key: Option<u16> },
+    /// Rows belong to every partition.
+    Replicated,
+}
+
+impl TablePartitions {
+    /// How the table with this number is spread. Its schema has no fault.
+    pub fn new(schema: &Schema, number: u32) -> Self {
+        match schema.partitions {
+            PartitionSpec::Whole => TablePartitions::Whole(number % SLOTS),
+            PartitionSpec::By(column) => {
+                let in_key = schema.key.iter().position(|&key| key == column);
+                TablePartitions::By { column, in_key: in_key.map(|at| at as u16) }
+            }
+            PartitionSpec::Replicated => TablePartitions::Replicated,
+        }
+    }
+
+    /// What an access to one row touches whose partition value is `value`, if that is known.
+    #[inline]
+    fn touched(self, value: impl FnOnce(u16, Option<u16>) -> Option<u32>, writes: bool) -> Touched {
+        match self {
+            TablePartitions::Whole(slot) => Touched::One(slot),
+            TablePartitions::By { column, in_key } => {
+                value(column, in_key).map_or(Touched::All, Touched::One)
+            }
+            TablePartitions::Replicated if writes => Touched::All,
+            TablePartitions::Replicated => Touched::Any,
+        }
+    }
+
+    /// What an access by primary key or row id touches.
+    #[inline]
+    pub fn of_key(self, key: &[Value<'_>], writes: bool) -> Touched {
+        let value = |_, in_key: Option<u16>| in_key.map(|at| slot_of(&key[usize::from(at)]));
+        self.touched(value, writes)
+    }
+
+    /// What writing this row touches.
+    #[inline]
+    pub fn of_row(self, row: &[Value<'_>]) -> Touched {
+        self.touched(|column, _| Some(slot_of(&row[usize::from(column)])), true)
+    }
+
+    /// What a scan of an index over these columns touches: one partition if both bounds begin with
+    /// the same values up to the partition column.
+    pub fn of_range(self, columns: &[u16], range: &Range<'_>) -> Touched {
+        let fixed = |column, _| {
+            let at = columns.iter().position(|&indexed| indexed == column)?;
+            let (Bound::Included(lower) | Bound::Excluded(lower)) = range.lower else {
+                return None;
+            };
+            let (Bound::Included(upper) | Bound::Excluded(upper)) = range.upper else {
+                return None;
+            };
+            let (lower, upper) = (lower.get(..=at)?, upper.get(..=at)?);
+            (lower == upper).then(|| slot_of(&lower[at]))
+        };
+        self.touched(fixed, false)
+    }
+
+    /// What looking for a unique key of an index over these columns touches, beside the partition
+    /// of the row that would have it.
+    pub fn of_unique(self, columns: &[u16]) -> Touched {
+        match self {
+            TablePartitions::By { column, .. } if !columns.contains(&column) => Touched::All,
+            _ => Touched::Any,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::value::Type;
+
+    fn schema() -> Schema {
+        let schema = Schema::new("stock").column("item", Type::I64).column("shop", Type::I32);
+        schema.primary_key(&["shop", "item"]).index("by_item", &["item", "shop"])
+    }
+
+    fn bounds<'k>(lower: &'k [Value<'k>], upper: &'k [Value<'k>]) -> Range<'k> {
+        let (lower, upper) = (Bound::Included(lower), Bound::Excluded(upper));
+        Range { lower, upper, descending: false, limit: 1 }
+    }
+
+    #[test]
+    fn integers_of_the_same_value_are_in_the_same_partition() {
+        let slots = [Value::I32(70), Value::U32(70), Value::I64(70), Value::U64(70)];
+        assert!(slots.iter().all(|value| slot_of(value) == 6));
+        assert_eq!(slot_of(&Value::I32(-1)), slot_of(&Value::I64(-1)));
+        assert_ne!(slot_of(&Value::Text("a")), slot_of(&Value::Text("b")));
+    }
+
+    #[test]
+    fn a_range_touches_one_partition_only_if_both_bounds_say_which() {
+        let table = TablePartitions::new(&schema().partition_by("shop"), 0);
+        assert_eq!(table.of_key(&[Value::I32(5), Value::I64(9)], true), Touched::One(5));
+        assert_eq!(table.of_row(&[Value::I64(9), Value::I32(5)]), Touched::One(5));
+        let (five, six) = ([Value::I32(5), Value::I64(1)], [Value::I32(6)]);
+        let within = [Value::I32(5)];
+        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &within)), Touched::One(5));
+        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &six)), Touched::All);
+        let unbounded = Range { lower: Bound::Unbounded, ..bounds(&five, &five) };
+        assert_eq!(table.of_range(&[1, 0], &unbounded), Touched::All);
+        // The values before the partition column have to be the same as well.
+        let (low, high) = ([Value::I64(1), Value::I32(5)], [Value::I64(2), Value::I32(5)]);
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &high)), Touched::All);
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &low)), Touched::One(5));
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low[..1], &low[..1])), Touched::All);
+    }
+
+    #[test]
+    fn replicated_rows_are_read_anywhere_and_written_everywhere() {
+        let table = TablePartitions::new(&schema().replicated(), 0);
+        let key = [Value::I32(5), Value::I64(9)];
+        assert_eq!(table.of_key(&key, false), Touched::Any);
+        assert_eq!(table.of_key(&key, true), Touched::All);
+        assert_eq!(table.of_range(&[1, 0], &bounds(&key, &key)), Touched::Any);
+    }
+
+    #[test]
+    fn a_unique_key_without_the_partition_column_touches_all() {
+        let table = TablePartitions::new(&schema().partition_by("shop"), 0);
+        assert_eq!(table.of_unique(&[0]), Touched::All);
+        assert_eq!(table.of_unique(&[0, 1]), Touched::Any);
+        assert_eq!(TablePartitions::new(&schema(), 3).of_unique(&[0]), Touched::Any);
+    }
+
+    #[test]
+    fn a_wrong_partition_column_is_a_fault() {
+        let fault = |schema: Schema| schema.fault.unwrap();
+        assert!(fault(schema().partition_by("what")).contains("no column"));
+        assert!(fault(schema().replicated().partition_by("shop")).contains("replicated"));
+        let keyless = Schema::new("notes").nullable("shop", Type::I32).column("n", Type::I64);
+        assert!(fault(keyless.clone().partition_by("shop")).contains("nullable"));
+        assert!(fault(keyless.primary_key(&["n"]).partition_by("shop")).contains("primary key"));
+    }
+}
