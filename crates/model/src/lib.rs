@@ -32,6 +32,7 @@ pub mod inserting;
 pub mod judging;
 pub mod mixed;
 pub mod occ;
+pub mod partitions;
 pub mod poplar;
 pub mod predecessors;
 pub mod replaying;
@@ -39,6 +40,7 @@ pub mod silo_r;
 pub mod snapshots;
 pub mod tictoc;
 pub mod timestamp_order;
+pub mod turns;
 pub mod unwritten;
 pub mod versioned_replay;
 pub mod versions;
@@ -67,6 +69,8 @@ pub fn cases() -> Vec<Case> {
         versions::cases,
         versioned_replay::cases,
         timestamp_order::cases,
+        partitions::cases,
+        turns::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -101,4 +105,6 @@ pub const ITEMS: &[&str] = &[
     "Hekaton",
     "Versions at replay",
     "Timestamp order",
+    "Partitions",
+    "Turns",
 ];
