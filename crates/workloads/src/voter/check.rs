@@ -1,0 +1,61 @@
+//! The consistency check.
+
+use super::*;
+use crate::{Reader, Violation};
+use hyades::Error;
+use std::collections::BTreeMap;
+
+/// Checks what must hold while no transaction runs:
+/// 1. all contestants and area codes exist;
+/// 2. each vote is for a contestant, and has the state of its area code;
+/// 3. with a limit: each caller's count is the number of the caller's votes, and not above it;
+///    without one: nothing is counted.
+///
+/// # Errors
+/// The database's.
+pub fn check<R: Reader>(
+    reader: &R,
+    tables: &VoterTables,
+    config: &VoterConfig,
+) -> Result<Vec<Violation>, Error> {
+    let mut violations = Vec::new();
+    let mut report = |condition, text| violations.push(Violation { condition, text });
+    for number in 1..=config.contestants {
+        if reader.read(|tx| Ok(tables.contestants.find(tx, number)?.is_none()))? {
+            report(1, format!("contestant {number} is missing"));
+        }
+    }
+    for code in AREA_CODES {
+        if reader.read(|tx| Ok(tables.area_codes.find(tx, code)?.is_none()))? {
+            report(1, format!("area code {code} is missing"));
+        }
+    }
+    let mut votes = BTreeMap::<i64, i32>::new();
+    let mut faults = Vec::new();
+    let cast = reader.read(|tx| {
+        let of = |vote: Vote<'_>| (vote.phone, *vote.state, vote.contestant);
+        Ok(tables.votes.scan(tx).rows()?.map(of).collect::<Vec<_>>())
+    })?;
+    for (phone, state, contestant) in cast {
+        *votes.entry(phone).or_default() += 1;
+        let code = (phone / NUMBERS) as i32;
+        if !(1..=config.contestants).contains(&contestant) || state != *state_of(code) {
+            faults.push(format!("{phone} has voted for {contestant}, in state {state:?}"));
+        }
+    }
+    faults.into_iter().for_each(|fault| report(2, fault));
+    for (&phone, &cast) in &votes {
+        let read = |tx: &Transaction<'_>| {
+            let row = tables.callers.find(tx, phone)?;
+            Ok(row.map(|caller| caller.votes))
+        };
+        let counted = reader.read(read)?;
+        if counted != config.limit.map(|_| cast) {
+            report(3, format!("{phone} has cast {cast} votes, and {counted:?} are counted"));
+        }
+        if config.limit.is_some_and(|limit| cast > limit) {
+            report(3, format!("{phone} has cast {cast} votes, more than allowed"));
+        }
+    }
+    Ok(violations)
+}
