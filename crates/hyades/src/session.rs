@@ -248,6 +248,7 @@ impl<C: Commits<P>, P: LoggingProtocol> EngineSession<C, P> {
                 || retries.deadline.is_some_and(|deadline| starved_for >= deadline)
             {
                 self.tally.starved();
+                C::forget_attempts(&shared.engine, self.active);
                 return Err(Error::Starved { attempts, seconds: starved_for.as_secs_f64() });
             }
             let is_starving = retries.alone_after.is_some_and(|after| starved_for >= after);

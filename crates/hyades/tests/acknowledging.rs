@@ -46,7 +46,8 @@ fn open(
         Schema::new("rows")
             .column("id", Type::I64)
             .column("number", Type::I64)
-            .primary_key(&["id"]),
+            .primary_key(&["id"])
+            .partition_by("id"),
     );
     // Logs with commands also record read stamps, so that readers matter to later writers.
     let takes_commands = concurrency.takes_commands_under(protocol);

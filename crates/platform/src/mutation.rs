@@ -171,7 +171,7 @@ mutations! {
     StampWrittenOnly "stamp-written-only",
     /// A transaction hands its partitions on before it has installed its rows.
     HandOnBeforeInstall "hand-on-before-install",
-    /// A transaction enters its next queue while its predecessor does not stand in all of its own.
+    /// A transaction enters its next queue while its predecessor has still to enter some.
     OvertakeInQueues "overtake-in-queues",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",

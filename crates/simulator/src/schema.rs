@@ -134,7 +134,8 @@ pub fn declare(builder: &mut Builder, tables: Tables) {
             .column("digest", Type::U64)
             .column("group", Type::I64)
             .column("fill", Type::Text)
-            .primary_key(&["key"]);
+            .primary_key(&["key"])
+            .partition_by("key");
         if number == HASHED || number >= MARKS && tables.hashed_marks {
             schema = schema.hash();
         }

@@ -37,7 +37,7 @@ use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowTimes};
 use crate::storage::gap::Gap;
 use crate::storage::old_versions::OldVersion;
-use crate::storage::partition::Touched;
+use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, word};
 use state::TxnState;
 use steps::{Commit, Committed};
@@ -78,7 +78,7 @@ pub(crate) trait ConcurrencyControl<P: LoggingProtocol>: Send + Sync + 'static {
 
     /// Called before an access, with the partitions that it touches, if transactions take turns.
     /// Returns once the transaction holds them.
-    fn enter(_: &Engine<P>, _: &mut TxnState<'_, P>, _: Touched) -> Result<(), Abort> {
+    fn enter(_: &Engine<P>, _: &mut TxnState<'_, P>, _: TouchedPartitions) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -178,6 +178,9 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     fn reads_many(_: &Engine<P>, _: &TxnState<'_, P>) -> bool {
         false
     }
+
+    /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
+    fn forget_attempts(_: &Engine<P>, _session: u32) {}
 
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]

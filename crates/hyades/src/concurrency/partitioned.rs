@@ -32,7 +32,7 @@ use crate::engine::turns::TurnQueues;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::gap::Gap;
-use crate::storage::partition::Touched;
+use crate::storage::partition::TouchedPartitions;
 use crate::storage::record::{Record, WRITER, word};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
@@ -80,6 +80,22 @@ impl Partitioned {
             _ => turns.try_enter(number, set),
         };
         if entered { Ok(()) } else { Err(Abort::Conflict) }
+    }
+
+    /// Enters one partition, a free one if there is any.
+    #[cold]
+    fn enter_any<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        state: &mut TxnState<'_, P>,
+    ) -> Result<(), Abort> {
+        let partitions = &engine.partitions;
+        let count = partitions.all().count_ones();
+        let from = |at: u32| 1 << ((state.slot + at) % count);
+        if (0..count).any(|at| partitions.turns.try_enter(state.slot, from(at))) {
+            return Ok(());
+        }
+        let first = from(0);
+        Self::enter_more(engine, state, first, true)
     }
 
     /// Locks a row against garbage collection.
@@ -131,13 +147,13 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
     fn enter(
         engine: &Engine<P>,
         state: &mut TxnState<'_, P>,
-        touched: Touched,
+        touched: TouchedPartitions,
     ) -> Result<(), Abort> {
         let held = engine.partitions.turns.held(state.slot);
-        if touched == Touched::Any && held != 0 {
-            return Ok(());
+        if touched == TouchedPartitions::Any {
+            return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
         }
-        let set = engine.partitions.touched(touched, state.slot);
+        let set = engine.partitions.touched(touched);
         if state.is_writer && mutation::is(Mutation::StampWrittenOnly) {
             engine.partitions.turns.note_written(state.slot, set);
         }
@@ -217,6 +233,10 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
 
     fn remove_session(engine: &Engine<P>, number: u32) {
         engine.partitions.turns.remove(number);
+    }
+
+    fn forget_attempts(engine: &Engine<P>, session: u32) {
+        engine.partitions.turns.want(session, 0);
     }
 
     /// Enters what the last attempt has found out that it needs.

@@ -3,7 +3,7 @@
 
 use super::turns::TurnQueues;
 use crate::storage::Stamp;
-use crate::storage::partition::{SLOTS, Touched};
+use crate::storage::partition::{SLOTS, TouchedPartitions};
 use crate::storage::tid::Tid;
 use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering, Padded};
@@ -58,15 +58,14 @@ impl<S: Stamp> PartitionStamps<S> {
         (0..SLOTS / count).fold(0, |set, nth| set | slots >> (nth * count)) & self.all()
     }
 
-    /// The partitions that an access touches. `any` is the one that an access to replicated rows
-    /// takes.
+    /// The partitions that an access touches; none if any one will do.
     #[inline]
-    pub fn touched(&self, touched: Touched, any: u32) -> u64 {
+    pub fn touched(&self, touched: TouchedPartitions) -> u64 {
         let one = |number: u32| 1 << (number & (self.stamps.len() as u32 - 1));
         match touched {
-            Touched::One(slot) => one(slot),
-            Touched::All => self.all(),
-            Touched::Any => one(any),
+            TouchedPartitions::One(slot) => one(slot),
+            TouchedPartitions::All => self.all(),
+            TouchedPartitions::Any => 0,
         }
     }
 
@@ -92,8 +91,7 @@ mod tests {
         let partitions = PartitionStamps::<()>::new(4, true);
         assert_eq!(partitions.all(), 0b1111);
         assert_eq!(partitions.of_slots(1 << 63 | 1 << 4), 0b1001);
-        assert_eq!(partitions.touched(Touched::One(63), 0), 0b1000);
-        assert_eq!(partitions.touched(Touched::Any, 5), 0b0010);
+        assert_eq!(partitions.touched(TouchedPartitions::One(63)), 0b1000);
         let most = PartitionStamps::<()>::new(64, true);
         assert_eq!(most.of_slots(u64::MAX - 1), most.all() - 1);
         assert_eq!(most.stamps(1 << 63 | 1).count(), 2);

@@ -177,8 +177,8 @@ impl Concurrency {
     /// Under [`Concurrency::TicToc`], [`Concurrency::Hekaton`] and
     /// [`Concurrency::TimestampOrder`] transactions may precede, in the serial order, what has
     /// committed before them. Protocols whose numbers follow the order of
-    /// commits do not recover that. Under [`Concurrency::Partitioned`] rows and gaps have no stamps,
-    /// and the protocols that it offers work with those of partitions.
+    /// commits do not recover that. Under [`Concurrency::Partitioned`] rows and gaps have no
+    /// stamps, and the protocols that it offers work with those of partitions.
     pub fn runs_under(self, protocol: Protocol) -> bool {
         match self {
             Concurrency::NoWait | Concurrency::Silo => true,

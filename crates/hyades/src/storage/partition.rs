@@ -64,7 +64,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 /// The partitions that an access touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touched {
+pub(crate) enum TouchedPartitions {
     /// The partition of this slot.
     One(u32),
     All,
@@ -98,33 +98,37 @@ impl TablePartitions {
 
     /// What an access to one row touches whose partition value is `value`, if that is known.
     #[inline]
-    fn touched(self, value: impl FnOnce(u16, Option<u16>) -> Option<u32>, writes: bool) -> Touched {
+    fn touched(
+        self,
+        value: impl FnOnce(u16, Option<u16>) -> Option<u32>,
+        writes: bool,
+    ) -> TouchedPartitions {
         match self {
-            TablePartitions::Whole(slot) => Touched::One(slot),
+            TablePartitions::Whole(slot) => TouchedPartitions::One(slot),
             TablePartitions::By { column, in_key } => {
-                value(column, in_key).map_or(Touched::All, Touched::One)
+                value(column, in_key).map_or(TouchedPartitions::All, TouchedPartitions::One)
             }
-            TablePartitions::Replicated if writes => Touched::All,
-            TablePartitions::Replicated => Touched::Any,
+            TablePartitions::Replicated if writes => TouchedPartitions::All,
+            TablePartitions::Replicated => TouchedPartitions::Any,
         }
     }
 
     /// What an access by primary key or row id touches.
     #[inline]
-    pub fn of_key(self, key: &[Value<'_>], writes: bool) -> Touched {
+    pub fn of_key(self, key: &[Value<'_>], writes: bool) -> TouchedPartitions {
         let value = |_, in_key: Option<u16>| in_key.map(|at| slot_of(&key[usize::from(at)]));
         self.touched(value, writes)
     }
 
     /// What writing this row touches.
     #[inline]
-    pub fn of_row(self, row: &[Value<'_>]) -> Touched {
+    pub fn of_row(self, row: &[Value<'_>]) -> TouchedPartitions {
         self.touched(|column, _| Some(slot_of(&row[usize::from(column)])), true)
     }
 
     /// What a scan of an index over these columns touches: one partition if both bounds begin with
     /// the same values up to the partition column.
-    pub fn of_range(self, columns: &[u16], range: &Range<'_>) -> Touched {
+    pub fn of_range(self, columns: &[u16], range: &Range<'_>) -> TouchedPartitions {
         let fixed = |column, _| {
             let at = columns.iter().position(|&indexed| indexed == column)?;
             let (Bound::Included(lower) | Bound::Excluded(lower)) = range.lower else {
@@ -141,10 +145,12 @@ impl TablePartitions {
 
     /// What looking for a unique key of an index over these columns touches, beside the partition
     /// of the row that would have it.
-    pub fn of_unique(self, columns: &[u16]) -> Touched {
+    pub fn of_unique(self, columns: &[u16]) -> TouchedPartitions {
         match self {
-            TablePartitions::By { column, .. } if !columns.contains(&column) => Touched::All,
-            _ => Touched::Any,
+            TablePartitions::By { column, .. } if !columns.contains(&column) => {
+                TouchedPartitions::All
+            }
+            _ => TouchedPartitions::Any,
         }
     }
 }
@@ -175,36 +181,36 @@ mod tests {
     #[test]
     fn a_range_touches_one_partition_only_if_both_bounds_say_which() {
         let table = TablePartitions::new(&schema().partition_by("shop"), 0);
-        assert_eq!(table.of_key(&[Value::I32(5), Value::I64(9)], true), Touched::One(5));
-        assert_eq!(table.of_row(&[Value::I64(9), Value::I32(5)]), Touched::One(5));
+        assert_eq!(table.of_key(&[Value::I32(5), Value::I64(9)], true), TouchedPartitions::One(5));
+        assert_eq!(table.of_row(&[Value::I64(9), Value::I32(5)]), TouchedPartitions::One(5));
         let (five, six) = ([Value::I32(5), Value::I64(1)], [Value::I32(6)]);
         let within = [Value::I32(5)];
-        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &within)), Touched::One(5));
-        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &six)), Touched::All);
+        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &within)), TouchedPartitions::One(5));
+        assert_eq!(table.of_range(&[1, 0], &bounds(&five, &six)), TouchedPartitions::All);
         let unbounded = Range { lower: Bound::Unbounded, ..bounds(&five, &five) };
-        assert_eq!(table.of_range(&[1, 0], &unbounded), Touched::All);
+        assert_eq!(table.of_range(&[1, 0], &unbounded), TouchedPartitions::All);
         // The values before the partition column have to be the same as well.
         let (low, high) = ([Value::I64(1), Value::I32(5)], [Value::I64(2), Value::I32(5)]);
-        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &high)), Touched::All);
-        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &low)), Touched::One(5));
-        assert_eq!(table.of_range(&[0, 1], &bounds(&low[..1], &low[..1])), Touched::All);
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &high)), TouchedPartitions::All);
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low, &low)), TouchedPartitions::One(5));
+        assert_eq!(table.of_range(&[0, 1], &bounds(&low[..1], &low[..1])), TouchedPartitions::All);
     }
 
     #[test]
     fn replicated_rows_are_read_anywhere_and_written_everywhere() {
         let table = TablePartitions::new(&schema().replicated(), 0);
         let key = [Value::I32(5), Value::I64(9)];
-        assert_eq!(table.of_key(&key, false), Touched::Any);
-        assert_eq!(table.of_key(&key, true), Touched::All);
-        assert_eq!(table.of_range(&[1, 0], &bounds(&key, &key)), Touched::Any);
+        assert_eq!(table.of_key(&key, false), TouchedPartitions::Any);
+        assert_eq!(table.of_key(&key, true), TouchedPartitions::All);
+        assert_eq!(table.of_range(&[1, 0], &bounds(&key, &key)), TouchedPartitions::Any);
     }
 
     #[test]
     fn a_unique_key_without_the_partition_column_touches_all() {
         let table = TablePartitions::new(&schema().partition_by("shop"), 0);
-        assert_eq!(table.of_unique(&[0]), Touched::All);
-        assert_eq!(table.of_unique(&[0, 1]), Touched::Any);
-        assert_eq!(TablePartitions::new(&schema(), 3).of_unique(&[0]), Touched::Any);
+        assert_eq!(table.of_unique(&[0]), TouchedPartitions::All);
+        assert_eq!(table.of_unique(&[0, 1]), TouchedPartitions::Any);
+        assert_eq!(TablePartitions::new(&schema(), 3).of_unique(&[0]), TouchedPartitions::Any);
     }
 
     #[test]
@@ -214,6 +220,7 @@ mod tests {
         assert!(fault(schema().replicated().partition_by("shop")).contains("replicated"));
         let keyless = Schema::new("notes").nullable("shop", Type::I32).column("n", Type::I64);
         assert!(fault(keyless.clone().partition_by("shop")).contains("nullable"));
-        assert!(fault(keyless.primary_key(&["n"]).partition_by("shop")).contains("primary key"));
+        let keyed = schema().column("n", Type::I64).primary_key(&["n"]);
+        assert!(fault(keyed.partition_by("shop")).contains("primary key"));
     }
 }

@@ -6,7 +6,7 @@ use crate::concurrency::ConcurrencyControl;
 use crate::concurrency::state::TxnState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::storage::partition::Touched;
+use crate::storage::partition::TouchedPartitions;
 use crate::storage::range::Range;
 use crate::storage::value::Value;
 
@@ -15,7 +15,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
     fn enter(
         &self,
         state: &mut TxnState<'s, P>,
-        touched: impl FnOnce() -> Touched,
+        touched: impl FnOnce() -> TouchedPartitions,
     ) -> Result<(), Abort> {
         if C::TAKES_TURNS { C::enter(self.engine, state, touched()) } else { Ok(()) }
     }

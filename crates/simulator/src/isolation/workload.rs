@@ -173,9 +173,9 @@ fn random_ask(rng: &mut Rng, keys: u64, counters: &Counters) -> Ask {
 
 fn declare(builder: &mut Builder) -> ProcedureId {
     let lists = Schema::new("lists").column("key", Type::U64).column("values", Type::Bytes);
-    builder.table(lists.primary_key(&["key"]).hash());
+    builder.table(lists.primary_key(&["key"]).hash().partition_by("key"));
     let registers = Schema::new("registers").column("key", Type::U64).column("value", Type::U64);
-    builder.table(registers.primary_key(&["key"]));
+    builder.table(registers.primary_key(&["key"]).partition_by("key"));
     builder.procedure("run", 1, |tx: &Transaction<'_>, asked: Asked| run(tx, &asked))
 }
 

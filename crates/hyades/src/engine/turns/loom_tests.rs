@@ -27,6 +27,8 @@ impl Shared {
 fn run(preemptions: usize, sets: &'static [u64], more: u64) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
+    // Those that wait look again and again.
+    model.max_branches = 20_000;
     model.check(move || {
         let shared = Arc::new(Shared {
             queues: TurnQueues::new(2, true),
