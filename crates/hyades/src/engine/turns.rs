@@ -62,6 +62,8 @@ struct Seat {
     places: Box<[QueuePlace]>,
 }
 
+type SeatBlock = Box<[Padded<Seat>]>;
+
 #[derive(Default)]
 struct SeatNumbers {
     used: u32,
@@ -73,7 +75,7 @@ pub(crate) struct TurnQueues {
     /// The number of the last seat in each queue, or 0. Exchanged by all (AcqRel): a seat that
     /// enters sees what was written before the last one entered, or left.
     tails: Box<[Padded<AtomicU32>]>,
-    seats: Box<[OnceLock<Box<[Padded<Seat>]>>]>,
+    seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,
     /// A commit has panicked: some partitions are half changed, and their turns never end. Set
     /// once, read by all that wait; Relaxed, as it only ends their waiting.
@@ -207,6 +209,10 @@ impl TurnQueues {
                 place.is_first.store(1, Ordering::Relaxed);
             } else {
                 self.follow(place, (at, number), before);
+            }
+            if mutation::is(Mutation::OvertakeInQueues) {
+                // Makes it likely that another one enters in between.
+                yield_now();
             }
         }
         // Release: what goes on because of it enters other queues behind this seat.

@@ -186,7 +186,8 @@ pub fn commands_replay_in_their_order() -> bool {
     drop((one, other));
     let digest = shops.db.digest();
     shops.db.close().unwrap();
-    build().open(shops.dir.path()).unwrap().digest() == digest
+    // A command that writes something else than before stops replay.
+    build().open(shops.dir.path()).is_ok_and(|db| db.digest() == digest)
 }
 
 /// Threads do all kinds of things in all shops. Returns the state and what is recovered of it, with
