@@ -186,8 +186,8 @@ fn voter(limit: Option<i32>) -> Voter {
 
 #[test]
 fn votes_are_counted_and_survive() {
-    survives(|| voter(Some(2)), 1500);
-    survives(|| voter(None), 500);
+    survives(|| voter(Some(2)), 400);
+    survives(|| voter(None), 200);
 }
 
 /// The same caller votes until that is refused, and once for a contestant that does not exist.

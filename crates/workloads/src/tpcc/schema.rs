@@ -198,10 +198,8 @@ impl TpccTables {
             district: TypedTable::of(declare(District::schema().partition_by("d_w_id"))),
             customer: TypedTable::of(declare(Customer::schema().partition_by("c_w_id"))),
             history: TypedTable::of(declare(History::schema().partition_by("h_w_id"))),
-            new_order: TypedTable::of(declare(
-                OpenOrder::schema().partition_by("o_w_id").partition_by("no_w_id"),
-            )),
-            orders: TypedTable::of(declare(Order::schema())),
+            new_order: TypedTable::of(declare(OpenOrder::schema().partition_by("no_w_id"))),
+            orders: TypedTable::of(declare(Order::schema().partition_by("o_w_id"))),
             order_line: TypedTable::of(declare(OrderLine::schema().partition_by("ol_w_id"))),
             item: TypedTable::of(declare(Item::schema().replicated())),
             stock: TypedTable::of(declare(Stock::schema().partition_by("s_w_id"))),

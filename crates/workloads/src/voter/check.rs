@@ -20,15 +20,18 @@ pub fn check<R: Reader>(
 ) -> Result<Vec<Violation>, Error> {
     let mut violations = Vec::new();
     let mut report = |condition, text| violations.push(Violation { condition, text });
-    for number in 1..=config.contestants {
-        if reader.read(|tx| Ok(tables.contestants.find(tx, number)?.is_none()))? {
-            report(1, format!("contestant {number} is missing"));
+    let found = reader.read(|tx| {
+        let mut found = (0, 0);
+        for number in 1..=config.contestants {
+            found.0 += i32::from(tables.contestants.find(tx, number)?.is_some());
         }
-    }
-    for code in AREA_CODES {
-        if reader.read(|tx| Ok(tables.area_codes.find(tx, code)?.is_none()))? {
-            report(1, format!("area code {code} is missing"));
+        for code in AREA_CODES {
+            found.1 += i32::from(tables.area_codes.find(tx, code)?.is_some());
         }
+        Ok(found)
+    })?;
+    if found != (config.contestants, AREA_CODES.len() as i32) {
+        report(1, format!("there are {} contestants and {} area codes", found.0, found.1));
     }
     let mut votes = BTreeMap::<i64, i32>::new();
     let mut faults = Vec::new();
@@ -44,12 +47,11 @@ pub fn check<R: Reader>(
         }
     }
     faults.into_iter().for_each(|fault| report(2, fault));
-    for (&phone, &cast) in &votes {
-        let read = |tx: &Transaction<'_>| {
-            let row = tables.callers.find(tx, phone)?;
-            Ok(row.map(|caller| caller.votes))
-        };
-        let counted = reader.read(read)?;
+    let counts = reader.read(|tx| {
+        let count = |phone: &i64| Ok(tables.callers.find(tx, *phone)?.map(|caller| caller.votes));
+        votes.keys().map(count).collect::<Result<Vec<_>, Abort>>()
+    })?;
+    for ((&phone, &cast), counted) in votes.iter().zip(counts) {
         if counted != config.limit.map(|_| cast) {
             report(3, format!("{phone} has cast {cast} votes, and {counted:?} are counted"));
         }
