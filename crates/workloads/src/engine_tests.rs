@@ -205,7 +205,7 @@ fn a_caller_votes_as_often_as_allowed() {
         populate(&workload, &database, 1, |_| {}).unwrap();
         let mut session = database.session().unwrap();
         let ballot = |contestant| voter::Ballot {
-            phone: 617_555_1234,
+            phone: 6_175_551_234,
             contestant,
             limit: limit.unwrap_or(0),
         };
