@@ -33,7 +33,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         // Torture finds it in one history or in none of 250, as threads happen to meet:
         // `crates/hyades/tests/unwritten.rs` has them meet.
         || rule == Mutation::ForgetUnmarkedReaders
-        // Readers of everything run as of a snapshot: `crates/hyades/tests/starvation.rs` writes, too.
+        // Readers of everything run on snapshots: `crates/hyades/tests/starvation.rs` writes, too.
         || rule == Mutation::NoExclusiveRetry
         // Snapshots and garbage meet by luck: `crates/hyades/tests/snapshot_mutations.rs`.
         || matches!(rule, Mutation::SnapshotWithoutWait | Mutation::UnlinkNeededEntries)

@@ -45,7 +45,9 @@ use super::draft::{Draft, Reserved};
 use super::predecessors::{self, Id, Predecessor};
 use super::record::RecordKind;
 use super::taurus::anchoring::Anchoring;
-use super::taurus::lsn_vector_table::{FoldTarget, LsnVectorTable, Ring, RowObservation};
+use super::taurus::lsn_vector_table::{
+    FoldTarget, LsnVectorTable, Reference, Ring, RowObservation,
+};
 use super::{
     HotRows, LoggingProtocol, Needs, RowRef, StampKind, StartContext, StartsOnLog, VectorStamp,
     is_met,

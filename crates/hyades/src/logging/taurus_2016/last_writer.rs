@@ -1,7 +1,6 @@
 //! The last writer of a row: the stamp of rows and gaps.
 
-use super::super::predecessors::Id;
-use super::super::taurus::lsn_vector_table::Reference;
+use super::{Id, Reference};
 use hyades_platform::sync::{AtomicU64, Ordering, fence};
 
 /// Replaces the last writer's id while that and its needs change.
