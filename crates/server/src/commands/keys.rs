@@ -36,7 +36,7 @@ fn for_each_key(
 
 /// A job whose failure is its reply.
 fn job(run: impl FnOnce(&Shared, &mut Reply<'_>) -> Result<(), Error> + Send + 'static) -> Job {
-    Box::new(move |shared, reply| {
+    Job::new(move |shared, reply| {
         let position = reply.position();
         if let Err(error) = run(shared, reply) {
             reply.truncate(position);
@@ -163,13 +163,15 @@ fn scan_from(shared: &Shared, wanted: &Wanted, reply: &mut Reply<'_>) -> Result<
 /// SAVE and BGSAVE take a checkpoint: what is acknowledged is on disk before and after it.
 pub fn save(local: &mut Local<'_>, args: &[&[u8]], _: &mut Reply<'_>) -> Done {
     let is_background = is(args[0], "BGSAVE");
-    *local.job = Some(job(move |shared, reply| {
+    let mut job = job(move |shared, reply| {
         shared.opened.get().expect("checked before the job").database.checkpoint()?;
         match is_background {
             true => reply.simple("Background saving started"),
             false => reply.ok(),
         }
         Ok(())
-    }));
+    });
+    job.is_slow = true;
+    *local.job = Some(job);
     Ok(())
 }

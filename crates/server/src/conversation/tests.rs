@@ -1,5 +1,7 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod limits;
+
 use super::*;
 use crate::config::Settings;
 use crate::data::Tables;
@@ -52,9 +54,8 @@ impl House {
                 self.queue.push(ticket, (number, mark));
             }
             if let Some(job) = conversation.take_job() {
-                let mut out = Vec::new();
-                job(&self.shared, &mut Reply::new(&mut out, conversation.is_resp3()));
-                conversation.job_done(&out);
+                let reply = job.run(&self.shared, conversation.is_resp3());
+                conversation.job_done(&reply);
             } else if next == Next::Wait {
                 return;
             }

@@ -64,6 +64,8 @@ pub struct Effects {
     pub misses: u64,
     /// Expired keys that were removed or overwritten.
     pub expired: u64,
+    /// Bytes written, about.
+    pub written: usize,
 }
 
 impl Effects {
@@ -142,6 +144,8 @@ pub struct Context<'t> {
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// The transaction may take its time: it holds up no event loop.
+    pub is_patient: bool,
 }
 
 /// The keys of one database, for one command.
@@ -270,6 +274,7 @@ impl<'t> Keyspace<'t> {
         }
         check_lengths(key, body)?;
         self.count(entry, Some(head));
+        self.context.effects.borrow_mut().written += key.len() + body.len();
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
     }
@@ -297,6 +302,7 @@ impl<'t> Keyspace<'t> {
         match body {
             Some(body) => {
                 check_lengths(key, body)?;
+                self.context.effects.borrow_mut().written += key.len() + body.len();
                 match is_same_head {
                     true => {
                         self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?
