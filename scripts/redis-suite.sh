@@ -6,7 +6,7 @@
 # PROGRAM is the server, by default target/release/hyades; `redis-server` measures the original.
 # FILE is a file of the suite without its ending, such as unit/expire; by default those that
 # docs/server.md names. The suite comes from Debian's source package of redis, by apt, into
-# target/redis-suite; nothing of it is kept in this repository. Needs tclsh, apt, and Linux.
+# target/redis-suite; nothing of it is kept in this repository. Needs tclsh, redis-cli, apt, and Linux.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -54,9 +54,10 @@ start() {
     esac
     server=$!
     for _ in $(seq 100); do
-        if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> "$place/probe.log"; then return; fi
-        if command -v redis-cli > "$place/probe.log" &&
-            redis-cli -p "$port" ping > "$place/probe.log" 2>&1; then return; fi
+        # It listens before its database is open.
+        if answer=$(redis-cli -p "$port" dbsize 2>&1) && case $answer in
+            *LOADING* | *refused*) false ;;
+        esac then return; fi
         sleep 0.1
     done
     echo "the server does not start:" >&2
@@ -71,7 +72,7 @@ for file in $files; do
     out=$place/$(echo "$file" | tr / -).log
     (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
         --ignore-encoding --ignore-digest --durable \
-        --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
+        --baseport $((port + 4000)) --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
         --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$out" || true
     ok=$(grep -ac '\[ok\]' "$out" || true)
     bad=$(grep -acE '^\[(err|exception)\]' "$out" || true)

@@ -398,6 +398,7 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         longest: shared.settings.longest_argument(),
         counts: &shared.counts,
         effects,
+        is_exec: false,
         is_patient: false,
     }
 }
@@ -432,7 +433,7 @@ fn run_all(
     failed: &mut Vec<(usize, String)>,
 ) -> Result<usize, Abort> {
     let Commands { database, requests, input, is_exec } = *commands;
-    let space = Keyspace::open(*tx, context, database)?;
+    let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
     let begin = reply.position();
     if is_exec {
         reply.array(requests.len());

@@ -50,6 +50,8 @@ pub struct Counters {
     pub misses: AtomicU64,
     /// Expired keys removed.
     pub expired: AtomicU64,
+    /// Values written, changed or removed.
+    pub changes: AtomicU64,
     /// Runs that met a conflict.
     pub conflicts: AtomicU64,
     /// Runs that were run with patience, since they had starved.
@@ -195,6 +197,7 @@ impl Shared {
         add(&self.counters.hits, effects.hits);
         add(&self.counters.misses, effects.misses);
         add(&self.counters.expired, effects.expired);
+        add(&self.counters.changes, effects.changes);
         if effects.flushed {
             self.reap_no_later_than(0);
         } else if let Some(at) = effects.expiry {

@@ -52,6 +52,7 @@ pub fn config(local: &mut Local<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> R
                 &of.hits,
                 &of.misses,
                 &of.expired,
+                &of.changes,
                 &of.conflicts,
                 &of.alone,
                 &of.errors,

@@ -137,7 +137,7 @@ fn persistence(shared: &Shared, out: &mut String) {
         line(out, "loading_eta_seconds", progress.estimate_seconds.unwrap_or(1.0).ceil());
     }
     let failed = shared.log_failure();
-    line(out, "rdb_changes_since_last_save", 0);
+    counter(out, "rdb_changes_since_last_save", &shared.counters.changes);
     line(out, "rdb_bgsave_in_progress", 0);
     line(out, "rdb_last_save_time", crate::clock::wall_us() / 1_000_000);
     line(out, "rdb_last_bgsave_status", "ok");

@@ -1,10 +1,10 @@
 //! Lists in their packed form: a change writes the whole list.
 
+use super::collections::{elements, store};
 use super::numbers::unsigned;
 use super::{Done, integer, strings};
-use crate::data::head::{Form, Head, Kind};
-use crate::data::keyspace::{Entry, Keyspace, Stop};
-use crate::data::packed;
+use crate::data::head::Kind;
+use crate::data::keyspace::Keyspace;
 use crate::resp::reply::Reply;
 
 /// The end of a list that a command works on.
@@ -12,28 +12,6 @@ use crate::resp::reply::Reply;
 enum End {
     Left,
     Right,
-}
-
-/// The elements of a collection; none if the key does not exist.
-pub fn elements<'t>(entry: &Entry<'t>, kind: Kind) -> Result<Vec<&'t [u8]>, Stop> {
-    Ok(packed::elements(entry.body_of(kind)?.unwrap_or_default())?)
-}
-
-/// Stores a collection that has changed. An empty one does not exist.
-pub fn store<'a>(
-    space: &Keyspace<'_>,
-    key: &[u8],
-    entry: &Entry<'_>,
-    kind: Kind,
-    elements: impl IntoIterator<Item = &'a [u8]>,
-) -> Done {
-    let body = packed::pack(elements);
-    match entry.head() {
-        _ if body.is_empty() => space.remove(key, entry).map(drop)?,
-        Some(head) => space.change(key, entry, head, Some(&body))?,
-        None => space.put(key, entry, Head::new(kind, Form::Plain), &body)?,
-    }
-    Ok(())
 }
 
 fn push(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End, new: bool) -> Done {
@@ -76,7 +54,7 @@ fn pop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>, end: End) ->
         [count] => {
             Some(unsigned(count).map_err(|_| "ERR value is out of range, must be positive")?)
         }
-        _ => return Err(super::SYNTAX.into()),
+        _ => return Err(super::wrong_arity(if end == End::Left { "lpop" } else { "rpop" })),
     };
     let entry = space.read(args[1])?;
     let mut all = elements(&entry, Kind::List)?;

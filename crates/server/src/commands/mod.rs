@@ -1,19 +1,29 @@
 //! The commands, by subject.
 
+mod bitfield;
+mod bits;
+mod blocking;
 mod client;
+mod collections;
 mod command_docs;
 mod config_command;
 mod connection;
 mod debug;
 mod expire;
 mod generic;
+mod hashes;
 mod info;
 mod keys;
 mod lcs;
+mod list_edits;
 mod lists;
 mod numbers;
 mod server;
 mod sets;
+mod sort;
+mod sorted_set_algebra;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod unsupported;

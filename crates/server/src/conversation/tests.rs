@@ -228,7 +228,7 @@ fn strings_and_numbers() {
         ("INCR big", "-ERR increment or decrement would overflow"),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
         ("NOPE a", "-ERR unknown command 'NOPE', with args beginning with: 'a'"),
-        ("HSET a b c", "-ERR command 'HSET' is not supported: hashes are not built yet"),
+        ("PFADD a b", "-ERR command 'PFADD' is not supported: HyperLogLog is not built yet"),
     ]);
 }
 

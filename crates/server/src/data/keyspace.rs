@@ -66,6 +66,8 @@ pub struct Effects {
     pub expired: u64,
     /// Bytes written, about.
     pub written: usize,
+    /// Values written, changed or removed.
+    pub changes: u64,
 }
 
 impl Effects {
@@ -144,6 +146,8 @@ pub struct Context<'t> {
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// The transaction is that of MULTI and EXEC.
+    pub is_exec: bool,
     /// The transaction may take its time: it holds up no event loop.
     pub is_patient: bool,
 }
@@ -258,6 +262,7 @@ impl<'t> Keyspace<'t> {
             effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
         }
         effects.expired += u64::from(entry.stored.is_some() && entry.live.is_none());
+        effects.changes += 1;
         if let Some(at) = now.and_then(Head::expires) {
             effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
         }

@@ -113,6 +113,11 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
+    /// Whether what was written since a position is [`Reply::null_array`].
+    pub fn is_null_array_at(&self, position: usize) -> bool {
+        self.out[position..] == *if self.resp3 { b"_\r\n".as_slice() } else { b"*-1\r\n" }
+    }
+
     /// The head of an array.
     pub fn array(&mut self, length: usize) {
         self.head(b'*', length as i64);
