@@ -61,8 +61,8 @@ impl Connection {
         }
     }
 
-    /// Whether it is to be served without waiting for an event: what was held back is in the socket,
-    /// or in the conversation already.
+    /// Whether it is to be served without waiting for an event: what was held back is in the
+    /// socket, or in the conversation already.
     pub fn goes_on(&self) -> bool {
         (self.is_readable || self.conversation.has_work()) && !self.conversation.is_full()
     }

@@ -198,8 +198,8 @@ impl Conversation {
     }
 
     /// Whether there is something to run that needs no more input: a request that was set aside,
-    /// the rest of a run, or input that was not looked through. Whoever stops serving a
-    /// conversation for which this is true has to see to it that it is served again.
+    /// the rest of a run, or input that was not looked through. A loop that stops serving such
+    /// a conversation has to list it again: no event will.
     pub fn has_work(&self) -> bool {
         let has_input = self.input.len() > self.taken && !self.is_incomplete;
         let is_broken = self.protocol_error.is_some();
@@ -207,7 +207,7 @@ impl Conversation {
         !self.run.is_empty() || has_next && !self.client.is_closing
     }
 
-    /// Whether so much is to be run that the client is not read for now.
+    /// Whether more is to be run than a turn can: the client is not read for now.
     pub fn is_ahead(&self) -> bool {
         self.has_work() && self.input_bytes() >= MOST_RUN_BYTES
     }

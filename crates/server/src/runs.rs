@@ -156,7 +156,7 @@ impl RunQueue {
     /// What [`Execution::Patience`] asks for: the next transaction as a job.
     pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
         let part = self.part();
-        let taken = std::mem::replace(&mut self.requests, Vec::new());
+        let taken = std::mem::take(&mut self.requests);
         let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
         for (at, request) in taken.into_iter().enumerate() {
             match at {

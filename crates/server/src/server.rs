@@ -225,7 +225,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    /// Recovery may take long: who asks the server to stop does not wait for its end.
+    /// Recovery may take long: a stop does not wait for its end.
     #[test]
     fn a_stop_does_not_wait_for_recovery() {
         let (done, until_done) = std::sync::mpsc::channel::<()>();

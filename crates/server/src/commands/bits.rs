@@ -74,13 +74,10 @@ pub fn bitpos(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Do
     };
     let skipped = if bit == 1 { 0 } else { 0xff };
     let mut found = None;
-    for byte in range.0 / 8..=range.1 / 8 {
-        let is_inside = byte > range.0 / 8 && byte < range.1 / 8;
-        if is_inside && value[byte] == skipped {
-            continue;
-        }
-        let places = (byte * 8).max(range.0)..=(byte * 8 + 7).min(range.1);
-        found = places.into_iter().find(|at| value[byte] >> (7 - at % 8) & 1 == bit);
+    let bytes = value.iter().enumerate().take(range.1 / 8 + 1).skip(range.0 / 8);
+    for (at, byte) in bytes.filter(|(_, byte)| **byte != skipped) {
+        let mut places = (at * 8).max(range.0)..=(at * 8 + 7).min(range.1);
+        found = places.find(|at| byte >> (7 - at % 8) & 1 == bit);
         if found.is_some() {
             break;
         }

@@ -52,8 +52,8 @@ const MOST_DRAWN: u64 = 1 << 20;
 /// Places in a collection.
 pub struct Chosen(pub Vec<usize>);
 
-/// Draws from `length` elements: as many different ones as `count` says, or, if that is negative,
-/// so many with repetitions. `is_pairs`: each comes with a second one.
+/// Draws from `length` elements: `count` different ones, or, if that is negative, its amount with
+/// repetitions. `is_pairs`: each comes with a second one.
 pub fn draw(length: usize, count: i64, is_pairs: bool) -> Result<Chosen, Stop> {
     let wanted = count.unsigned_abs();
     if is_pairs && wanted > i64::MAX as u64 / 2 || count == i64::MIN {
@@ -130,15 +130,15 @@ pub fn zscan(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     scan(space, args, reply, Kind::SortedSet)
 }
 
+/// Keys, and the arguments behind them.
+type Split<'a, 'b> = (&'a [&'b [u8]], &'a [&'b [u8]]);
+
 /// The keys of a command that says how many there are, and what follows them. The number is the
 /// first of `args`.
-pub fn numbered_keys<'a, 'b>(
-    args: &'a [&'b [u8]],
-    name: &str,
-) -> Result<(&'a [&'b [u8]], &'a [&'b [u8]]), Stop> {
+pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'a, 'b>, Stop> {
     let count = integer(args[0]).map_err(|_| Stop::from(NOT_AN_INTEGER))?;
     let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
-        return Err(match name.starts_with('z') && !name.ends_with("card") && name != "zmpop" {
+        return Err(match name.starts_with('z') && name != "zmpop" {
             true => format!("ERR at least 1 input key is needed for '{name}' command").into(),
             false => "ERR numkeys should be greater than 0".into(),
         });

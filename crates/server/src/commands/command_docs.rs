@@ -33,7 +33,7 @@ fn keys_of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let mut keys: Vec<usize> = command.key_places(args.len()).collect();
     if command.name == "sort" {
         let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"STORE"));
-        keys.extend(stores.last().map(|at| at + 1));
+        keys.extend(stores.max().map(|at| at + 1));
     }
     const STORING: [&str; 3] = ["zdiffstore", "zinterstore", "zunionstore"];
     const COUNTED: [&str; 7] =

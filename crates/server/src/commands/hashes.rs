@@ -53,8 +53,8 @@ impl<'t: 'a, 'a> Hash<'t, 'a> {
     }
 }
 
-fn set_all<'a>(space: &Keyspace<'_>, args: &[&'a [u8]], name: &str) -> Result<usize, Stop> {
-    if args.len().is_multiple_of(2) == false {
+fn set_all(space: &Keyspace<'_>, args: &[&[u8]], name: &str) -> Result<usize, Stop> {
+    if !args.len().is_multiple_of(2) {
         return Err(wrong_arity(name));
     }
     let mut hash = Hash::find(space, args[1])?;

@@ -77,7 +77,7 @@ pub fn ltrim(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Don
     let (from, to) = (integer(args[2])?, integer(args[3])?);
     let entry = space.find(args[1])?;
     let all = elements(&entry, Kind::List)?;
-    let kept = super::strings::part(&all, from, to);
+    let kept = super::lists::part(&all, from, to);
     if kept.len() < all.len() {
         store(space, args[1], &entry, Kind::List, kept.iter().copied())?;
     }

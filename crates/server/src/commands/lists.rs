@@ -88,6 +88,14 @@ pub fn rpop(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
     pop(space, args, reply, End::Right)
 }
 
+/// The part of a list from `from` to `to`, which count from the end if negative. An end before the
+/// first element leaves nothing; in a string it is the first byte.
+pub fn part<'a, 'b>(all: &'a [&'b [u8]], from: i64, to: i64) -> &'a [&'b [u8]] {
+    let length = all.len() as i64;
+    let to = if to < 0 { to.saturating_add(length) } else { to };
+    if to < 0 { &[] } else { strings::part(all, from, to) }
+}
+
 pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     reply.count(elements(&space.read(args[1])?, Kind::List)?.len());
     Ok(())
@@ -96,7 +104,7 @@ pub fn llen(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done
 pub fn lrange(space: &Keyspace<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Done {
     let (from, to) = (integer(args[2])?, integer(args[3])?);
     let all = elements(&space.read(args[1])?, Kind::List)?;
-    let shown = strings::part(&all, from, to);
+    let shown = part(&all, from, to);
     reply.array(shown.len());
     shown.iter().for_each(|element| reply.bulk(element));
     Ok(())

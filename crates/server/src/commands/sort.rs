@@ -142,7 +142,7 @@ fn sorted<'t>(
             if of.descending { order.reverse() } else { order }
         });
         all = weighed.into_iter().map(|(_, element)| element).collect();
-    } else if kind == Some(Kind::SortedSet) && of.descending {
+    } else if matches!(kind, Some(Kind::SortedSet | Kind::List)) && of.descending {
         all.reverse();
     } else if kind == Some(Kind::Set) && of.store.is_some() {
         // A set has no order, and what is stored has one.

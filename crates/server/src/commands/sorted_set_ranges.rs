@@ -91,7 +91,7 @@ impl<'a> ZRange<'a> {
 }
 
 /// What a ZRANGE asks for.
-struct Wanted<'a> {
+struct WantedMembers<'a> {
     range: ZRange<'a>,
     reversed: bool,
     with_scores: bool,
@@ -99,7 +99,7 @@ struct Wanted<'a> {
     limit: Option<(i64, i64)>,
 }
 
-impl Wanted<'_> {
+impl WantedMembers<'_> {
     fn of<'t>(&self, all: Scored<'t>) -> Scored<'t> {
         let places = self.range.places(&all, self.reversed);
         let mut found = all[places].to_vec();
@@ -118,7 +118,7 @@ fn wanted<'a>(
     args: &[&'a [u8]],
     fixed: Option<(By, bool)>,
     stores: bool,
-) -> Result<Wanted<'a>, Stop> {
+) -> Result<WantedMembers<'a>, Stop> {
     let (mut by, mut reversed) = fixed.unwrap_or((By::Rank, false));
     let (mut with_scores, mut limit, mut at) = (false, None, 2);
     while let Some(option) = args.get(at) {
@@ -150,7 +150,7 @@ fn wanted<'a>(
     // In reverse the upper bound comes first, but for ranks.
     let swaps = reversed && by != By::Rank;
     let (low, high) = if swaps { (args[1], args[0]) } else { (args[0], args[1]) };
-    Ok(Wanted { range: ZRange::read(by, low, high)?, reversed, with_scores, limit })
+    Ok(WantedMembers { range: ZRange::read(by, low, high)?, reversed, with_scores, limit })
 }
 
 fn range(

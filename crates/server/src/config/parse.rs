@@ -153,7 +153,7 @@ fn replace(file: &Path, content: &[u8]) -> std::io::Result<()> {
     next.push(format!(".{}.rewriting", std::process::id()));
     let next = dir.join(next);
     let write = || {
-        // Refuses a file, or a link, that somebody has put there.
+        // Refuses a file, or a link, that is there already.
         let mut out = std::fs::File::create_new(&next)?;
         out.set_permissions(permissions)?;
         out.write_all(content)?;

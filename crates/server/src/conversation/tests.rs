@@ -1,5 +1,6 @@
 //! Transcripts of conversations, without sockets and threads.
 
+mod collections;
 mod limits;
 
 use super::*;

@@ -6,7 +6,7 @@ fn sets(from: usize, count: usize) -> String {
     (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()
 }
 
-/// Whoever serves conversations has to know of it: no event of the socket will tell.
+/// A loop has to know of it: no event of the socket will tell.
 #[test]
 fn what_is_held_back_is_work() {
     let mut house = House::new(true);
@@ -115,7 +115,7 @@ fn large_writes_are_jobs() {
     client.job_done(&job.run(&house.shared, false));
     assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
     assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
-    let multi = format!("MULTI\r\nAPPEND a b\r\nINCRBY a 1\r\nSET c 1\r\nEXEC\r\n");
+    let multi = "MULTI\r\nAPPEND a b\r\nINCRBY a 1\r\nSET c 1\r\nEXEC\r\n";
     let not_a_number = "-ERR value is not an integer or out of range";
     let said = house.say(&mut client, multi.as_bytes());
     assert_eq!(said, format!("+OK +QUEUED +QUEUED +QUEUED *3 :716801 {not_a_number} +OK "));
