@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 program=${1:-target/release/hyades}
 [ $# -gt 0 ] && shift
 files=${*:-unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol \
-unit/querybuf unit/quit}
+unit/querybuf unit/quit unit/type/hash unit/type/set unit/type/zset unit/type/list unit/sort \
+unit/scan unit/bitops unit/bitfield}
 place=$PWD/target/redis-suite
 port=${PORT:-16379}
 limit=${LIMIT:-120}
@@ -71,8 +72,8 @@ for file in $files; do
     start
     out=$place/$(echo "$file" | tr / -).log
     (cd "$suite" && timeout "$limit" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
-        --ignore-encoding --ignore-digest --durable \
-        --baseport $((port + 4000)) --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
+        --ignore-encoding --ignore-digest --durable --baseport $((port + 4000)) \
+        --tags "-needs:debug -needs:repl -needs:config-maxmemory -large-memory" \
         --single "$file") 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$out" || true
     ok=$(grep -ac '\[ok\]' "$out" || true)
     bad=$(grep -acE '^\[(err|exception)\]' "$out" || true)

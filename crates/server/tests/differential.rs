@@ -13,8 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Commands. In braces: s l t h z a key that mostly holds that type; y a sorted set whose scores
-/// are equal (only there a range of members is defined); v a value, m a member or a field, n a small
-/// number, i any integer, c a score, b a bound of scores, x a bound of members, o a bit's offset.
+/// are equal (only there a range of members is defined); v a value, m a member or a field, n a
+/// small number, i any integer, c a score, b a bound of scores, x a bound of members, o a bit's
+/// offset.
 const TEMPLATES: &str = "\
     SET {s} {v}|SET {s} {v} NX|SET {s} {v} XX GET|GET {s}|GETSET {s} {v}|GETDEL {s}|\
     APPEND {s} {v}|STRLEN {s}|GETRANGE {s} {n} {n}|SETRANGE {s} {n} {v}|INCR {s}|INCRBY {s} {i}|\

@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// The file may be a link into a directory of configurations, and no one else's to read.
+/// The file may be a link into a directory of configurations, and closed to other users.
 #[test]
 fn a_rewritten_file_keeps_its_place_and_its_permissions() {
     use std::os::unix::fs::{PermissionsExt, symlink};
