@@ -24,6 +24,10 @@ pub struct Options {
     /// How often a closure is run before its last [`Abort`](crate::Abort) is returned: at least 1.
     /// Default: 10,000.
     pub attempts: u64,
+    /// Operations that are younger than an active transaction are kept from the data component, so
+    /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
+    /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
+    pub lag_bytes: usize,
     /// A checkpoint is taken when redo would read more bytes of the log than this. Default: 64 MiB.
     pub redo_bytes: u64,
 }
@@ -39,6 +43,7 @@ impl Options {
             transactions: 1 << 17,
             patience: Duration::from_millis(1),
             attempts: 10_000,
+            lag_bytes: 16 << 20,
             redo_bytes: 64 << 20,
         }
     }

@@ -11,6 +11,7 @@ use crate::data_component::{DataComponent, Operation, ResumePoint};
 use crate::error::Error;
 use crate::transaction_component::timestamp::Timestamps;
 use crate::transaction_component::version_table::Version;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{Log, Lsn, Needs, admits};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -164,7 +165,10 @@ impl Proxy {
         // First: a transaction that ends before this has handed its record over before `receive`.
         let oldest_active = timestamps.oldest_active();
         self.receive(&mut scans, log, timestamps);
-        let first = |waiting: &BTreeMap<Lsn, Handed>| waiting.values().next().map(|r| r.place.0);
+        let first = |waiting: &BTreeMap<Lsn, Handed>| {
+            let first = waiting.values().next().map(|r| r.place.0);
+            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
+        };
         let ends = scans.handed_over.iter().zip(&scans.waiting);
         let positions = ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end)));
         let point = ResumePoint {
@@ -175,6 +179,10 @@ impl Proxy {
         };
         let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
         let lowest = waiting.map(|record| record.ts).min().unwrap_or(u64::MAX);
+        let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
+            true => u64::MAX,
+            false => lowest,
+        };
         with(point, lowest.min(oldest_active))
     }
 }
@@ -189,9 +197,10 @@ impl Scans {
                 && let Some(first) = waiting.first_entry()
             {
                 let record = first.get();
-                let may_pass = record.place.1 <= *complete
-                    && record.ts < horizon
+                let is_durable = record.place.1 <= *complete
                     && admits(|lane| frontier.at(lane), record.needs.iter());
+                let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
+                let may_pass = is_durable && record.ts < horizon;
                 if !may_pass {
                     break;
                 }

@@ -9,6 +9,7 @@
 use crate::data_component::{DataComponent, Operation, ResumePoint};
 use crate::error::Error;
 use crate::transaction_component::record;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{
     BY_TIMESTAMP, FrameKind, IncarnationSettings, Lane, Log, LogOptions, Manifest, Recovering,
     VERSIONS, Verdict, admits, read_anchor,
@@ -60,6 +61,9 @@ pub(crate) fn restart(
         settings: settings.into(),
         ..IncarnationSettings::default()
     };
+    if mutation::is(Mutation::RedoUnprovenTail) {
+        redo.apply(data)?;
+    }
     let log = recovering.start(settings, &verdict, 0)?;
     redo.apply(data)?;
     Ok((log, redo.highest_ts + 1, redo.counts))
@@ -180,7 +184,8 @@ impl Redo {
         let (ts, operations) = record::read(payload, anchor, vector)?;
         // Of dead records, too: their timestamps stay in the log.
         self.highest_ts = self.highest_ts.max(ts);
-        if !admits(|lane| ends[lane.index()], Lane::each(vector)) {
+        let is_live = admits(|lane| ends[lane.index()], Lane::each(vector));
+        if !is_live && !mutation::is(Mutation::RedoDeadRecords) {
             self.counts.dead += 1;
             return Ok(());
         }
@@ -188,7 +193,7 @@ impl Redo {
         for Operation { key, ts, value } in operations {
             let new = || (ts, value.map(<[u8]>::to_vec));
             match self.newest.get_mut(key) {
-                Some(newest) if newest.0 >= ts => {}
+                Some(newest) if newest.0 >= ts && !mutation::is(Mutation::RedoByArrival) => {}
                 Some(newest) => *newest = new(),
                 None => drop(self.newest.insert(key.to_vec(), new())),
             }

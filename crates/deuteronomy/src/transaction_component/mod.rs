@@ -77,7 +77,8 @@ impl TransactionComponent {
     /// Applies what may be applied; returns whether anything was. If the data component fails, the
     /// log is stopped: it would grow without end.
     pub fn run_proxy(&self) -> Result<bool, Error> {
-        let lag_limit = self.options.memory_bytes / 2;
+        // What waits is in memory, too.
+        let lag_limit = self.options.lag_bytes.min(self.options.memory_bytes / 2);
         let run = self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit);
         self.stop_on_error(run)
     }

@@ -7,6 +7,7 @@ use super::version_table::{Seen, Value, Version, hash};
 use crate::error::{Abort, Error};
 use crate::proxy::Handed;
 use hyades_platform::clock;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_wal::{FrameKind, Lane, Needs, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,7 +141,7 @@ impl TransactionComponent {
     /// F1 to F5: reads the data component. The read is noted, so no older writer comes any more.
     fn fetch(&self, work: &mut Work, key: &[u8], hash: u64, number: u64) -> Result<Value, Error> {
         let found = self.data.get(key)?;
-        if found.ts > work.ts {
+        if found.ts > work.ts && !mutation::is(Mutation::FetchAnyVersion) {
             return Err(work.fail(Abort::SnapshotTooOld));
         }
         let value: Value = found.value.as_deref().map(Arc::from);

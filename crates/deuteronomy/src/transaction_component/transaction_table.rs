@@ -6,6 +6,7 @@
 //! version whose timestamp has lost its entry is committed and durable (`docs/protocols.md`, D12).
 
 use super::place::Place;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicU64, Ordering};
 use hyades_wal::{Frontier, Lane, admits};
 
@@ -149,10 +150,13 @@ impl TransactionTable {
         }
         let own = Place::from_word(entry.own.load(Ordering::Acquire));
         // If a field was a later transaction's, its claim is visible here.
-        if entry.word.load(Ordering::Acquire) != committed {
+        if entry.word.load(Ordering::Acquire) != committed || mutation::is(Mutation::NoDependencies)
+        {
             return;
         }
-        hyades_wal::lsn_vector::join(vector, found);
+        if !mutation::is(Mutation::DirectDependenciesOnly) {
+            hyades_wal::lsn_vector::join(vector, found);
+        }
         if let Some((stream, end)) = own.get() {
             vector[stream] = vector[stream].max(end);
         }

@@ -15,6 +15,7 @@
 
 use super::transaction_table::{Standing, TransactionTable};
 use crate::error::Abort;
+use hyades_platform::mutation::{self, Mutation};
 use hyades_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -198,11 +199,15 @@ impl VersionTable {
         let number = bucket.drops;
         let record = self.find_or_make(bucket, key);
         // R3: every read counts, whichever version it reads (D2).
-        record.last_read = record.last_read.max(ts);
+        let is_newest = record.versions.last().is_none_or(|newest| newest.ts <= ts);
+        if is_newest || !mutation::is(Mutation::NoteNewestReadsOnly) {
+            record.last_read = record.last_read.max(ts);
+        }
         for version in record.versions.iter().rev().filter(|version| version.ts <= ts) {
             debug_assert!(version.ts != ts || version.is_fetched, "a transaction reads its own");
             // To read past an active one would be wrong: it may commit below this read (D0).
             return match version.standing(transactions) {
+                Standing::Active if mutation::is(Mutation::ReadPastUnfinished) => continue,
                 Standing::Active => Seen::Active(version.ts),
                 Standing::Committed => Seen::Version(version.clone()),
             };
@@ -217,7 +222,7 @@ impl VersionTable {
     pub fn write(&self, key: &[u8], hash: u64, version: &Arc<Version>) -> Result<(), Abort> {
         let bucket = &mut *self.bucket(hash);
         let record = self.find_or_make(bucket, key);
-        if record.last_read > version.ts {
+        if record.last_read > version.ts && !mutation::is(Mutation::WriteBelowRead) {
             return Err(Abort::ReadByYounger);
         }
         // An older one that is active may be overtaken: the write does not depend on it.
@@ -243,7 +248,9 @@ impl VersionTable {
 
     /// F5: keeps what was fetched, as the oldest version of its record, unless a version of the
     /// bucket was dropped since the number was noted: a fetch that ends late, when newer versions
-    /// have come and gone, would bring an old one back as the newest (D11).
+    /// have come and gone, would bring an old one back as the newest (D11). A fetch that ends
+    /// before its transaction is not late: what is newer stays. The number is for those to come
+    /// that do not.
     pub fn insert_fetched(&self, key: &[u8], hash: u64, number: u64, ts: u64, value: Value) {
         let bucket = &mut *self.bucket(hash);
         if bucket.drops != number {
@@ -287,12 +294,16 @@ impl VersionTable {
     fn evict(&self, bucket: &mut Bucket, oldest_active: u64) {
         let Bucket { records, floor, drops } = bucket;
         records.retain(|record| {
-            let is_old = |v: &Arc<Version>| v.ts < oldest_active && v.is_applied();
+            let is_old = |v: &Arc<Version>| {
+                let is_applied = v.is_applied() || mutation::is(Mutation::EvictUnapplied);
+                v.ts < oldest_active && is_applied
+            };
             if !record.versions.iter().all(is_old) {
                 return true;
             }
             // No transaction to come is below `oldest_active`: such a floor says nothing.
-            if record.last_read >= oldest_active {
+            let is_needed = record.last_read >= oldest_active;
+            if is_needed && !mutation::is(Mutation::EvictWithoutFloor) {
                 *floor = (*floor).max(record.last_read);
             }
             let versions: usize = record.versions.iter().map(|v| v.bytes()).sum();

@@ -2,6 +2,7 @@
 //! takes checkpoints, and dies, in an order that follows from a seed.
 
 use super::common::{Executed, History, Key, State, Written, bytes, number};
+use hyades_deuteronomy::MemoryData;
 use hyades_deuteronomy::{
     DataComponent, Database, Error, LogOptions, Options, Session, Transaction,
 };
@@ -27,6 +28,30 @@ pub trait Store {
     }
 }
 
+/// The data component in memory, which keeps at a crash what it likes of what was applied.
+pub struct Memory(Arc<MemoryData>);
+
+impl Memory {
+    pub fn new() -> Self {
+        Memory(Arc::new(MemoryData::outliving()))
+    }
+}
+
+impl Store for Memory {
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
+        Ok(self.0.clone())
+    }
+
+    fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {
+        let kept = [0.0, 0.3, 1.0][rng.usize(0..3)];
+        self.0 = Arc::new(self.0.after_crash(|| rng.f64() < kept));
+    }
+
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        Some(self.0.content().into_iter().map(|(key, _, value)| (key, value)).collect())
+    }
+}
+
 /// What was met, so that a test can see that it has met enough.
 #[derive(Debug, Default)]
 pub struct Met {
@@ -47,7 +72,7 @@ struct Running<'s> {
     executed: Executed,
 }
 
-fn options(device: SimulatedDevice, streams: usize) -> Options {
+fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options {
     let mut log = LogOptions::new(vec![PathBuf::from("/log")], streams);
     log.buffer_bytes = 1 << 14;
     log.segment_bytes = 1 << 16;
@@ -59,14 +84,17 @@ fn options(device: SimulatedDevice, streams: usize) -> Options {
     let mut options = Options::new(log);
     options.memory_bytes = 4 << 10;
     options.transactions = 16;
+    options.lag_bytes = lag_bytes;
     options
 }
 
 fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
     let after = rng.u64(0..120);
     let for_ever = rng.bool();
-    let fault = match rng.u8(0..10) {
+    let fault = match rng.u8(0..13) {
         0..3 => SimulatedFault::Stop(after),
+        // In the opening.
+        10..13 => SimulatedFault::Stop(after / 20),
         3 => SimulatedFault::Sync { after: after / 2, for_ever },
         4 => SimulatedFault::Write(after),
         5 => SimulatedFault::Full(rng.u64(0..400_000)),
@@ -87,7 +115,8 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
         let device = disk.process(rng.u64(..));
         // The last life looks at what is left.
         let is_faulty = life < LIVES && arm(&device, rng);
-        let options = options(device.clone(), streams);
+        let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
+        let options = options(device.clone(), streams, lag_bytes);
         let opened = store.open().and_then(|data| Database::open(options, data));
         let database = match opened {
             Ok(database) => database,
@@ -109,6 +138,13 @@ pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), St
         judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
         history = History { base: recovered, executed: Vec::new() };
         work(&database, &mut history, &mut next_write, rng, met)?;
+        if rng.bool() {
+            // The last flush is cut short.
+            device.arm(SimulatedFault::Stop(rng.u64(0..4)));
+            for stream in 0..streams {
+                database.log().step(stream);
+            }
+        }
         history.executed.iter_mut().for_each(Executed::look);
         met.acknowledged += history.executed.iter().filter(|e| e.acknowledged).count();
         history.check_reads().map_err(|wrong| format!("life {life}: {wrong}"))?;
