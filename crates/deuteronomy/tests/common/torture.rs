@@ -1,5 +1,6 @@
 //! Lives of a database on disks that fail: one thread interleaves transactions, flushes, applies,
 //! takes checkpoints, and dies, in an order that follows from a seed.
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
 use super::common::{Executed, History, Key, State, Written, bytes, number};
 use hyades_deuteronomy::MemoryData;
