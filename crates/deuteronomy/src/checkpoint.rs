@@ -18,6 +18,7 @@ impl TransactionComponent {
             let truncated = truncate(&self.log, &point.positions)?;
             // Last: until the log is truncated, recovery may begin at the point before.
             self.data.forget_below(lowest)?;
+            *self.resume_at.lock().unwrap_or_else(|e| e.into_inner()) = point.positions;
             Ok(truncated)
         });
         self.stop_on_error(taken)
@@ -25,14 +26,14 @@ impl TransactionComponent {
 
     /// Takes a checkpoint if more of the log than the options allow would be applied again.
     pub fn checkpoint_if_due(&self) -> Result<(), Error> {
-        let manifest = self.log.manifest();
-        let last = manifest.checkpoint.as_ref().filter(|c| c.incarnation == self.log.incarnation());
-        let dims = manifest.newest().map_or(&[][..], |newest| &newest.dims);
-        let lanes = dims.iter().enumerate().map(|(lane, dim)| {
-            let from = last.and_then(|c| c.streams.get(lane)).map_or(dim.start, |c| c.from);
-            self.log.frontier().durable(lane).saturating_sub(from)
-        });
-        if lanes.sum::<u64>() > self.options.redo_bytes {
+        let frontier = self.log.frontier();
+        let is_due = {
+            let resume_at = self.resume_at.lock().unwrap_or_else(|e| e.into_inner());
+            let lanes = resume_at.iter().enumerate();
+            let bytes = lanes.map(|(lane, from)| frontier.durable(lane).saturating_sub(*from));
+            bytes.sum::<u64>() > self.options.redo_bytes
+        };
+        if is_due {
             self.checkpoint()?;
         }
         Ok(())

@@ -40,15 +40,15 @@ impl Database {
 
     fn start_proxy(&self) -> Result<(), Error> {
         let component = Arc::clone(&self.component);
+        let has_redone = self.recovered.keys > 0;
         let run = move || {
-            while component.proxy.wait() {
-                let ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
-                if ran.is_err() && component.log.poisoned().is_none() {
-                    component.log.stop("the proxy failed");
-                }
-                if ran.is_err() {
-                    return;
-                }
+            // Q6: what was redone is not redone again, and earlier incarnations are not needed.
+            let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
+            while ran.is_ok() && component.proxy.wait() {
+                ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
+            }
+            if ran.is_err() && component.log.poisoned().is_none() {
+                component.log.stop("the proxy failed");
             }
         };
         let thread = std::thread::Builder::new().name("hyades-proxy".into()).spawn(run);

@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// Why a transaction was aborted. It has had no effect and may be run again, which
-/// [`Session::execute`](crate::Session::execute) and [`Session::submit`](crate::Session::submit) do.
+/// [`Session::execute`](crate::Session::execute) and [`Session::submit`](crate::Session::submit)
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Abort {

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 /// At run time the frontier is what the device has confirmed; at recovery it is the end of each
 /// stream's valid prefix, which is never less. A protocol that numbers its records needs
 /// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
-/// at recovery those in the valid prefixes, which again are never less. [`Frontier`](crate::Frontier)
-/// has a slot for each of these, named by its [`Lane`]. The rule is monotone in the frontier, hence
+/// at recovery those in the valid prefixes, which again are never less. The
+/// [`Frontier`](crate::Frontier) has a slot for each of these, named by its [`Lane`]. The rule is monotone in the frontier, hence
 /// *acknowledged implies recovered*.
 #[inline]
 pub fn admits(

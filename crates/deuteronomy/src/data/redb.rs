@@ -4,8 +4,8 @@
 //! durable one; a checkpoint is a durable commit that holds the resume point. So after a crash redb
 //! holds exactly what it held at the last checkpoint.
 //!
-//! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the value;
-//! `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
+//! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
+//! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
 
 use crate::data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
 use crate::error::Error;

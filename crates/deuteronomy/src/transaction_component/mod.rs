@@ -11,8 +11,8 @@ use crate::config::Options;
 use crate::data_component::DataComponent;
 use crate::error::{Abort, Error};
 use crate::proxy::Proxy;
-use hyades_wal::Log;
-use std::sync::Arc;
+use hyades_wal::{Log, Lsn};
+use std::sync::{Arc, Mutex};
 use timestamp::Timestamps;
 use transaction_table::TransactionTable;
 use version_table::VersionTable;
@@ -33,20 +33,24 @@ pub(crate) struct TransactionComponent {
     pub proxy: Proxy,
     pub data: Arc<dyn DataComponent>,
     pub options: Options,
+    /// Where redo would begin in each stream of this incarnation.
+    pub resume_at: Mutex<Vec<Lsn>>,
 }
 
 impl TransactionComponent {
     pub fn new(log: Log, first_ts: u64, data: Arc<dyn DataComponent>, options: Options) -> Self {
         let buckets = (options.memory_bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
-        let streams = log.streams();
+        let mut starts = vec![0; log.streams()];
+        log.frontier().load_into(&mut starts);
         Self {
             timestamps: Timestamps::new(first_ts, options.sessions),
-            transactions: TransactionTable::new(options.transactions, streams),
+            transactions: TransactionTable::new(options.transactions, starts.len()),
             versions: VersionTable::new(buckets.clamp(16, 1 << 24)),
             proxy: Proxy::new(&log),
             log,
             data,
             options,
+            resume_at: Mutex::new(starts),
         }
     }
 

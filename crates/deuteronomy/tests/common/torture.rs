@@ -302,13 +302,11 @@ fn go_on<'s>(
             let written = *next_write;
             *next_write += 1;
             match tx.insert(&[key], &bytes(written, 20)) {
-                Ok(()) => {
+                Err(Error::Exists) => Ok(()),
+                inserted => inserted.map(|()| {
                     note_read(executed, None);
                     executed.writes.insert(key, Some(written));
-                    Ok(())
-                }
-                Err(Error::Exists) => Ok(()),
-                Err(error) => Err(error),
+                }),
             }
         }
         16 => {
