@@ -51,8 +51,8 @@ pub(crate) fn restart(
     let recovering = hyades_wal::open(options)?;
     let verdict = read_to_the_ends(&recovering)?;
     check(recovering.manifest(), recovering.is_fresh(), &verdict, point.as_ref())?;
-    let mut redo = Redo::default();
-    redo.highest_ts = point.as_ref().map_or(0, |point| point.highest_ts);
+    let highest_ts = point.as_ref().map_or(0, |point| point.highest_ts);
+    let mut redo = Redo { highest_ts, ..Redo::default() };
     redo.collect(&recovering, &verdict, point.as_ref())?;
     let settings = [(VERSIONS.to_string(), BY_TIMESTAMP.to_string())];
     let settings = IncarnationSettings {

@@ -14,7 +14,7 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 fn options(dir: &Path, streams: usize) -> Options {
     let mut log = LogOptions::new(vec![dir.to_owned()], streams);
@@ -275,7 +275,7 @@ fn a_ticket_is_a_future() {
     for i in 0..100u32 {
         let (_, ticket) = session.submit(|tx| tx.put(&i.to_le_bytes(), b"")).unwrap();
         let mut ticket = std::pin::pin!(ticket);
-        while let Poll::Pending = ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+        while ticket.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             std::thread::park();
         }
     }

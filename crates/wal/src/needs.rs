@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 /// stream's valid prefix, which is never less. A protocol that numbers its records needs
 /// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
 /// at recovery those in the valid prefixes, which again are never less. The
-/// [`Frontier`](crate::Frontier) has a slot for each of these, named by its [`Lane`]. The rule is monotone in the frontier, hence
-/// *acknowledged implies recovered*.
+/// [`Frontier`](crate::Frontier) has a slot for each of these, named by its [`Lane`]. The rule is
+/// monotone in the frontier, hence *acknowledged implies recovered*.
 #[inline]
 pub fn admits(
     frontier: impl Fn(Lane) -> u64,
