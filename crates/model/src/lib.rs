@@ -26,6 +26,7 @@ pub mod vector;
 pub mod absence;
 pub mod anchors;
 pub mod checkpoint;
+pub mod deuteronomy;
 pub mod flush_point;
 pub mod hot_rows;
 pub mod inserting;
@@ -67,6 +68,7 @@ pub fn cases() -> Vec<Case> {
         versions::cases,
         versioned_replay::cases,
         timestamp_order::cases,
+        deuteronomy::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -101,4 +103,5 @@ pub const ITEMS: &[&str] = &[
     "Hekaton",
     "Versions at replay",
     "Timestamp order",
+    "Deuteronomy",
 ];

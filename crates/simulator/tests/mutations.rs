@@ -21,6 +21,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
     );
     of_speed
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
+        || rule.is_of_transaction_component()
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::TrustDirectoryEntries
