@@ -26,6 +26,7 @@ pub mod vector;
 pub mod absence;
 pub mod anchors;
 pub mod checkpoint;
+pub mod deuteronomy;
 pub mod flush_point;
 pub mod hot_rows;
 pub mod inserting;
@@ -71,6 +72,7 @@ pub fn cases() -> Vec<Case> {
         timestamp_order::cases,
         partitions::cases,
         turns::cases,
+        deuteronomy::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -107,4 +109,5 @@ pub const ITEMS: &[&str] = &[
     "Timestamp order",
     "Partitions",
     "Turns",
+    "Deuteronomy",
 ];

@@ -175,6 +175,34 @@ mutations! {
     OvertakeInQueues "overtake-in-queues",
     /// To state its watermark, a flusher waits for a thread that is drawing a number.
     FlusherWaitsForNumber "flusher-waits-for-number",
+    /// A transaction component reads past the version of an older transaction that has not ended.
+    ReadPastUnfinished "read-past-unfinished",
+    /// A transaction component notes only reads of the newest version.
+    NoteNewestReadsOnly "note-newest-reads-only",
+    /// A transaction component lets a key be written that a younger transaction has read.
+    WriteBelowRead "write-below-read",
+    /// A record leaves the version table without a trace of when it was read.
+    EvictWithoutFloor "evict-without-floor",
+    /// A record leaves the version table before the data component holds its versions.
+    EvictUnapplied "evict-unapplied",
+    /// A transaction reads what the data component holds, whichever version it is.
+    FetchAnyVersion "fetch-any-version",
+    /// A transaction depends on those it has read from, and not on what these depend on.
+    DirectDependenciesOnly "direct-dependencies-only",
+    /// A transaction depends on its own record only.
+    NoDependencies "no-dependencies",
+    /// Operations reach the data component before they are durable.
+    ApplyUndurable "apply-undurable",
+    /// A resume point is taken to be the end of what the proxy has seen.
+    ResumeBehindWaiting "resume-behind-waiting",
+    /// Deleted keys are forgotten although redo may write to them.
+    ForgetAboveResumePoint "forget-above-resume-point",
+    /// Redo applies records that depend on what is lost.
+    RedoDeadRecords "redo-dead-records",
+    /// Redo takes the last operation on a key that it meets, not that of the highest timestamp.
+    RedoByArrival "redo-by-arrival",
+    /// Redo begins before the recovered tail is durable.
+    RedoUnprovenTail "redo-unproven-tail",
 }
 
 impl Mutation {
@@ -182,6 +210,11 @@ impl Mutation {
     pub fn is_of_checkpoints(self) -> bool {
         let of_checkpoints = Mutation::TruncateBeforeManifest as u8..=Mutation::AdoptedUnread as u8;
         of_checkpoints.contains(&(self as u8))
+    }
+
+    /// Whether it is a rule of the transaction component, which has its own torture.
+    pub fn is_of_transaction_component(self) -> bool {
+        self as u8 >= Mutation::ReadPastUnfinished as u8
     }
 }
 

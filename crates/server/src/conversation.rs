@@ -12,7 +12,7 @@ use crate::commands::table::{self, Run};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Limits, Parsed, Parser};
-use crate::runs::{Execution, Request, RunQueue};
+use crate::runs::{Execution, OUTCOME_UNKNOWN, Request, RunQueue};
 use crate::shared::Shared;
 use hyades::{Session, Ticket};
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct Client {
 pub struct Multi {
     /// The commands with their arguments.
     pub queued: Vec<Request>,
+    /// Their bytes.
+    pub bytes: usize,
     /// One was refused: EXEC runs none.
     pub is_refused: bool,
 }
@@ -108,6 +110,8 @@ pub struct Conversation {
     /// Bytes of `input` that were taken.
     taken: usize,
     parser: Parser,
+    /// The parser has found no complete request in the rest of the input.
+    is_incomplete: bool,
     /// A request that was parsed and belongs to the next run.
     stash: Option<Request>,
     run: RunQueue,
@@ -139,6 +143,7 @@ impl Conversation {
             input: Vec::new(),
             taken: 0,
             parser: Parser::default(),
+            is_incomplete: false,
             stash: None,
             run: RunQueue::default(),
             replies: Replies::default(),
@@ -158,9 +163,11 @@ impl Conversation {
         // A large argument grows the buffer as it arrives, not as it is announced.
         self.input.reserve(bytes.len().max(wanted.min(self.input.len())));
         self.input.extend_from_slice(bytes);
+        self.is_incomplete = false;
     }
 
-    /// Frees the input that was taken. Not while a run refers to it.
+    /// Frees the input that was taken. Not while a run refers to it, and not before it is the
+    /// greater part: then no byte is moved more than twice.
     fn compact(&mut self) {
         if self.taken == 0 || !self.run.is_empty() || self.stash.is_some() {
             return;
@@ -170,8 +177,10 @@ impl Conversation {
                 true => self.input = Vec::new(),
                 false => self.input.clear(),
             }
-        } else {
+        } else if self.taken > self.input.len() / 2 {
             self.input.drain(..self.taken);
+        } else {
+            return;
         }
         self.taken = 0;
     }
@@ -188,12 +197,24 @@ impl Conversation {
         self.client.is_closing
     }
 
-    /// Whether no command is under way.
+    /// Whether there is something to run that needs no more input: a request that was set aside,
+    /// the rest of a run, or input that was not looked through. A loop that stops serving such
+    /// a conversation has to list it again: no event will.
+    pub fn has_work(&self) -> bool {
+        let has_input = self.input.len() > self.taken && !self.is_incomplete;
+        let is_broken = self.protocol_error.is_some();
+        let has_next = self.stash.is_some() || has_input || is_broken;
+        !self.run.is_empty() || has_next && !self.client.is_closing
+    }
+
+    /// Whether more is to be run than a turn can: the client is not read for now.
+    pub fn is_ahead(&self) -> bool {
+        self.has_work() && self.input_bytes() >= MOST_RUN_BYTES
+    }
+
+    /// Whether no command is under way, and none is to be run.
     pub fn is_idle(&self) -> bool {
-        self.run.is_empty()
-            && self.stash.is_none()
-            && self.job.is_none()
-            && !self.is_waiting_for_job
+        !self.has_work() && self.job.is_none() && !self.is_waiting_for_job
     }
 
     /// Bytes received that were not run.
@@ -223,10 +244,7 @@ impl Conversation {
 
     /// The log has failed: replies that wait for an acknowledgement become errors.
     pub fn fail(&mut self) {
-        self.replies.fail(
-            "OUTCOMEUNKNOWN the log failed before this was durable: after the restart it is there \
-             whole or not at all",
-        );
+        self.replies.fail(OUTCOME_UNKNOWN);
         self.client.is_closing = true;
     }
 
@@ -271,6 +289,10 @@ impl Conversation {
             }
             match self.execute(turn) {
                 Execution::Done => {}
+                // It may take a while: the loop goes on without it.
+                Execution::Patience => {
+                    self.job = Some(self.run.take_job(&self.client, &self.input))
+                }
                 Execution::Conflict => return Next::Again,
                 Execution::NoRoom => return Next::NoRoom,
             }
@@ -345,7 +367,10 @@ impl Conversation {
                     let text = "ERR Protocol error: the request is larger than 1 GiB";
                     self.protocol_error = Some(text.to_string());
                 }
-                Ok(Parsed::Incomplete) => return None,
+                Ok(Parsed::Incomplete) => {
+                    self.is_incomplete = true;
+                    return None;
+                }
                 Ok(Parsed::Nothing(length)) => self.taken += length,
                 Ok(Parsed::Request(length)) => {
                     let request = Request::new(self.parser.arguments(input), self.taken);

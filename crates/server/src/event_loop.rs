@@ -146,10 +146,7 @@ impl EventLoop {
             }
             let id = event.token().0 as u64;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            connection.is_readable |= event.is_readable() || event.is_read_closed();
-            if event.is_writable() {
-                connection.unblock();
-            }
+            connection.note(event);
             self.list(id);
         }
         // What is sent from here on wakes the loop again.
@@ -256,6 +253,10 @@ impl EventLoop {
     fn serve(&mut self, id: u64, now: i64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.is_listed = false;
+        // Whatever it still has to run.
+        if connection.is_cut_off() {
+            return self.close(id);
+        }
         let is_running = self.ends.is_none();
         let mut next = Next::Wait;
         if is_running {
@@ -273,19 +274,14 @@ impl EventLoop {
             let done = move |reply| mailbox.send(Message::JobDone(id, reply));
             self.executors.submit(job, connection.conversation.is_resp3(), done);
         }
-        let was_full = connection.conversation.is_full();
         connection.write(&self.shared);
         if connection.is_done() && next == Next::Wait {
             return self.close(id);
         }
-        // What was held back may be in the socket, or in the conversation already.
-        let has_more =
-            connection.is_readable || was_full && connection.conversation.input_bytes() > 0;
-        let reads_on = has_more && !connection.conversation.is_full();
         match next {
             Next::Again => self.list(id),
             Next::NoRoom => self.waiting.push(id),
-            Next::Wait if reads_on && is_running => self.list(id),
+            Next::Wait if connection.goes_on() && is_running => self.list(id),
             Next::Wait => {}
         }
     }
@@ -320,7 +316,7 @@ impl EventLoop {
             // It may have been too far behind to be read, and may be done.
             if connection.is_done() {
                 self.close(id);
-            } else if connection.is_readable || connection.conversation.input_bytes() > 0 {
+            } else if connection.goes_on() {
                 self.list(id);
             }
         }

@@ -1,12 +1,13 @@
 //! Runs: consecutive commands of a client as one transaction.
 
 use crate::commands::table::{self, Command, Run};
+use crate::commands::{Job, TOO_LONG};
 use crate::conversation::Client;
 use crate::data::keyspace::{Context, Effects, Keyspace, Stop};
 use crate::replies::Replies;
 use crate::resp::reply::Reply;
 use crate::resp::request::Arguments;
-use crate::shared::Shared;
+use crate::shared::{Opened, Shared};
 use hyades::{Abort, Attempt, Error, Session, Ticket, Transaction};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -66,6 +67,11 @@ impl Request {
         }
     }
 
+    /// Bytes of its arguments.
+    pub fn bytes(&self, input: &[u8]) -> usize {
+        self.arguments(input).iter().map(|argument| argument.len()).sum()
+    }
+
     /// The same without the input.
     pub fn into_owned(self, input: &[u8]) -> Request {
         let owned = self.arguments(input).iter().map(|arg| arg.to_vec()).collect();
@@ -80,6 +86,8 @@ pub enum Execution {
     Done,
     /// It met a conflict: try again.
     Conflict,
+    /// It has starved, or is too much for a loop: [`RunQueue::take_job`].
+    Patience,
     /// The log has no room.
     NoRoom,
 }
@@ -89,6 +97,13 @@ const CONFLICTS_TOGETHER: u32 = 4;
 
 /// After this many it is run with patience, if need be while no other transaction runs.
 const CONFLICTS: u32 = 8;
+
+/// What writes more bytes may have to wait for room in the log, and is run with patience as well.
+const MOST_WRITTEN: usize = 512 << 10;
+
+/// A run whose replies reach this many bytes ends there: the client reads them before the rest is
+/// run.
+const MOST_REPLIED: usize = 1 << 20;
 
 /// The run of a conversation, while it is collected and until it is executed.
 #[derive(Default)]
@@ -131,6 +146,36 @@ impl RunQueue {
         self.is_exec = true;
     }
 
+    /// The commands of the next transaction: all that are left, or one of a run that was taken
+    /// apart.
+    fn part(&self) -> std::ops::Range<usize> {
+        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && !self.is_exec;
+        self.first..if is_apart { self.first + 1 } else { self.requests.len() }
+    }
+
+    /// What [`Execution::Patience`] asks for: the next transaction as a job.
+    pub fn take_job(&mut self, client: &Client, input: &[u8]) -> Job {
+        let part = self.part();
+        let taken = std::mem::take(&mut self.requests);
+        let (mut own, mut rest) = (Vec::with_capacity(part.len()), Vec::new());
+        for (at, request) in taken.into_iter().enumerate() {
+            match at {
+                at if part.contains(&at) => own.push(request.into_owned(input)),
+                at if at >= part.end => rest.push(request),
+                _ => {}
+            }
+        }
+        let run = PatientRun {
+            requests: own,
+            is_exec: self.is_exec,
+            is_silent: self.is_silent,
+            database: client.database,
+        };
+        (self.requests, self.first) = (rest, 0);
+        self.finish(0);
+        Job::new(move |shared, reply| run.run(shared, reply))
+    }
+
     /// The ticket of what was executed, and how many replies depend on it.
     pub fn take_ticket(&mut self) -> Option<(Ticket, usize)> {
         self.ticket.take()
@@ -155,63 +200,64 @@ impl RunQueue {
         input: &[u8],
         replies: &mut Replies,
     ) -> Execution {
+        if self.conflicts >= CONFLICTS {
+            return Execution::Patience;
+        }
         let from = replies.buffer().len();
-        let is_apart = self.conflicts >= CONFLICTS_TOGETHER && !self.is_exec;
-        let last = if is_apart { self.first + 1 } else { self.requests.len() };
-        let part = self.first..last;
+        let part = self.part();
         let requests = &self.requests[part.clone()];
         let (is_exec, failed) = (self.is_exec, RefCell::new(&mut self.failed));
         let context = context(shared, &self.effects);
         let out = RefCell::new(replies.buffer());
-        let body = |tx: &Transaction<'_>| {
+        let outcome = session.attempt(|tx: &Transaction<'_>| {
             let mut out = out.borrow_mut();
             out.truncate(from);
             context.effects.borrow_mut().clear();
             let mut reply = Reply::new(&mut out, client.is_resp3);
-            if is_exec {
-                reply.array(requests.len());
-            }
             let mut failed = failed.borrow_mut();
             failed.clear();
-            run_all(tx, context, (client.database, requests, input), &mut reply, *failed)
-        };
-        let outcome = match self.conflicts >= CONFLICTS {
-            false => session.attempt(body),
-            true => {
-                shared.counters.alone.fetch_add(1, Relaxed);
-                session.try_submit(body).map(|(result, ticket)| match result {
-                    Ok(()) => Attempt::Committed((), ticket),
-                    Err(abort) => Attempt::Abandoned(abort, ticket),
-                })
+            let commands = Commands { database: client.database, requests, input, is_exec };
+            let done = run_all(tx, context, &commands, &mut reply, *failed)?;
+            match context.effects.borrow().written > MOST_WRITTEN {
+                true => Err(Ended::TooMuch),
+                false => Ok(done),
             }
-        };
-        let count = if is_exec { 1 } else { part.len() };
-        let ticket = match outcome {
-            Ok(Attempt::Committed((), ticket)) => ticket,
+        });
+        let (done, ticket) = match outcome {
+            Ok(Attempt::Committed(done, ticket)) => (done, ticket),
+            Ok(Attempt::Abandoned(Ended::TooMuch, _)) => {
+                replies.buffer().truncate(from);
+                return Execution::Patience;
+            }
             Ok(Attempt::Conflict) => {
                 replies.buffer().truncate(from);
-                self.conflicts += 1;
+                // While another one runs alone, that one is met, and no rival.
+                if shared.patient.load(Relaxed) == 0 {
+                    self.conflicts += 1;
+                }
                 shared.counters.conflicts.fetch_add(1, Relaxed);
                 return Execution::Conflict;
             }
             Ok(Attempt::NoRoom) => return Execution::NoRoom,
-            Ok(Attempt::Abandoned(abort, ticket)) => {
-                self.refuse(replies, from, count, client, &format!("ERR {abort}"));
-                ticket
+            Ok(Attempt::Abandoned(Ended::Abort(abort), ticket)) => {
+                self.refuse(replies, from, part.len(), client, &format!("ERR {abort}"));
+                (part.len(), ticket)
             }
             Err(error) => {
-                self.refuse(replies, from, count, client, &failure(shared, error));
+                self.refuse(replies, from, part.len(), client, &failure(shared, error));
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;
             }
         };
+        let part = part.start..part.start + done;
         self.committed(shared, client, part.clone());
         if self.is_silent {
             replies.buffer().truncate(from);
         }
+        let count = if is_exec { 1 } else { done };
         self.ticket = Some((ticket, if self.is_silent { 0 } else { count }));
-        self.finish(part.len());
+        self.finish(done);
         Execution::Done
     }
 
@@ -226,28 +272,121 @@ impl RunQueue {
     ) {
         replies.buffer().truncate(from);
         let mut reply = Reply::new(replies.buffer(), client.is_resp3);
+        let count = if self.is_exec { 1 } else { count };
         (0..count).for_each(|_| reply.error(text));
         self.effects.borrow_mut().clear();
     }
 
     /// Counts what was committed.
     fn committed(&mut self, shared: &Shared, client: &Client, part: std::ops::Range<usize>) {
-        shared.apply(&self.effects.borrow());
         let requests = &self.requests[part];
-        shared.counters.commands.fetch_add(requests.len() as u64, Relaxed);
-        for place in requests.iter().filter_map(Request::place) {
-            shared.calls[place].0.fetch_add(1, Relaxed);
-        }
-        for (place, error) in self.failed.drain(..) {
-            shared.calls[place].1.fetch_add(1, Relaxed);
-            shared.count_error(&error);
-        }
+        count(shared, requests, &self.effects.borrow(), &mut self.failed);
         if let Some(last) = requests.last().and_then(Request::place) {
             let mut names = client.entry.names.lock().expect("no holder panics");
             names.command = table::all()[last].name;
         }
     }
 }
+
+/// Applies and counts what was committed.
+fn count(
+    shared: &Shared,
+    requests: &[Request],
+    effects: &Effects,
+    failed: &mut Vec<(usize, String)>,
+) {
+    shared.apply(effects);
+    shared.counters.commands.fetch_add(requests.len() as u64, Relaxed);
+    for place in requests.iter().filter_map(Request::place) {
+        shared.calls[place].0.fetch_add(1, Relaxed);
+    }
+    for (place, error) in failed.drain(..) {
+        shared.calls[place].1.fetch_add(1, Relaxed);
+        shared.count_error(&error);
+    }
+}
+
+/// Why the body of a run ends without its replies.
+enum Ended {
+    Abort(Abort),
+    /// It has written more than a loop should wait for.
+    TooMuch,
+}
+
+impl From<Abort> for Ended {
+    fn from(abort: Abort) -> Ended {
+        Ended::Abort(abort)
+    }
+}
+
+/// A transaction that an executor runs, with retries and waiting, until it is acknowledged.
+struct PatientRun {
+    requests: Vec<Request>,
+    is_exec: bool,
+    is_silent: bool,
+    database: u32,
+}
+
+/// Counts the patient runs that are under way.
+struct Underway<'a>(&'a Shared);
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.patient.fetch_sub(1, Relaxed);
+    }
+}
+
+impl PatientRun {
+    fn run(&self, shared: &Shared, reply: &mut Reply<'_>) {
+        let position = reply.position();
+        shared.counters.alone.fetch_add(1, Relaxed);
+        shared.patient.fetch_add(1, Relaxed);
+        let underway = Underway(shared);
+        let result = self.submit(shared, reply);
+        drop(underway);
+        if let Err(text) = result {
+            reply.truncate(position);
+            let replies = if self.is_exec { 1 } else { self.requests.len() };
+            (0..replies).for_each(|_| reply.error(&text));
+        }
+        if self.is_silent {
+            reply.truncate(position);
+        }
+    }
+
+    fn submit(&self, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), String> {
+        let (effects, mut failed) = (RefCell::default(), Vec::new());
+        let context = Context { is_patient: true, ..context(shared, &effects) };
+        let position = reply.position();
+        let Opened { database, .. } = shared.opened.get().expect("it was tried before");
+        let mut session = database.session().map_err(|error| failure(shared, error))?;
+        let submitted = session.try_submit(|tx| {
+            reply.truncate(position);
+            effects.borrow_mut().clear();
+            failed.clear();
+            // It may have waited for long.
+            let context = Context { now_ms: shared.clock.now_ms(), ..context };
+            let Self { database, requests, is_exec, .. } = self;
+            let (database, is_exec) = (*database, *is_exec);
+            let commands = Commands { database, requests, input: &[], is_exec };
+            run_all(tx, context, &commands, reply, &mut failed)
+        });
+        let (result, ticket) = submitted.map_err(|error| failure(shared, error))?;
+        drop(session);
+        if ticket.wait().is_err() {
+            let cause = shared.log_failure().unwrap_or_else(|| "unknown".to_string());
+            shared.stop_for_log(&cause);
+            return Err(OUTCOME_UNKNOWN.to_string());
+        }
+        result.map_err(|abort| format!("ERR {abort}"))?;
+        count(shared, &self.requests, &effects.borrow(), &mut failed);
+        Ok(())
+    }
+}
+
+/// What is replied for a transaction whose record may be on disk or not.
+pub const OUTCOME_UNKNOWN: &str = "OUTCOMEUNKNOWN the log failed before this was durable: after \
+                                   the restart it is there whole or not at all";
 
 /// What a transaction of commands is given now.
 fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t> {
@@ -259,6 +398,8 @@ fn context<'t>(shared: &'t Shared, effects: &'t RefCell<Effects>) -> Context<'t>
         longest: shared.settings.longest_argument(),
         counts: &shared.counts,
         effects,
+        is_exec: false,
+        is_patient: false,
     }
 }
 
@@ -274,15 +415,29 @@ fn failure(shared: &Shared, error: Error) -> String {
     }
 }
 
-/// Runs requests one after the other. An error takes back its own command alone.
+/// The commands of a transaction.
+struct Commands<'a> {
+    database: u32,
+    requests: &'a [Request],
+    input: &'a [u8],
+    is_exec: bool,
+}
+
+/// Runs requests one after the other, and returns how many: not those for whose replies there is no
+/// room, unless they belong together. An error takes back its own command alone.
 fn run_all(
     tx: &Transaction<'_>,
     context: Context<'_>,
-    (database, requests, input): (u32, &[Request], &[u8]),
+    commands: &Commands<'_>,
     reply: &mut Reply<'_>,
     failed: &mut Vec<(usize, String)>,
-) -> Result<(), Abort> {
-    let space = Keyspace::open(*tx, context, database)?;
+) -> Result<usize, Abort> {
+    let Commands { database, requests, input, is_exec } = *commands;
+    let space = Keyspace::open(*tx, Context { is_exec, ..context }, database)?;
+    let begin = reply.position();
+    if is_exec {
+        reply.array(requests.len());
+    }
     if requests.len() > 1 {
         for request in requests {
             let command = &table::all()[request.place.expect("it is a command")];
@@ -291,13 +446,17 @@ fn run_all(
             }
         }
     }
-    for request in requests {
+    for (done, request) in requests.iter().enumerate() {
+        if reply.position() - begin > MOST_REPLIED && !is_exec && !context.is_patient {
+            return Ok(done);
+        }
         let place = request.place.expect("it is a command");
         let Run::Data(run) = table::all()[place].run else { continue };
         let args = request.arguments(input);
         let (position, savepoint) = (reply.position(), tx.savepoint());
         let effects = context.effects.borrow().clone();
         let text = match run(&space, &args, reply) {
+            Ok(()) if reply.is_too_long() => TOO_LONG.to_string(),
             Ok(()) => continue,
             Err(Stop::Abort(Abort::Conflict)) => return Err(Abort::Conflict),
             Err(Stop::Abort(abort)) => format!("ERR {abort}"),
@@ -309,5 +468,5 @@ fn run_all(
         reply.error(&text);
         failed.push((place, text));
     }
-    Ok(())
+    Ok(requests.len())
 }

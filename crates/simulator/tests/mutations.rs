@@ -21,6 +21,7 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
     );
     of_speed
         || (rule.is_of_checkpoints() && rule != Mutation::LongBlocks)
+        || rule.is_of_transaction_component()
         // Needs a kill between two steps of the preparation of a file, and no sync of its directory
         // between the next opening and a power cut: `names.rs` tries each step.
         || rule == Mutation::TrustDirectoryEntries
@@ -33,6 +34,8 @@ fn is_broken_elsewhere(rule: Mutation) -> bool {
         // Torture finds it in one history or in none of 250, as threads happen to meet:
         // `crates/hyades/tests/unwritten.rs` has them meet.
         || rule == Mutation::ForgetUnmarkedReaders
+        // Readers of everything run on snapshots: `crates/hyades/tests/starvation.rs` writes, too.
+        || rule == Mutation::NoExclusiveRetry
         // Snapshots and garbage meet by luck: `crates/hyades/tests/snapshot_mutations.rs`.
         || matches!(rule, Mutation::SnapshotWithoutWait | Mutation::UnlinkNeededEntries)
         // Interleavings of a few transactions under one concurrency control:

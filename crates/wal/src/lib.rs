@@ -58,6 +58,7 @@ mod log;
 pub mod lsn_vector;
 mod manifest;
 mod marks;
+mod needs;
 mod open;
 mod options;
 mod order;
@@ -71,7 +72,7 @@ mod statement;
 mod stream;
 mod stream_id;
 mod unfinished;
-mod varint;
+pub mod varint;
 mod verdict;
 mod wait_any;
 mod writer;
@@ -89,6 +90,7 @@ pub use manifest::{
     MARKS, Manifest, StreamEntry, VERSIONS,
 };
 pub use marks::Marks;
+pub use needs::{Needs, admits, first_unmet, is_met};
 pub use open::{Recovering, open, open_damaged, open_read};
 pub use options::LogOptions;
 pub use pace::Choice;

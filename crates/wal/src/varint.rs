@@ -2,7 +2,7 @@
 
 /// Appends a number.
 #[inline]
-pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -12,7 +12,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
 
 /// The length of an encoded number in bytes.
 #[inline]
-pub(crate) fn len(value: u64) -> usize {
+pub fn len(value: u64) -> usize {
     if value < 0x80 {
         return 1;
     }
@@ -21,7 +21,7 @@ pub(crate) fn len(value: u64) -> usize {
 
 /// Decodes a number: its value and length; None if it is cut off, too large or not the shortest.
 #[inline]
-pub(crate) fn get(bytes: &[u8]) -> Option<(u64, usize)> {
+pub fn get(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().enumerate().take(10) {
         if i == 9 && byte > 1 {

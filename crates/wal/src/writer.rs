@@ -211,14 +211,15 @@ impl Reservation<'_> {
     }
 
     /// Copies the frame to its position. Waits for the device only if the stream's buffer is full;
-    /// if the log stops meanwhile, writes nothing, since nothing becomes durable any more.
+    /// if the log stops meanwhile, writes nothing, since nothing becomes durable any more. Returns
+    /// whether the frame was written: if not, its place holds other bytes.
     ///
     /// Panics if the payload does not have the reserved length (the reservation is voided then).
     #[inline(always)]
-    pub fn fill<'p>(self, kind: FrameKind, payload: impl Into<Payload<'p>>) {
+    pub fn fill<'p>(self, kind: FrameKind, payload: impl Into<Payload<'p>>) -> bool {
         let payload = payload.into();
         assert_eq!(payload.len(), self.payload_len, "the payload has not the reserved length");
-        ManuallyDrop::new(self).put(kind, payload);
+        ManuallyDrop::new(self).put(kind, payload)
     }
 
     /// Abandons the reservation; it stays in the log as a void frame of the same length.
@@ -227,7 +228,7 @@ impl Reservation<'_> {
     }
 
     #[inline(always)]
-    fn put(&self, kind: FrameKind, payload: Payload<'_>) {
+    fn put(&self, kind: FrameKind, payload: Payload<'_>) -> bool {
         let (shared, stream) = (&self.writer.shared, self.stream);
         debug_assert_eq!(
             self.end - self.start,
@@ -238,7 +239,7 @@ impl Reservation<'_> {
         let needed = self.end.saturating_sub(stream.ring.size());
         if shared.frontier.durable(stream.lane) < needed && !shared.reached(stream.lane, needed) {
             // The log has stopped. The frame was not written, so it must not be published.
-            return;
+            return false;
         }
         // SAFETY: this writer reserved [start, end), of the payload's length, and publishes it only
         // below: a reservation is put once, by `fill` or by `drop`. Everything one ring size before
@@ -246,6 +247,7 @@ impl Reservation<'_> {
         unsafe { stream.put(self.start, kind, payload) };
         stream.order.publish(self.writer.slot, self.end);
         stream.notify();
+        true
     }
 }
 

@@ -311,10 +311,10 @@ impl<'w> Reserved<'w> {
         match self.frames {
             ReservedFrames::None => {}
             ReservedFrames::Short(reservation, record) => {
-                reservation.fill(FrameKind::Record, record)
+                reservation.fill(FrameKind::Record, record);
             }
             ReservedFrames::One(reservation, payload, _) => {
-                reservation.fill(FrameKind::Record, &*payload)
+                reservation.fill(FrameKind::Record, &*payload);
             }
             ReservedFrames::Many(many) => many.fill(),
         }

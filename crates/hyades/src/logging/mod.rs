@@ -12,7 +12,6 @@ pub(crate) mod determinism;
 pub(crate) mod draft;
 pub(crate) mod gsn;
 pub(crate) mod lanes;
-pub(crate) mod needs;
 pub(crate) mod none;
 pub(crate) mod partitioned;
 pub(crate) mod physiological;
@@ -38,48 +37,14 @@ use crate::storage::tid::Tid;
 use draft::{Draft, Reserved};
 use hyades_platform::active_epochs::ActiveEpochs;
 use hyades_platform::epoch::Epoch;
-use hyades_wal::{Lane, Log, Lsn, Writer};
-pub(crate) use needs::Needs;
+use hyades_wal::{Log, Lsn, Writer};
+pub(crate) use hyades_wal::{Needs, admits, first_unmet, is_met};
 use predecessors::Predecessor;
 use record::RecordKind;
 use row_frame::RowFrames;
 use settings::{EPOCH, LogSettings};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
-/// running database, and belongs to the recovered state after a crash, iff each of them is at or
-/// below the frontier.
-///
-/// At run time the frontier is what the device has confirmed; at recovery it is the end of each
-/// stream's valid prefix, which is never less. A protocol that numbers its records needs
-/// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
-/// at recovery those in the valid prefixes, which again are never less. [`hyades_wal::Frontier`]
-/// has a slot for each of these, named by its [`Lane`]. The rule is monotone in the frontier, hence
-/// *acknowledged implies recovered*.
-#[inline]
-pub(crate) fn admits(
-    frontier: impl Fn(Lane) -> u64,
-    needs: impl IntoIterator<Item = (Lane, u64)>,
-) -> bool {
-    first_unmet(frontier, needs).is_none()
-}
-
-/// The first of these positions that the frontier has not reached: what a waiter waits for next.
-#[inline]
-pub(crate) fn first_unmet(
-    frontier: impl Fn(Lane) -> u64,
-    needs: impl IntoIterator<Item = (Lane, u64)>,
-) -> Option<(Lane, u64)> {
-    needs.into_iter().find(|&(lane, number)| !is_met(frontier(lane), number))
-}
-
-/// Whether a component of the frontier has reached a position that a transaction needs. No other
-/// code compares the two.
-#[inline(always)]
-pub(crate) fn is_met(frontier: u64, needed: u64) -> bool {
-    needed <= frontier
-}
 
 /// What a protocol keeps of recently used rows, beside the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

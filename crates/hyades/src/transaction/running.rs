@@ -81,17 +81,40 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         if state.operations >= state.check_at {
             self.check(state)?;
         }
-        let mut result = run(state);
+        let result = run(state);
         if C::READS_SNAPSHOT && state.snapshot.is_none_or(SnapshotState::has_ended) {
-            result = Err(Abort::SnapshotEnded);
+            return Err(Self::failed(state, Abort::SnapshotEnded));
         }
-        match &result {
-            Err(Abort::Conflict) => Self::conflicts(state),
+        result.map_err(|abort| Self::failed(state, abort))
+    }
+
+    #[cold]
+    fn failed(state: &mut TxnState<'s, P>, abort: Abort) -> Abort {
+        match abort {
+            Abort::Conflict => Self::conflicts(state),
             // A failed operation may have inserted a record or an entry that no write will fill.
-            Err(_) => state.rolled_back = true,
-            Ok(_) => {}
+            _ => state.rolled_back = true,
         }
-        result
+        abort
+    }
+
+    /// Like [`Running::attempted`], for every operation that writes. A transaction that reads a
+    /// snapshot is refused, and the operation is not compiled for it.
+    #[inline(always)]
+    fn written<T>(
+        &self,
+        run: impl FnOnce(&mut TxnState<'s, P>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        if C::READS_SNAPSHOT {
+            return self.attempted(|state| {
+                state.is_writer = true;
+                Err(Abort::ReadOnly)
+            });
+        }
+        self.attempted(|state| {
+            state.is_writer = true;
+            run(state)
+        })
     }
 
     /// Encodes a primary key, or a row id, into `out`, which is empty.
@@ -218,13 +241,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
     }
 
-    /// Called first by every operation that writes. Refuses it where a snapshot is read.
-    #[inline(always)]
-    fn check_writable(state: &mut TxnState<'s, P>) -> Result<(), Abort> {
-        state.is_writer = true;
-        if C::READS_SNAPSHOT { Err(Abort::ReadOnly) } else { Ok(()) }
-    }
-
     fn update_row(
         &self,
         state: &mut TxnState<'s, P>,
@@ -232,7 +248,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         key: &[Value<'_>],
         sets: &[Set<'_>],
     ) -> Result<bool, Abort> {
-        Self::check_writable(state)?;
         let data = self.table(table)?;
         let mut sought = KeyBytes::new();
         Self::encode_key(data, key, &mut sought)?;
@@ -372,8 +387,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
     }
 
     fn insert(&self, table: Table, row: &[Value<'_>]) -> Result<u64, Abort> {
-        self.guarded(|state| {
-            Self::check_writable(state)?;
+        self.written(|state| {
+            state.has_read = true;
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, id) = self.encode(state, data, row, &mut key)?;
@@ -389,12 +404,15 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
     }
 
     fn update(&self, table: Table, key: &[Value<'_>], sets: &[Set<'_>]) -> Result<bool, Abort> {
-        self.guarded(|state| self.update_row(state, table, key, sets))
+        self.written(|state| {
+            state.has_read = true;
+            self.update_row(state, table, key, sets)
+        })
     }
 
     fn upsert(&self, table: Table, row: &[Value<'_>]) -> Result<bool, Abort> {
-        self.guarded(|state| {
-            Self::check_writable(state)?;
+        self.written(|state| {
+            state.has_read = true;
             let data = self.table(table)?;
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
@@ -417,8 +435,7 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
             // The index entries of the replaced row become stale, so that row has to be read.
             return self.upsert(table, row).map(drop);
         }
-        self.attempted(|state| {
-            Self::check_writable(state)?;
+        self.written(|state| {
             let mut key = KeyBytes::new();
             let (bytes, _) = self.encode(state, data, row, &mut key)?;
             self.enter_row(state, data, row)?;
@@ -437,8 +454,8 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
     }
 
     fn delete(&self, table: Table, key: &[Value<'_>]) -> Result<bool, Abort> {
-        self.guarded(|state| {
-            Self::check_writable(state)?;
+        self.written(|state| {
+            state.has_read = true;
             let data = self.table(table)?;
             let mut sought = KeyBytes::new();
             Self::encode_key(data, key, &mut sought)?;

@@ -64,6 +64,10 @@ pub struct Effects {
     pub misses: u64,
     /// Expired keys that were removed or overwritten.
     pub expired: u64,
+    /// Bytes written, about.
+    pub written: usize,
+    /// Values written, changed or removed.
+    pub changes: u64,
 }
 
 impl Effects {
@@ -142,6 +146,10 @@ pub struct Context<'t> {
     pub counts: &'t KeyCounts,
     /// Gathers what is applied after the commit.
     pub effects: &'t RefCell<Effects>,
+    /// The transaction is that of MULTI and EXEC.
+    pub is_exec: bool,
+    /// The transaction may take its time: it holds up no event loop.
+    pub is_patient: bool,
 }
 
 /// The keys of one database, for one command.
@@ -254,6 +262,7 @@ impl<'t> Keyspace<'t> {
             effects.count(self.generation.get(), keys_now - keys, expiring_now - expiring);
         }
         effects.expired += u64::from(entry.stored.is_some() && entry.live.is_none());
+        effects.changes += 1;
         if let Some(at) = now.and_then(Head::expires) {
             effects.expiry = Some(effects.expiry.map_or(at, |known| known.min(at)));
         }
@@ -270,6 +279,7 @@ impl<'t> Keyspace<'t> {
         }
         check_lengths(key, body)?;
         self.count(entry, Some(head));
+        self.context.effects.borrow_mut().written += key.len() + body.len();
         let row = [self.generation.get().into(), key.into(), head.word().into(), body.into()];
         Ok(self.tx.put(self.context.tables.keys, &row)?)
     }
@@ -297,6 +307,7 @@ impl<'t> Keyspace<'t> {
         match body {
             Some(body) => {
                 check_lengths(key, body)?;
+                self.context.effects.borrow_mut().written += key.len() + body.len();
                 match is_same_head {
                     true => {
                         self.tx.update(self.context.tables.keys, key_values, &[BODY.set(body)])?

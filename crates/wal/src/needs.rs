@@ -1,13 +1,47 @@
-//! What a transaction waits for before it is acknowledged.
+//! The acknowledgement rule, and what a transaction waits for before it is acknowledged.
 
-use hyades_wal::Lane;
+use crate::lane::Lane;
 use smallvec::SmallVec;
+
+/// **The acknowledgement rule.** A transaction that needs these positions is acknowledged by a
+/// running database, and belongs to the recovered state after a crash, iff each of them is at or
+/// below the frontier.
+///
+/// At run time the frontier is what the device has confirmed; at recovery it is the end of each
+/// stream's valid prefix, which is never less. A protocol that numbers its records needs
+/// *watermarks* (`mark` in the code), which streams state in the log: at run time the durable ones,
+/// at recovery those in the valid prefixes, which again are never less. The
+/// [`Frontier`](crate::Frontier) has a slot for each of these, named by its [`Lane`]. The rule is
+/// monotone in the frontier, hence *acknowledged implies recovered*.
+#[inline]
+pub fn admits(
+    frontier: impl Fn(Lane) -> u64,
+    needs: impl IntoIterator<Item = (Lane, u64)>,
+) -> bool {
+    first_unmet(frontier, needs).is_none()
+}
+
+/// The first of these positions that the frontier has not reached: what a waiter waits for next.
+#[inline]
+pub fn first_unmet(
+    frontier: impl Fn(Lane) -> u64,
+    needs: impl IntoIterator<Item = (Lane, u64)>,
+) -> Option<(Lane, u64)> {
+    needs.into_iter().find(|&(lane, number)| !is_met(frontier(lane), number))
+}
+
+/// Whether a component of the frontier has reached a position that a transaction needs. No other
+/// code compares the two.
+#[inline(always)]
+pub fn is_met(frontier: u64, needed: u64) -> bool {
+    needed <= frontier
+}
 
 /// Positions or watermarks that the frontier has to reach before a transaction is acknowledged, by
 /// frontier slot, each slot at most once. Nearly always there is only the transaction's own, which
 /// is pushed last and stored inline.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Needs {
+pub struct Needs {
     /// 0 if there is none: position 0 is always reached.
     last: u64,
     lane: Lane,
@@ -39,6 +73,7 @@ impl Needs {
         Some(popped)
     }
 
+    /// Whether nothing has to be reached.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.last == 0

@@ -1,0 +1,74 @@
+//! The options of a database.
+
+use crate::error::Error;
+use hyades_wal::LogOptions;
+use std::time::Duration;
+
+/// The options of a database.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The log: its directories, streams, buffers, and the device.
+    pub log: LogOptions,
+    /// The budget for versions kept in memory, in bytes: 4 KiB to 1 TiB. Values are counted
+    /// without the allocator's overhead. Default: 64 MiB.
+    pub memory_bytes: usize,
+    /// The most sessions at a time: 1 to 65,536. Default: 256.
+    pub sessions: usize,
+    /// The entries of the transaction table: a power of two from 16 to 2^24. More of them than
+    /// transactions begin while one is made durable. Default: 131,072.
+    pub transactions: usize,
+    /// How long a transaction waits for an older one whose version it should read, before it is
+    /// aborted. Default: 1 ms.
+    pub patience: Duration,
+    /// How often a closure is run before its last [`Abort`](crate::Abort) is returned: at least 1.
+    /// Default: 10,000.
+    pub attempts: u64,
+    /// Operations that are younger than an active transaction are kept from the data component, so
+    /// that it finds there what it has to read, until records of this many bytes wait. Beyond that
+    /// it may end with [`Abort::SnapshotTooOld`](crate::Abort::SnapshotTooOld). Default: 16 MiB.
+    pub lag_bytes: usize,
+    /// A checkpoint is taken when redo would read more bytes of the log than this. Default: 64 MiB.
+    pub redo_bytes: u64,
+}
+
+impl Options {
+    /// The defaults, over a log.
+    pub fn new(log: LogOptions) -> Self {
+        let sessions = log.max_writers;
+        Self {
+            log,
+            memory_bytes: 64 << 20,
+            sessions,
+            transactions: 1 << 17,
+            patience: Duration::from_millis(1),
+            attempts: 10_000,
+            lag_bytes: 16 << 20,
+            redo_bytes: 64 << 20,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Invalid(what));
+        if !(4 << 10..=1 << 40).contains(&self.memory_bytes) {
+            return wrong(format!("{} bytes of memory: choose 4 KiB to 1 TiB", self.memory_bytes));
+        }
+        if !(1..=1 << 16).contains(&self.sessions) || self.sessions > self.log.max_writers {
+            let writers = self.log.max_writers;
+            return wrong(format!(
+                "{} sessions: choose 1 to 65536, and no more than the log's {writers} writers",
+                self.sessions
+            ));
+        }
+        if !self.transactions.is_power_of_two() || !(16..=1 << 24).contains(&self.transactions) {
+            return wrong(format!(
+                "a transaction table of {} entries: choose a power of two from 16 to 2^24",
+                self.transactions
+            ));
+        }
+        if self.attempts == 0 {
+            return wrong("a transaction needs at least one attempt".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! A data component in a redb database: durable, and larger than memory.
+//!
+//! Batches are commits without durability, which redb keeps in its cache and its file until a
+//! durable one; a checkpoint is a durable commit that holds the resume point. So after a crash redb
+//! holds exactly what it held at the last checkpoint.
+//!
+//! Tables: `data`, from a key to 8 bytes of timestamp, 1 if there is a value, else 0, and the
+//! value; `deleted`, the timestamp and key of each deleted key; `resume`, the resume point.
+
+use crate::data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+use crate::error::Error;
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, Table,
+    TableDefinition, WriteTransaction,
+};
+use std::path::Path;
+
+const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
+const DELETED: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("deleted");
+const RESUME: TableDefinition<'_, (), &[u8]> = TableDefinition::new("resume");
+
+/// The most deleted keys that a call removes: the others wait for the next.
+const REMOVED_AT_ONCE: usize = 4096;
+
+/// Keys and values in a redb database.
+#[derive(Debug)]
+pub struct RedbData {
+    database: Database,
+}
+
+fn failed(error: impl Into<redb::Error>) -> Error {
+    Error::DataComponent(error.into().to_string())
+}
+
+fn damaged(what: &str) -> Error {
+    Error::DataComponent(format!("{what} in the redb database was not written by this program"))
+}
+
+/// The timestamp of an item, and its value.
+fn read_item(item: &[u8]) -> Result<(u64, Option<&[u8]>), Error> {
+    let (ts, rest) = item.split_first_chunk::<8>().ok_or_else(|| damaged("an item"))?;
+    let value = match rest.split_first() {
+        Some((0, [])) => None,
+        Some((1, value)) => Some(value),
+        _ => return Err(damaged("an item")),
+    };
+    Ok((u64::from_le_bytes(*ts), value))
+}
+
+impl RedbData {
+    /// Opens the database in this file, or creates it. Its cache takes up to `cache_bytes`.
+    ///
+    /// # Errors
+    /// The file cannot be used, is damaged or open elsewhere.
+    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, Error> {
+        let database = Builder::new().set_cache_size(cache_bytes).create(path).map_err(failed)?;
+        Self::prepare(database)
+    }
+
+    /// As [`open`](Self::open), in storage of the caller's.
+    ///
+    /// # Errors
+    /// The storage cannot be used or is damaged.
+    pub fn open_in(storage: impl StorageBackend, cache_bytes: usize) -> Result<Self, Error> {
+        let mut builder = Builder::new();
+        let builder = builder.set_cache_size(cache_bytes);
+        Self::prepare(builder.create_with_backend(storage).map_err(failed)?)
+    }
+
+    fn prepare(database: Database) -> Result<Self, Error> {
+        let transaction = database.begin_write().map_err(failed)?;
+        transaction.open_table(DATA).map_err(failed)?;
+        transaction.open_table(DELETED).map_err(failed)?;
+        transaction.open_table(RESUME).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(Self { database })
+    }
+
+    /// A transaction whose changes become durable with the next checkpoint.
+    fn begin(&self) -> Result<WriteTransaction, Error> {
+        let mut transaction = self.database.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::None).map_err(failed)?;
+        Ok(transaction)
+    }
+}
+
+/// Applies an operation, unless the table has a newer one on the key.
+fn apply_one(
+    data: &mut Table<'_, &'static [u8], &'static [u8]>,
+    deleted: &mut Table<'_, (u64, &'static [u8]), ()>,
+    operation: &Operation<'_>,
+    item: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let before = match data.get(operation.key).map_err(failed)? {
+        Some(item) => {
+            let (ts, value) = read_item(item.value())?;
+            Some((ts, value.is_none()))
+        }
+        None => None,
+    };
+    if before.is_some_and(|(ts, _)| ts >= operation.ts) {
+        return Ok(());
+    }
+    if let Some((ts, true)) = before {
+        deleted.remove((ts, operation.key)).map_err(failed)?;
+    }
+    item.clear();
+    item.extend(operation.ts.to_le_bytes());
+    item.push(u8::from(operation.value.is_some()));
+    item.extend(operation.value.unwrap_or_default());
+    data.insert(operation.key, &**item).map_err(failed)?;
+    if operation.value.is_none() {
+        deleted.insert((operation.ts, operation.key), ()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+impl DataComponent for RedbData {
+    fn get(&self, key: &[u8]) -> Result<Found, Error> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let table = transaction.open_table(DATA).map_err(failed)?;
+        let Some(item) = table.get(key).map_err(failed)? else { return Ok(Found::default()) };
+        let (ts, value) = read_item(item.value())?;
+        Ok(Found { ts, value: value.map(<[u8]>::to_vec) })
+    }
+
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error> {
+        let transaction = self.begin()?;
+        {
+            let mut data = transaction.open_table(DATA).map_err(failed)?;
+            let mut deleted = transaction.open_table(DELETED).map_err(failed)?;
+            let mut item = Vec::new();
+            for operation in batch {
+                apply_one(&mut data, &mut deleted, operation, &mut item)?;
+            }
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error> {
+        let transaction = self.database.begin_write().map_err(failed)?;
+        {
+            let mut resume = transaction.open_table(RESUME).map_err(failed)?;
+            resume.insert((), &*point.encode()).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let table = transaction.open_table(RESUME).map_err(failed)?;
+        let Some(bytes) = table.get(()).map_err(failed)? else { return Ok(None) };
+        let point = ResumePoint::decode(bytes.value());
+        point.map(Some).ok_or_else(|| damaged("the resume point"))
+    }
+
+    fn forget_below(&self, ts: u64) -> Result<(), Error> {
+        let transaction = self.begin()?;
+        {
+            let mut data = transaction.open_table(DATA).map_err(failed)?;
+            let mut deleted = transaction.open_table(DELETED).map_err(failed)?;
+            let mut old = Vec::new();
+            for item in deleted.range(..(ts, &[][..])).map_err(failed)?.take(REMOVED_AT_ONCE) {
+                let (key, _) = item.map_err(failed)?;
+                let (ts, key) = key.value();
+                old.push((ts, key.to_vec()));
+            }
+            for (ts, key) in &old {
+                deleted.remove((*ts, &**key)).map_err(failed)?;
+                data.remove(&**key).map_err(failed)?;
+            }
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    fn limits(&self) -> Limits {
+        // What redb takes is far above what a record of the log can hold.
+        Limits { key_bytes: 1 << 20, value_bytes: 1 << 30, is_durable: true }
+    }
+}

@@ -1,0 +1,141 @@
+//! What the transaction component knows of data: the trait [`DataComponent`] and its contract.
+
+use crate::error::Error;
+
+/// What a data component holds of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The timestamp of the newest operation applied to the key; 0 if it has seen none, or has
+    /// [forgotten](DataComponent::forget_below) it.
+    pub ts: u64,
+    /// The value; None if the key was deleted, or never written.
+    pub value: Option<Vec<u8>>,
+}
+
+/// An operation on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The timestamp of the transaction.
+    pub ts: u64,
+    /// The new value; None deletes the key.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Up to where a data component holds the operations of a log (`docs/format.md`, section 13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResumePoint {
+    /// The log.
+    pub uuid: [u8; 16],
+    /// The incarnation of the positions. All operations of earlier ones are held.
+    pub incarnation: u32,
+    /// No transaction up to now has a higher timestamp.
+    pub highest_ts: u64,
+    /// By stream of the incarnation, the end of the last frame up to which every operation is held.
+    pub positions: Vec<u64>,
+}
+
+/// What a data component can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest key in bytes.
+    pub key_bytes: usize,
+    /// The longest value in bytes.
+    pub value_bytes: usize,
+    /// Whether what a [checkpoint](DataComponent::checkpoint) makes stable outlives the process.
+    /// Otherwise no checkpoints are taken, and the log is kept whole.
+    pub is_durable: bool,
+}
+
+/// A store of keys and values that knows no transactions.
+///
+/// It is fed operations of committed transactions that are durable in the log. So it may write them
+/// to its medium when it likes, or lose them: after a crash those behind its resume point are
+/// applied again. All methods may be called from several threads at a time.
+pub trait DataComponent: Send + Sync {
+    /// The newest operation on the key, as of a moment after the call began.
+    ///
+    /// # Errors
+    /// The data could not be read.
+    fn get(&self, key: &[u8]) -> Result<Found, Error>;
+
+    /// Applies operations. They come in any order and any number of times: of the operations on a
+    /// key the one with the highest timestamp counts. In a batch, keys ascend and none comes twice.
+    ///
+    /// # Errors
+    /// The data could not be written; the database stops then.
+    fn apply(&self, batch: &[Operation<'_>]) -> Result<(), Error>;
+
+    /// Makes all that was applied before the call stable, and the resume point with it, atomically.
+    ///
+    /// # Errors
+    /// The data could not be made stable. Then the last resume point holds, or this one.
+    fn checkpoint(&self, point: &ResumePoint) -> Result<(), Error>;
+
+    /// The resume point of the last checkpoint; None before the first.
+    ///
+    /// # Errors
+    /// It could not be read.
+    fn resume_point(&self) -> Result<Option<ResumePoint>, Error>;
+
+    /// No operation below `ts` will be applied any more, not even after a crash, and no transaction
+    /// reads as of a lower timestamp. So timestamps below it may be taken for 0, and deleted keys
+    /// with such timestamps may be removed.
+    ///
+    /// # Errors
+    /// The data could not be written.
+    fn forget_below(&self, ts: u64) -> Result<(), Error>;
+
+    /// What it can take.
+    fn limits(&self) -> Limits;
+}
+
+impl ResumePoint {
+    /// The encoding of `docs/format.md`.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(28 + 8 * self.positions.len());
+        out.extend(self.uuid);
+        out.extend(self.incarnation.to_le_bytes());
+        out.extend(self.highest_ts.to_le_bytes());
+        self.positions.iter().for_each(|lsn| out.extend(lsn.to_le_bytes()));
+        out
+    }
+
+    /// Reads an encoded resume point; None if the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (uuid, rest) = bytes.split_first_chunk::<16>()?;
+        let (incarnation, rest) = rest.split_first_chunk::<4>()?;
+        let (highest_ts, rest) = rest.split_first_chunk::<8>()?;
+        let (lanes, []) = rest.as_chunks::<8>() else { return None };
+        if lanes.is_empty() || lanes.len() > hyades_wal::MAX_LANES {
+            return None;
+        }
+        Some(Self {
+            uuid: *uuid,
+            incarnation: u32::from_le_bytes(*incarnation),
+            highest_ts: u64::from_le_bytes(*highest_ts),
+            positions: lanes.iter().map(|lsn| u64::from_le_bytes(*lsn)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resume_point_comes_back_and_nothing_else_is_one() {
+        let point = ResumePoint {
+            uuid: [7; 16],
+            incarnation: 3,
+            highest_ts: u64::MAX,
+            positions: vec![1, 1 << 60, 0],
+        };
+        let bytes = point.encode();
+        assert_eq!(ResumePoint::decode(&bytes), Some(point));
+        for len in (0..bytes.len()).filter(|len| *len < 36 || (len - 28) % 8 != 0) {
+            assert_eq!(ResumePoint::decode(&bytes[..len]), None);
+        }
+    }
+}

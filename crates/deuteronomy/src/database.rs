@@ -1,0 +1,130 @@
+//! Opening and closing a database.
+
+use crate::config::Options;
+use crate::data_component::DataComponent;
+use crate::error::Error;
+use crate::recovery::{Recovered, restart};
+use crate::session::Session;
+use crate::transaction_component::TransactionComponent;
+use hyades_wal::Log;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A database: a transaction component over a data component.
+///
+/// Dropping it without [`close`](Database::close) stops it as a crash would.
+pub struct Database {
+    component: Arc<TransactionComponent>,
+    /// The thread of the proxy; none in a stepped log.
+    proxy: Mutex<Option<JoinHandle<()>>>,
+    recovered: Recovered,
+}
+
+impl Database {
+    /// Opens a database: a new one, or the one that is there, recovered. Then every acknowledged
+    /// transaction is there, and none in part.
+    ///
+    /// # Errors
+    /// The options do not fit; the log and the data component do not belong together; the log is in
+    /// use, damaged, or was not written by a transaction component; the data component failed.
+    pub fn open(options: Options, data: Arc<dyn DataComponent>) -> Result<Self, Error> {
+        options.check()?;
+        let (log, first_ts, recovered) = restart(options.log.clone(), &*data)?;
+        let component = Arc::new(TransactionComponent::new(log, first_ts, data, options));
+        let database = Self { component, proxy: Mutex::default(), recovered };
+        if !database.component.options.log.stepped {
+            database.start_proxy()?;
+        }
+        Ok(database)
+    }
+
+    fn start_proxy(&self) -> Result<(), Error> {
+        let component = Arc::clone(&self.component);
+        let has_redone = self.recovered.keys > 0;
+        let run = move || {
+            // Q6: what was redone is not redone again, and earlier incarnations are not needed.
+            let mut ran = if has_redone { component.checkpoint().map(drop) } else { Ok(()) };
+            while ran.is_ok() && component.proxy.wait() {
+                ran = component.run_proxy().and_then(|_| component.checkpoint_if_due());
+            }
+            if ran.is_err() && component.log.poisoned().is_none() {
+                component.log.stop("the proxy failed");
+            }
+        };
+        let thread = std::thread::Builder::new().name("hyades-proxy".into()).spawn(run);
+        let thread =
+            thread.map_err(|e| Error::Invalid(format!("no thread for the proxy could start: {e}")));
+        *self.proxy.lock().unwrap_or_else(|e| e.into_inner()) = Some(thread?);
+        Ok(())
+    }
+
+    /// What the opening has found and done.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// A session for the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Sessions`]: as many exist as the options allow.
+    pub fn session(&self) -> Result<Session, Error> {
+        Session::new(Arc::clone(&self.component))
+    }
+
+    /// Makes the data component stable, and truncates the log that is not needed any more. Runs by
+    /// itself as [`Options::redo_bytes`](crate::Options::redo_bytes) says. Returns how many bytes
+    /// of the log were truncated; 0 where the data component does not outlive the process.
+    ///
+    /// # Errors
+    /// The data component or the log failed.
+    pub fn checkpoint(&self) -> Result<u64, Error> {
+        self.component.checkpoint()
+    }
+
+    /// Of a stepped log: hands to the data component what may be applied. Returns whether anything
+    /// was.
+    ///
+    /// # Errors
+    /// The data component failed.
+    pub fn step_proxy(&self) -> Result<bool, Error> {
+        self.component.run_proxy()
+    }
+
+    /// The log, for its counters and its frontier, and to step it.
+    pub fn log(&self) -> &Log {
+        &self.component.log
+    }
+
+    /// About how many bytes the versions in memory take.
+    pub fn version_bytes(&self) -> usize {
+        self.component.versions.bytes()
+    }
+
+    fn stop_proxy(&self) {
+        self.component.proxy.close();
+        let thread = self.proxy.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(thread) = thread {
+            // A panic of the proxy was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Makes everything durable and stable, and closes the log. Sessions are useless afterwards.
+    ///
+    /// # Errors
+    /// The log or the data component failed, now or before.
+    pub fn close(self) -> Result<(), Error> {
+        self.stop_proxy();
+        self.component.log.flush().map_err(hyades_wal::Error::from)?;
+        self.component.checkpoint()?;
+        self.component.log.clone().close()?;
+        Ok(())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.stop_proxy();
+        self.component.log.stop("the database was dropped without being closed");
+    }
+}

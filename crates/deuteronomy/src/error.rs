@@ -1,0 +1,116 @@
+//! The errors of a database, and why a transaction was aborted.
+
+use std::fmt;
+
+/// Why a transaction was aborted. It has had no effect and may be run again, which
+/// [`Session::execute`](crate::Session::execute) and [`Session::submit`](crate::Session::submit)
+/// do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Abort {
+    /// It would overwrite a version of a younger transaction.
+    TooLate,
+    /// It would overwrite a version that a younger transaction has read.
+    ReadByYounger,
+    /// It would read a version of an older transaction that takes long to end.
+    Unfinished,
+    /// The version that it should read is no longer kept anywhere.
+    SnapshotTooOld,
+    /// The memory budget is exhausted.
+    Shed,
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLate => "a younger transaction has written the key",
+            Self::ReadByYounger => "a younger transaction has read the key",
+            Self::Unfinished => "an older transaction that has written the key has not ended",
+            Self::SnapshotTooOld => "the version as of the transaction's timestamp is gone",
+            Self::Shed => "the memory budget is exhausted",
+        })
+    }
+}
+
+/// An error of the database.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The transaction was aborted, and had no effect. Returned by single attempts, and where
+    /// [`Options::attempts`](crate::Options::attempts) attempts were in vain.
+    Aborted(Abort),
+    /// The key to be inserted exists.
+    Exists,
+    /// The key to be updated does not exist.
+    NotFound,
+    /// The log stopped before the transaction was acknowledged. It may or may not be there when the
+    /// database is opened again.
+    OutcomeUnknown,
+    /// A key is longer than the data component takes: its length and the limit, in bytes.
+    KeyTooLong(usize, usize),
+    /// A value is longer than the data component takes: its length and the limit, in bytes.
+    ValueTooLong(usize, usize),
+    /// The record of the transaction is longer than a frame of the log can be: its length and the
+    /// limit, in bytes. The limit follows from the log's buffer.
+    TransactionTooLarge(usize, usize),
+    /// As many sessions exist as [`Options::sessions`](crate::Options::sessions) says.
+    Sessions(usize),
+    /// The options, or the log and the data component that were opened together, do not fit.
+    Invalid(String),
+    /// The data component failed; its message.
+    DataComponent(String),
+    /// The log failed, or is damaged.
+    Log(hyades_wal::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Aborted(abort) => write!(f, "the transaction was aborted: {abort}"),
+            Self::Exists => f.write_str("the key to be inserted exists"),
+            Self::NotFound => f.write_str("the key to be updated does not exist"),
+            Self::OutcomeUnknown => f.write_str(
+                "the log stopped before the transaction was acknowledged: open the database again \
+                 to see whether it is there",
+            ),
+            Self::KeyTooLong(len, limit) => {
+                write!(f, "a key of {len} bytes: the data component takes {limit}")
+            }
+            Self::ValueTooLong(len, limit) => {
+                write!(f, "a value of {len} bytes: the data component takes {limit}")
+            }
+            Self::TransactionTooLarge(len, limit) => write!(
+                f,
+                "a transaction of {len} bytes: a frame of the log holds {limit}, a quarter of its \
+                 buffer"
+            ),
+            Self::Sessions(sessions) => {
+                write!(f, "all {sessions} sessions are in use: drop one, or allow more")
+            }
+            Self::Invalid(message) => f.write_str(message),
+            Self::DataComponent(message) => write!(f, "the data component failed: {message}"),
+            Self::Log(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Log(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<hyades_wal::Error> for Error {
+    fn from(error: hyades_wal::Error) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<Abort> for Error {
+    fn from(abort: Abort) -> Self {
+        Self::Aborted(abort)
+    }
+}

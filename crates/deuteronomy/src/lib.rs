@@ -1,0 +1,73 @@
+//! Serializable, durable transactions over any store of keys and values.
+//!
+//! Source: Levandoski, Lomet, Sengupta, Stutsman, Wang, "High Performance Transactions in
+//! Deuteronomy" (CIDR 2015). A *transaction component* does all that concerns transactions:
+//! multi-version timestamp order, and a log of redo records in N parallel streams (`hyades-wal`). A
+//! *data component* ([`DataComponent`]) stores keys and values and knows nothing of transactions: a
+//! proxy hands it the operations of transactions that have committed and are durable.
+//!
+//! Where it departs from the paper, and why, is in `docs/protocols.md`. The two main rules:
+//! *timestamps order data*: versions, operations at the data component, and redo. *LSN vectors
+//! decide what counts*: what is acknowledged, and what is part of the recovered state, by
+//! [`hyades_wal::admits`] alone.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! use hyades_deuteronomy::{Database, Error, LogOptions, MemoryData, Options};
+//! use std::sync::Arc;
+//!
+//! let options = Options::new(LogOptions::new(vec![dir.path().to_owned()], 2));
+//! let database = Database::open(options, Arc::new(MemoryData::new()))?;
+//! let mut session = database.session()?;
+//! session.execute(|tx| {
+//!     tx.insert(b"a", b"100")?;
+//!     tx.insert(b"b", b"0")
+//! })?;
+//! let old = session.execute(|tx| {
+//!     let old = tx.update(b"a", b"99")?;
+//!     tx.put(b"b", b"1")?;
+//!     Ok::<_, Error>(old)
+//! })?;
+//! assert_eq!(*old, *b"100");
+//! drop(session);
+//! database.close()?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is not there yet
+//!
+//! Ranges (there is no `scan`), transactions larger than a frame of the log, and data components at
+//! the other end of a connection. Values are kept on the heap, not in the buffers of the log.
+//!
+//! # The steps
+//!
+//! B1 to B4 begin, R1 to R6 read, W1 to W5 write, C0 to C7 commit, A1 to A4 abort, F1 to F5 fetch,
+//! E1 to E4 evict, X1 to X7 the proxy, P1 to P4 a checkpoint, Q1 to Q5 a restart. The letters stand
+//! in the code where the step is.
+
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod config;
+mod data;
+mod data_component;
+mod database;
+mod error;
+mod proxy;
+mod recovery;
+mod session;
+mod ticket;
+mod transaction_component;
+
+pub use config::Options;
+pub use data::MemoryData;
+#[cfg(feature = "redb")]
+pub use data::RedbData;
+pub use data_component::{DataComponent, Found, Limits, Operation, ResumePoint};
+pub use database::Database;
+pub use error::{Abort, Error};
+pub use hyades_wal::LogOptions;
+pub use recovery::Recovered;
+pub use session::{Session, Transaction};
+pub use ticket::Ticket;

@@ -1,0 +1,231 @@
+//! The proxy: hands the operations of committed, durable transactions to the data component.
+//!
+//! Each stream has a scan in the order of its positions. A scan passes a record only if all records
+//! before it have been handed over and are applied, so what is applied of a stream is a prefix of
+//! it. The end of that prefix is where redo would have to begin. Invariants:
+//! - Nothing is applied that a crash may still take back: each record is admitted by the frontier.
+//! - Nothing is applied that is younger than an active transaction, which may need the version
+//!   before it (D4), unless too much waits: then such a transaction is aborted if it does.
+
+use crate::data_component::{DataComponent, Operation, ResumePoint};
+use crate::error::Error;
+use crate::transaction_component::timestamp::Timestamps;
+use crate::transaction_component::version_table::Version;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_wal::{Log, Lsn, Needs, admits};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The most operations applied at once.
+const BATCH: usize = 4096;
+/// How often the proxy looks whether what waits may be applied.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The record of a committed transaction, as its session hands it over.
+pub(crate) struct Handed {
+    pub ts: u64,
+    pub stream: usize,
+    /// Where its frame begins and ends.
+    pub place: (Lsn, Lsn),
+    /// What the transaction depends on, without its own record.
+    pub needs: Needs,
+    /// By key.
+    pub operations: Vec<(Arc<[u8]>, Arc<Version>)>,
+    /// The bytes of the record.
+    pub bytes: usize,
+}
+
+#[derive(Default)]
+struct Inbox {
+    records: Vec<Handed>,
+    /// No more will come, and the thread of the proxy is to end.
+    closed: bool,
+}
+
+/// The scans.
+struct Scans {
+    /// By stream, the records handed over and not yet applied, by position.
+    waiting: Vec<BTreeMap<Lsn, Handed>>,
+    /// By stream, the end of the longest prefix known to have been handed over.
+    handed_over: Vec<Lsn>,
+    /// The bytes of the records that wait.
+    bytes: usize,
+}
+
+/// The proxy of a database.
+pub(crate) struct Proxy {
+    inbox: Mutex<Inbox>,
+    arrived: Condvar,
+    /// Held while operations are applied and while a checkpoint is taken.
+    scans: Mutex<Scans>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Proxy {
+    pub fn new(log: &Log) -> Self {
+        let mut starts = vec![0; log.streams()];
+        log.frontier().load_into(&mut starts);
+        let waiting = starts.iter().map(|_| BTreeMap::new()).collect();
+        let scans = Scans { waiting, handed_over: starts, bytes: 0 };
+        Self { inbox: Mutex::default(), arrived: Condvar::new(), scans: Mutex::new(scans) }
+    }
+
+    /// Takes over the record of a committed transaction. Its session has announced that it reserves
+    /// in the stream, and withdraws that afterwards.
+    pub fn hand_over(&self, record: Handed) {
+        let mut inbox = locked(&self.inbox);
+        inbox.records.push(record);
+        if inbox.records.len() == 1 {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Ends the thread of the proxy.
+    pub fn close(&self) {
+        locked(&self.inbox).closed = true;
+        self.arrived.notify_all();
+    }
+
+    /// Waits until there may be something to apply; false if the proxy is closed. A proxy for which
+    /// nothing waits sleeps until a record arrives.
+    pub fn wait(&self) -> bool {
+        let is_empty = locked(&self.scans).waiting.iter().all(BTreeMap::is_empty);
+        let mut inbox = locked(&self.inbox);
+        if is_empty {
+            while inbox.records.is_empty() && !inbox.closed {
+                inbox = self.arrived.wait(inbox).unwrap_or_else(|e| e.into_inner());
+            }
+        } else if !inbox.closed {
+            let waited = self.arrived.wait_timeout(inbox, PAUSE);
+            inbox = waited.unwrap_or_else(|e| e.into_inner()).0;
+        }
+        !inbox.closed
+    }
+
+    /// Applies what may be applied; returns whether anything was.
+    pub fn run(
+        &self,
+        log: &Log,
+        timestamps: &Timestamps,
+        data: &dyn DataComponent,
+        lag_limit: usize,
+    ) -> Result<bool, Error> {
+        let mut scans = locked(&self.scans);
+        let horizon = timestamps.oldest_active();
+        self.receive(&mut scans, log, timestamps);
+        let mut ran = false;
+        loop {
+            let horizon = if scans.bytes > lag_limit { u64::MAX } else { horizon };
+            let ready = scans.take_ready(log, horizon);
+            if ready.is_empty() {
+                return Ok(ran);
+            }
+            ran = true;
+            apply(data, &ready)?;
+        }
+    }
+
+    /// Takes the records handed over, and finds up to where these are complete.
+    fn receive(&self, scans: &mut Scans, log: &Log, timestamps: &Timestamps) {
+        // The durable positions, then the announcements, then the inbox: a record below both of the
+        // first two is in the third.
+        let mut complete = vec![0; scans.handed_over.len()];
+        log.frontier().load_into(&mut complete);
+        timestamps.lower_to_handed_over(&mut complete);
+        for record in std::mem::take(&mut locked(&self.inbox).records) {
+            scans.bytes += record.bytes;
+            debug_assert!(
+                record.place.0 >= scans.handed_over[record.stream],
+                "a record at {:?} comes after all up to {} were complete",
+                record.place,
+                scans.handed_over[record.stream]
+            );
+            let before = scans.waiting[record.stream].insert(record.place.1, record);
+            debug_assert!(before.is_none(), "two records end at one position");
+        }
+        // An announcement may be older than the last look, and its reservation is not.
+        for (known, complete) in scans.handed_over.iter_mut().zip(complete) {
+            *known = complete.max(*known);
+        }
+    }
+
+    /// X7: the point from which redo has to begin, with a timestamp below which the data component
+    /// sees no operation any more. `with` takes a checkpoint there; nothing is applied meanwhile.
+    pub fn at_resume_point<R>(
+        &self,
+        log: &Log,
+        timestamps: &Timestamps,
+        with: impl FnOnce(ResumePoint, u64) -> R,
+    ) -> R {
+        let mut scans = locked(&self.scans);
+        // First: a transaction that ends before this has handed its record over before `receive`.
+        let oldest_active = timestamps.oldest_active();
+        self.receive(&mut scans, log, timestamps);
+        let first = |waiting: &BTreeMap<Lsn, Handed>| {
+            let first = waiting.values().next().map(|r| r.place.0);
+            first.filter(|_| !mutation::is(Mutation::ResumeBehindWaiting))
+        };
+        let ends = scans.handed_over.iter().zip(&scans.waiting);
+        let positions = ends.map(|(end, w)| first(w).map_or(*end, |start| start.min(*end)));
+        let point = ResumePoint {
+            uuid: log.manifest().uuid(),
+            incarnation: log.incarnation(),
+            highest_ts: timestamps.next() - 1,
+            positions: positions.collect(),
+        };
+        let waiting = scans.waiting.iter().flat_map(BTreeMap::values);
+        let lowest = waiting.map(|record| record.ts).min().unwrap_or(u64::MAX);
+        let lowest = match mutation::is(Mutation::ForgetAboveResumePoint) {
+            true => u64::MAX,
+            false => lowest,
+        };
+        with(point, lowest.min(oldest_active))
+    }
+}
+
+impl Scans {
+    /// X2: of each stream the next records that are complete up to there, admitted by the frontier,
+    /// and below the horizon.
+    fn take_ready(&mut self, log: &Log, horizon: u64) -> Vec<Handed> {
+        let (frontier, mut ready, mut operations) = (log.frontier(), Vec::new(), 0);
+        for (waiting, complete) in self.waiting.iter_mut().zip(&self.handed_over) {
+            while operations < BATCH
+                && let Some(first) = waiting.first_entry()
+            {
+                let record = first.get();
+                let is_durable = record.place.1 <= *complete
+                    && admits(|lane| frontier.at(lane), record.needs.iter());
+                let is_durable = is_durable || mutation::is(Mutation::ApplyUndurable);
+                let may_pass = is_durable && record.ts < horizon;
+                if !may_pass {
+                    break;
+                }
+                let record = first.remove();
+                operations += record.operations.len();
+                self.bytes -= record.bytes;
+                ready.push(record);
+            }
+        }
+        ready
+    }
+}
+
+/// X5, X6: applies the newest operation on each key, and then notes that the data component holds
+/// them, which lets versions leave the table. In this order, or a version is nowhere (D6).
+fn apply(data: &dyn DataComponent, ready: &[Handed]) -> Result<(), Error> {
+    let mut operations: Vec<_> = ready.iter().flat_map(|record| &record.operations).collect();
+    operations.sort_unstable_by(|a, b| (&a.0, b.1.ts).cmp(&(&b.0, a.1.ts)));
+    let mut batch: Vec<Operation<'_>> = Vec::with_capacity(operations.len());
+    for (key, version) in &operations {
+        if batch.last().is_none_or(|last| *last.key != **key) {
+            batch.push(Operation { key, ts: version.ts, value: version.value().as_deref() });
+        }
+    }
+    data.apply(&batch)?;
+    operations.iter().for_each(|(_, version)| version.set_applied());
+    Ok(())
+}

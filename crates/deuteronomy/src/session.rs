@@ -1,0 +1,222 @@
+//! Sessions, and the transactions that they run.
+
+use crate::error::{Abort, Error};
+use crate::ticket::Ticket;
+use crate::transaction_component::TransactionComponent;
+use crate::transaction_component::transaction::Work;
+use hyades_wal::Writer;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A session looks for a less loaded stream after this many records.
+const RECORDS_PER_STREAM: u32 = 64;
+
+/// A thread's access to a database: it runs one transaction at a time.
+pub struct Session {
+    component: Arc<TransactionComponent>,
+    writer: Writer,
+    /// The stream of its records, and how many it has written there.
+    stream: usize,
+    records: u32,
+    at: usize,
+    work: Work,
+}
+
+impl Session {
+    pub(crate) fn new(component: Arc<TransactionComponent>) -> Result<Self, Error> {
+        let writer = component.log.writer()?;
+        let sessions = component.options.sessions;
+        let at = component.timestamps.enter().ok_or(Error::Sessions(sessions))?;
+        let (stream, work) = (writer.first_stream(), Work::new(at, component.log.streams()));
+        Ok(Self { component, writer, stream, records: 0, at, work })
+    }
+
+    /// Runs a transaction until it commits, and waits until it is acknowledged.
+    ///
+    /// The closure is run again after each [`Abort`], so it should have no other effects. If it
+    /// returns an error of its own, the transaction is aborted, and the error returned once
+    /// everything that the closure has read is durable.
+    ///
+    /// # Errors
+    /// What the closure returned; [`Error::Aborted`] after [`attempts`](crate::Options::attempts)
+    /// attempts; [`Error::OutcomeUnknown`] if the log failed.
+    pub fn execute<R, E: From<Error>>(
+        &mut self,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (result, ticket) = self.submit(body)?;
+        ticket.wait()?;
+        Ok(result)
+    }
+
+    /// As [`execute`](Self::execute), without the wait: others see the transaction from now on, and
+    /// the ticket says when it is acknowledged.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn submit<R, E: From<Error>>(
+        &mut self,
+        mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        for attempt in 1.. {
+            let abort = match self.attempt(&mut body)? {
+                Ok(done) => return Ok(done),
+                Err(abort) => abort,
+            };
+            if attempt >= self.component.options.attempts {
+                return Err(Error::Aborted(abort).into());
+            }
+            self.back_off(attempt);
+        }
+        unreachable!("attempts are counted in 64 bits")
+    }
+
+    /// Runs a transaction once. The inner result is its outcome, or why it was aborted.
+    fn attempt<R, E: From<Error>>(
+        &mut self,
+        body: &mut impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<Result<(R, Ticket), Abort>, E> {
+        let mut transaction = match self.begin() {
+            Err(Error::Aborted(abort)) => return Ok(Err(abort)),
+            begun => begun?,
+        };
+        let result = body(&mut transaction);
+        if let Some(abort) = transaction.session.work.failed() {
+            return Ok(Err(abort));
+        }
+        match result {
+            Ok(result) => Ok(Ok((result, transaction.commit()?))),
+            Err(error) => {
+                transaction.abort().wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets others pass, the longer the more attempts were in vain.
+    fn back_off(&self, attempts: u64) {
+        if self.component.options.log.stepped {
+        } else if attempts < 4 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(20 * attempts.min(50)));
+        }
+    }
+
+    /// Begins a transaction that is run once: a caller that wants to run it again after an
+    /// [`Abort`] does so itself. Dropped, it is aborted.
+    ///
+    /// # Errors
+    /// [`Abort::Shed`], or the log has stopped.
+    pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
+        self.component.begin(&mut self.work)?;
+        Ok(Transaction { session: self })
+    }
+
+    /// C0: waits for room in the stream, or goes to one that has room.
+    fn make_room(&mut self) {
+        self.records += 1;
+        if self.records >= RECORDS_PER_STREAM {
+            self.records = 0;
+            self.stream = self.writer.choose_stream(self.stream, true).stream;
+        } else {
+            self.writer.wait_for_room(self.stream);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.work.is_active() {
+            // Its `Transaction` was leaked.
+            drop(self.component.abort(&mut self.work));
+        }
+        self.component.timestamps.leave(self.at);
+    }
+}
+
+/// A transaction. It sees the database as of one moment, and its own writes.
+///
+/// An operation that returns [`Error::Aborted`] has ended it: all later ones return the same.
+pub struct Transaction<'s> {
+    session: &'s mut Session,
+}
+
+impl Transaction<'_> {
+    /// The value of a key; None if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::DataComponent`].
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Arc<[u8]>>, Error> {
+        self.session.component.get(&mut self.session.work, key)
+    }
+
+    /// Gives a key a value, whether or not it has one.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.session.component.put(&mut self.session.work, key, Some(value))
+    }
+
+    /// Gives a value to a key that has none.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`put`](Self::put); [`Error::Exists`].
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match self.get(key)? {
+            None => self.put(key, value),
+            Some(_) => Err(Error::Exists),
+        }
+    }
+
+    /// Gives another value to a key that has one, and returns the old one.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`put`](Self::put); [`Error::NotFound`].
+    pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<Arc<[u8]>, Error> {
+        let old = self.get(key)?.ok_or(Error::NotFound)?;
+        self.put(key, value)?;
+        Ok(old)
+    }
+
+    /// Deletes a key, whether or not it has a value.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::KeyTooLong`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        self.session.component.put(&mut self.session.work, key, None)
+    }
+
+    /// The timestamp: transactions are serializable in the order of their timestamps.
+    pub fn timestamp(&self) -> u64 {
+        self.session.work.ts()
+    }
+
+    /// Commits. Others see the transaction from now on; the ticket says when it is acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] if an operation has returned that; [`Error::TransactionTooLarge`];
+    /// [`Error::OutcomeUnknown`] if the log failed.
+    pub fn commit(self) -> Result<Ticket, Error> {
+        let session = &mut *self.session;
+        session.make_room();
+        let needs =
+            session.component.commit(&mut session.work, &mut session.writer, session.stream);
+        Ok(Ticket::new(&session.component.log, needs?))
+    }
+
+    /// Aborts. What the transaction has read may be told to others once the ticket is acknowledged.
+    pub fn abort(self) -> Ticket {
+        let needs = self.session.component.abort(&mut self.session.work);
+        Ticket::new(&self.session.component.log, needs)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.session.work.is_active() {
+            drop(self.session.component.abort(&mut self.session.work));
+        }
+    }
+}

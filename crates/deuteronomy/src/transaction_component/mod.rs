@@ -1,0 +1,97 @@
+//! The transaction component: all that is known of transactions.
+
+pub(crate) mod place;
+pub(crate) mod record;
+pub(crate) mod timestamp;
+pub(crate) mod transaction;
+pub(crate) mod transaction_table;
+pub(crate) mod version_table;
+
+use crate::config::Options;
+use crate::data_component::DataComponent;
+use crate::error::{Abort, Error};
+use crate::proxy::Proxy;
+use hyades_wal::{Log, Lsn};
+use std::sync::{Arc, Mutex};
+use timestamp::Timestamps;
+use transaction_table::TransactionTable;
+use version_table::VersionTable;
+
+/// The buckets that a transaction sweeps when the version table is nearly full.
+const SWEEP_SOFT: usize = 16;
+/// How often a transaction sweeps the table before it is shed.
+const ROUNDS_HARD: usize = 8;
+/// The bytes of the budget for which there is a bucket.
+const BYTES_PER_BUCKET: usize = 256;
+
+/// What the sessions, the proxy and checkpoints share.
+pub(crate) struct TransactionComponent {
+    pub log: Log,
+    pub timestamps: Timestamps,
+    pub transactions: TransactionTable,
+    pub versions: VersionTable,
+    pub proxy: Proxy,
+    pub data: Arc<dyn DataComponent>,
+    pub options: Options,
+    /// Where redo would begin in each stream of this incarnation.
+    pub resume_at: Mutex<Vec<Lsn>>,
+}
+
+impl TransactionComponent {
+    pub fn new(log: Log, first_ts: u64, data: Arc<dyn DataComponent>, options: Options) -> Self {
+        let buckets = (options.memory_bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
+        let mut starts = vec![0; log.streams()];
+        log.frontier().load_into(&mut starts);
+        Self {
+            timestamps: Timestamps::new(first_ts, options.sessions),
+            transactions: TransactionTable::new(options.transactions, starts.len()),
+            versions: VersionTable::new(buckets.clamp(16, 1 << 24)),
+            proxy: Proxy::new(&log),
+            log,
+            data,
+            options,
+            resume_at: Mutex::new(starts),
+        }
+    }
+
+    /// Keeps the version table within its budget. Called between transactions.
+    ///
+    /// # Errors
+    /// It could not be: [`Abort::Shed`].
+    pub fn make_room(&self) -> Result<(), Error> {
+        let budget = self.options.memory_bytes;
+        if self.versions.bytes() <= budget / 4 * 3 {
+            return Ok(());
+        }
+        self.versions.sweep(SWEEP_SOFT, self.timestamps.oldest_active());
+        for _ in 0..ROUNDS_HARD {
+            if self.versions.bytes() <= budget {
+                return Ok(());
+            }
+            // Only what the data component holds can leave the table.
+            self.run_proxy()?;
+            self.versions.sweep(self.versions.buckets(), self.timestamps.oldest_active());
+        }
+        match self.versions.bytes() <= budget {
+            true => Ok(()),
+            false => Err(Abort::Shed.into()),
+        }
+    }
+
+    /// Applies what may be applied; returns whether anything was. If the data component fails, the
+    /// log is stopped: it would grow without end.
+    pub fn run_proxy(&self) -> Result<bool, Error> {
+        // What waits is in memory, too.
+        let lag_limit = self.options.lag_bytes.min(self.options.memory_bytes / 2);
+        let run = self.proxy.run(&self.log, &self.timestamps, &*self.data, lag_limit);
+        self.stop_on_error(run)
+    }
+
+    /// Passes the result on; stops the log if it is an error of the data component.
+    pub fn stop_on_error<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::DataComponent(message)) = &result {
+            self.log.stop(&format!("the data component failed: {message}"));
+        }
+        result
+    }
+}

@@ -1,0 +1,164 @@
+//! The transaction table: for each recent timestamp, how its transaction has ended, and what an
+//! acknowledgement of it depends on.
+//!
+//! A ring of entries. An entry is used again only when nothing is lost with it: its transaction was
+//! aborted and left no version, or it is committed and durable with all that it depends on. So a
+//! version whose timestamp has lost its entry is committed and durable (`docs/protocols.md`, D12).
+
+use super::place::Place;
+use hyades_platform::mutation::{self, Mutation};
+use hyades_platform::sync::{AtomicU64, Ordering};
+use hyades_wal::{Frontier, Lane, admits};
+
+/// The states of an entry, in the lowest bits of its word.
+const FREE: u64 = 0;
+const ACTIVE: u64 = 1;
+const COMMITTED: u64 = 2;
+const STATE_BITS: u32 = 2;
+const STATE: u64 = (1 << STATE_BITS) - 1;
+
+#[derive(Debug)]
+struct TransactionEntry {
+    /// Timestamp and state. Claimed by the transaction that begins, changed by it when it ends.
+    word: AtomicU64,
+    /// The [`Place`] of the end of its record.
+    own: AtomicU64,
+}
+
+/// How a transaction stands that has left a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has not ended.
+    Active,
+    /// It is committed.
+    Committed,
+}
+
+/// The transactions that have begun lately.
+#[derive(Debug)]
+pub(crate) struct TransactionTable {
+    entries: Box<[TransactionEntry]>,
+    /// For each entry, a position of each stream: what the transaction depends on.
+    dependencies: Box<[AtomicU64]>,
+    streams: usize,
+}
+
+impl TransactionTable {
+    /// A table of this many entries, a power of two.
+    pub fn new(entries: usize, streams: usize) -> Self {
+        debug_assert!(entries.is_power_of_two(), "{entries} entries");
+        let entry = |_| TransactionEntry {
+            word: AtomicU64::new(FREE),
+            own: AtomicU64::new(Place::NONE.word()),
+        };
+        Self {
+            entries: (0..entries).map(entry).collect(),
+            dependencies: (0..entries * streams).map(|_| AtomicU64::new(0)).collect(),
+            streams,
+        }
+    }
+
+    fn index(&self, ts: u64) -> usize {
+        ts as usize & (self.entries.len() - 1)
+    }
+
+    fn dependencies(&self, index: usize) -> &[AtomicU64] {
+        &self.dependencies[index * self.streams..][..self.streams]
+    }
+
+    /// B4: takes the entry of a timestamp. False if it is in use: then the timestamp is of no use.
+    pub fn claim(&self, ts: u64, frontier: &Frontier) -> bool {
+        let index = self.index(ts);
+        let entry = &self.entries[index];
+        let word = entry.word.load(Ordering::Acquire);
+        let is_over = match word & STATE {
+            FREE => true,
+            COMMITTED => {
+                let own = Place::from_word(entry.own.load(Ordering::Acquire)).get();
+                let own = own.map(|(stream, end)| (Lane::position(stream), end));
+                let needs = self.dependencies(index).iter().map(|d| d.load(Ordering::Acquire));
+                let needs = Lane::first(self.streams).zip(needs).chain(own);
+                // If another transaction takes the entry meanwhile, the exchange below fails.
+                admits(|lane| frontier.at(lane), needs)
+            }
+            _ => false,
+        };
+        let active = ts << STATE_BITS | ACTIVE;
+        // Acquire and release: the fields are written by one transaction at a time.
+        let exchange = |new| {
+            entry.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        is_over && exchange(active)
+    }
+
+    fn end(&self, ts: u64, state: u64) {
+        let entry = &self.entries[self.index(ts)];
+        debug_assert_eq!(
+            entry.word.load(Ordering::Relaxed),
+            ts << STATE_BITS | ACTIVE,
+            "transaction {ts} ends twice, or was never active"
+        );
+        // Release: what it has written into its versions is visible to those that find it ended.
+        entry.word.store(ts << STATE_BITS | state, Ordering::Release);
+    }
+
+    /// C5, C6: the transaction is committed: from now on others read its versions.
+    pub fn commit(&self, ts: u64, own: Place, depends_on: &[u64]) {
+        let index = self.index(ts);
+        // Release: a reader that finds one of these values finds the claim before it as well.
+        self.entries[index].own.store(own.word(), Ordering::Release);
+        for (entry, lsn) in self.dependencies(index).iter().zip(depends_on) {
+            entry.store(*lsn, Ordering::Release);
+        }
+        self.end(ts, COMMITTED);
+    }
+
+    /// A4: the transaction has ended, and has left no version.
+    pub fn free(&self, ts: u64) {
+        self.end(ts, FREE);
+    }
+
+    /// S1, S2: how the transaction stands that has left a version. The version must be in its list,
+    /// under the latch: an aborted transaction takes its versions out before its entry is free.
+    pub fn standing(&self, ts: u64) -> Standing {
+        let word = self.entries[self.index(ts)].word.load(Ordering::Acquire);
+        debug_assert!(word != (ts << STATE_BITS | FREE), "transaction {ts} has left a version");
+        match word == (ts << STATE_BITS | ACTIVE) {
+            true => Standing::Active,
+            false => Standing::Committed,
+        }
+    }
+
+    /// Whether a transaction that was found active still is.
+    pub fn is_active(&self, ts: u64) -> bool {
+        self.entries[self.index(ts)].word.load(Ordering::Acquire) == ts << STATE_BITS | ACTIVE
+    }
+
+    /// Joins into `vector` what depends on a committed transaction has to wait for: its record, and
+    /// what it depends on itself. If its entry is used again, there is nothing left to wait for.
+    pub fn join(&self, ts: u64, vector: &mut [u64]) {
+        let index = self.index(ts);
+        let entry = &self.entries[index];
+        let committed = ts << STATE_BITS | COMMITTED;
+        if entry.word.load(Ordering::Acquire) != committed {
+            return;
+        }
+        let mut found = [0; hyades_wal::MAX_LANES];
+        let found = &mut found[..self.streams];
+        for (found, lsn) in found.iter_mut().zip(self.dependencies(index)) {
+            *found = lsn.load(Ordering::Acquire);
+        }
+        let own = Place::from_word(entry.own.load(Ordering::Acquire));
+        // If a field was a later transaction's, its claim is visible here.
+        if entry.word.load(Ordering::Acquire) != committed || mutation::is(Mutation::NoDependencies)
+        {
+            return;
+        }
+        if !mutation::is(Mutation::DirectDependenciesOnly) {
+            hyades_wal::lsn_vector::join(vector, found);
+        }
+        if let Some((stream, end)) = own.get() {
+            vector[stream] = vector[stream].max(end);
+        }
+    }
+}

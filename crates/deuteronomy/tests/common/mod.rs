@@ -1,0 +1,160 @@
+//! Histories: what transactions have read and written, and whether a recovered state fits them.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use hyades_deuteronomy::Ticket;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub type Key = u8;
+/// The number of a write; None: no value.
+pub type Written = Option<u64>;
+
+/// A state: keys that are not in it have no value.
+pub type State = BTreeMap<Key, Written>;
+
+/// The bytes of a write: its number, and padding that depends on it.
+pub fn bytes(number: u64, padding: usize) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + padding, number as u8);
+    bytes
+}
+
+/// The number of a write.
+pub fn number(bytes: &[u8]) -> u64 {
+    let (number, padding) = bytes.split_first_chunk::<8>().expect("a value begins with a number");
+    let number = u64::from_le_bytes(*number);
+    assert!(padding.iter().all(|b| *b == number as u8), "the value of {number} is damaged");
+    number
+}
+
+/// A transaction that has ended and may have told what it did.
+#[derive(Debug)]
+pub struct Executed {
+    pub ts: u64,
+    pub reads: Vec<(Key, Written)>,
+    pub writes: BTreeMap<Key, Written>,
+    /// None if the commit did not return one: then its outcome is unknown.
+    pub ticket: Option<Ticket>,
+    pub acknowledged: bool,
+}
+
+impl Executed {
+    /// Looks whether it is acknowledged; once it is, it stays so.
+    pub fn look(&mut self) {
+        let is_acknowledged = |ticket: &Ticket| ticket.is_acknowledged().unwrap_or(false);
+        self.acknowledged |= self.ticket.as_ref().is_some_and(is_acknowledged);
+    }
+}
+
+/// The transactions of a life, over the state that it began with.
+#[derive(Debug, Default)]
+pub struct History {
+    pub base: State,
+    pub executed: Vec<Executed>,
+}
+
+fn value(state: &State, key: Key) -> Written {
+    state.get(&key).copied().flatten()
+}
+
+impl History {
+    /// Whether each read has seen the last write before it, by timestamp: then the history is
+    /// strictly serializable, as timestamps are drawn in real time.
+    pub fn check_reads(&mut self) -> Result<(), String> {
+        self.executed.sort_by_key(|executed| executed.ts);
+        let mut state = self.base.clone();
+        for executed in &self.executed {
+            for &(key, read) in &executed.reads {
+                let expected = value(&state, key);
+                if read != expected {
+                    let ts = executed.ts;
+                    return Err(format!("{ts} read {read:?} of {key}, not {expected:?}"));
+                }
+            }
+            // Without a ticket others have not seen it.
+            if executed.ticket.is_some() {
+                state.extend(executed.writes.iter().map(|(key, written)| (*key, *written)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state that the last of them has left.
+    pub fn last_state(&self) -> State {
+        let mut state = self.base.clone();
+        for executed in self.executed.iter().filter(|e| e.ticket.is_some()) {
+            state.extend(executed.writes.iter().map(|(key, written)| (*key, *written)));
+        }
+        state
+    }
+
+    /// Whether a crash may have left this state of these keys: every acknowledged transaction is
+    /// there, each is there whole, and so is everything that it has read.
+    pub fn check_recovered(&self, keys: &[Key], recovered: &State) -> Result<(), String> {
+        let of_write = |written: u64| {
+            self.executed.iter().position(|e| e.writes.values().any(|w| *w == Some(written)))
+        };
+        let is_base = |key: Key, written: Written| value(&self.base, key) == written;
+        let mut wanted: Vec<usize> =
+            (0..self.executed.len()).filter(|at| self.executed[*at].acknowledged).collect();
+        for &key in keys {
+            let written = value(recovered, key);
+            if let Some(number) = written
+                && !is_base(key, written)
+            {
+                let by = of_write(number);
+                wanted.push(by.ok_or_else(|| format!("{number} of {key} was never written"))?);
+            }
+        }
+        self.fits(keys, recovered, wanted)
+    }
+
+    /// Whether the state is what these transactions have left, with all that they have read from,
+    /// and perhaps others that have only deleted: a deletion does not say which one it is.
+    fn fits(&self, keys: &[Key], recovered: &State, wanted: Vec<usize>) -> Result<(), String> {
+        let there = self.closure(wanted)?;
+        let mut state = self.base.clone();
+        for at in &there {
+            let writes = self.executed[*at].writes.iter();
+            state.extend(writes.map(|(key, written)| (*key, *written)));
+        }
+        for &key in keys {
+            let (expected, found) = (value(&state, key), value(recovered, key));
+            if expected == found {
+                continue;
+            }
+            let deletes = |at: &usize| self.executed[*at].writes.get(&key) == Some(&None);
+            let others = (0..self.executed.len()).filter(|at| !there.contains(at));
+            let with = |other| there.iter().copied().chain([other]).collect();
+            let explains = |other| self.fits(keys, recovered, with(other)).is_ok();
+            return match found.is_none() && others.filter(deletes).any(explains) {
+                true => Ok(()),
+                false => Err(format!("{key} is {found:?}, not {expected:?}")),
+            };
+        }
+        Ok(())
+    }
+
+    /// These transactions, and all that they have read from.
+    fn closure(&self, mut wanted: Vec<usize>) -> Result<BTreeSet<usize>, String> {
+        let mut there = BTreeSet::new();
+        while let Some(at) = wanted.pop() {
+            if !there.insert(at) {
+                continue;
+            }
+            let executed = &self.executed[at];
+            for &(key, read) in &executed.reads {
+                let is_writer = |e: &Executed| e.ticket.is_some() && e.writes.contains_key(&key);
+                let writer = self.executed[..at].iter().rposition(is_writer);
+                let written = match writer {
+                    Some(writer) => self.executed[writer].writes[&key],
+                    None => value(&self.base, key),
+                };
+                if written != read {
+                    return Err(format!("{} read {read:?} of {key}: {written:?}", executed.ts));
+                }
+                wanted.extend(writer);
+            }
+        }
+        Ok(there)
+    }
+}

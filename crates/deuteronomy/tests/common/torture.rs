@@ -1,0 +1,337 @@
+//! Lives of a database on disks that fail: one thread interleaves transactions, flushes, applies,
+//! takes checkpoints, and dies, in an order that follows from a seed.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use super::common::{Executed, History, Key, State, Written, bytes, number};
+use hyades_deuteronomy::MemoryData;
+use hyades_deuteronomy::{
+    DataComponent, Database, Error, LogOptions, Options, Session, Transaction,
+};
+use hyades_platform::device::{SimulatedDevice, SimulatedDisk, SimulatedFault};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const KEYS: [Key; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+const LANES: usize = 4;
+const TRANSACTIONS: usize = 60;
+const LIVES: usize = 4;
+
+/// The storage of a data component, which outlives it.
+pub trait Store {
+    /// Opens the data component on what the last one has left.
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error>;
+    /// The process dies; with `power`, so does everything that was not synced.
+    fn crash(&mut self, rng: &mut fastrand::Rng, power: bool);
+    /// All keys and values, where the data component can tell.
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        None
+    }
+}
+
+/// The data component in memory, which keeps at a crash what it likes of what was applied.
+pub struct Memory(Arc<MemoryData>);
+
+impl Memory {
+    pub fn new() -> Self {
+        Memory(Arc::new(MemoryData::outliving()))
+    }
+}
+
+impl Store for Memory {
+    fn open(&mut self) -> Result<Arc<dyn DataComponent>, Error> {
+        Ok(self.0.clone())
+    }
+
+    fn crash(&mut self, rng: &mut fastrand::Rng, _: bool) {
+        let kept = [0.0, 0.3, 1.0][rng.usize(0..3)];
+        self.0 = Arc::new(self.0.after_crash(|| rng.f64() < kept));
+    }
+
+    fn content(&self) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        Some(self.0.content().into_iter().map(|(key, _, value)| (key, value)).collect())
+    }
+}
+
+/// What was met, so that a test can see that it has met enough.
+#[derive(Debug, Default)]
+pub struct Met {
+    pub committed: usize,
+    pub acknowledged: usize,
+    pub aborted: BTreeMap<String, usize>,
+    pub lives: usize,
+    pub failed_openings: usize,
+    pub checkpoints: usize,
+    pub truncated: u64,
+    pub redone: u64,
+    pub dead: u64,
+}
+
+/// A transaction that runs.
+struct Running<'s> {
+    tx: Transaction<'s>,
+    executed: Executed,
+}
+
+fn options(device: SimulatedDevice, streams: usize, lag_bytes: usize) -> Options {
+    let mut log = LogOptions::new(vec![PathBuf::from("/log")], streams);
+    log.buffer_bytes = 1 << 14;
+    log.segment_bytes = 1 << 16;
+    log.block_bytes = 1024;
+    log.anchor_interval_bytes = 2048;
+    log.max_writers = 2 * TRANSACTIONS;
+    log.device = Arc::new(device);
+    log.stepped = true;
+    let mut options = Options::new(log);
+    options.memory_bytes = 4 << 10;
+    options.transactions = 16;
+    options.lag_bytes = lag_bytes;
+    options
+}
+
+fn arm(device: &SimulatedDevice, rng: &mut fastrand::Rng) -> bool {
+    let after = rng.u64(0..120);
+    let for_ever = rng.bool();
+    let fault = match rng.u8(0..13) {
+        0..3 => SimulatedFault::Stop(after),
+        // In the opening.
+        10..13 => SimulatedFault::Stop(after / 20),
+        3 => SimulatedFault::Sync { after: after / 2, for_ever },
+        4 => SimulatedFault::Write(after),
+        5 => SimulatedFault::Full(rng.u64(0..400_000)),
+        6 => SimulatedFault::Short,
+        _ => return false,
+    };
+    device.arm(fault);
+    true
+}
+
+/// Runs some lives; the first thing that is wrong is an error.
+pub fn torture(seed: u64, store: &mut dyn Store, met: &mut Met) -> Result<(), String> {
+    let rng = &mut fastrand::Rng::with_seed(seed);
+    let disk = SimulatedDisk::new();
+    let streams = rng.usize(1..=3);
+    let (mut history, mut next_write) = (History::default(), 1);
+    for life in 0..=LIVES {
+        let device = disk.process(rng.u64(..));
+        // The last life looks at what is left.
+        let is_faulty = life < LIVES && arm(&device, rng);
+        let lag_bytes = [0, 700, 1 << 20][rng.usize(0..3)];
+        let options = options(device.clone(), streams, lag_bytes);
+        let opened = store.open().and_then(|data| Database::open(options, data));
+        let database = match opened {
+            Ok(database) => database,
+            Err(_) if is_faulty => {
+                met.failed_openings += 1;
+                die(None, &disk, store, rng);
+                continue;
+            }
+            Err(error) => return Err(format!("life {life} does not begin: {error}")),
+        };
+        met.lives += 1;
+        met.redone += database.recovered().keys;
+        met.dead += database.recovered().dead;
+        let Some(recovered) = read_all(&database) else {
+            die(Some(database), &disk, store, rng);
+            continue;
+        };
+        let judged = history.check_recovered(&KEYS, &recovered);
+        judged.map_err(|wrong| format!("life {life} begins with a wrong state: {wrong}"))?;
+        history = History { base: recovered, executed: Vec::new() };
+        work(&database, &mut history, &mut next_write, rng, met)?;
+        if rng.bool() {
+            // The last flush is cut short.
+            device.arm(SimulatedFault::Stop(rng.u64(0..4)));
+            for stream in 0..streams {
+                database.log().step(stream);
+            }
+        }
+        history.executed.iter_mut().for_each(Executed::look);
+        met.acknowledged += history.executed.iter().filter(|e| e.acknowledged).count();
+        history.check_reads().map_err(|wrong| format!("life {life}: {wrong}"))?;
+        let is_quiet = rng.u8(0..4) == 0 && database.log().poisoned().is_none();
+        if is_quiet && quiet_end(database, &mut history, store)? {
+            continue;
+        }
+        die(None, &disk, store, rng);
+    }
+    Ok(())
+}
+
+/// Closes the database; the data component then holds what the history has left.
+fn quiet_end(database: Database, history: &mut History, store: &dyn Store) -> Result<bool, String> {
+    if database.log().flush().is_err() {
+        history.executed.iter_mut().for_each(Executed::look);
+        return Ok(false);
+    }
+    history.executed.iter_mut().for_each(Executed::look);
+    if let Some(open) = history.executed.iter().find(|e| e.ticket.is_some() && !e.acknowledged) {
+        return Err(format!("all is durable, and {} is not acknowledged", open.ts));
+    }
+    if database.close().is_err() {
+        return Ok(false);
+    }
+    if let Some(content) = store.content() {
+        let expected = history.last_state();
+        let expected: BTreeMap<_, _> =
+            expected.iter().filter_map(|(key, written)| Some((vec![*key], (*written)?))).collect();
+        let found = content.iter().map(|(key, value)| (key.clone(), number(value)));
+        if found.clone().collect::<BTreeMap<_, _>>() != expected {
+            let found: Vec<_> = found.collect();
+            return Err(format!("the data component holds {found:?}, not {expected:?}"));
+        }
+    }
+    Ok(true)
+}
+
+fn die(
+    database: Option<Database>,
+    disk: &SimulatedDisk,
+    store: &mut dyn Store,
+    rng: &mut fastrand::Rng,
+) {
+    let power = rng.bool();
+    match power {
+        true => disk.power_cut(rng.u64(..)),
+        false => disk.kill(),
+    }
+    drop(database);
+    store.crash(rng, power);
+}
+
+/// The state, unless the log fails meanwhile.
+fn read_all(database: &Database) -> Option<State> {
+    let mut session = database.session().ok()?;
+    let mut tx = session.begin().ok()?;
+    let read = KEYS.map(|key| Some((key, tx.get(&[key]).ok()?.as_deref().map(number))));
+    read.into_iter().collect()
+}
+
+/// Interleaves transactions until all are done, the log fails, or it is enough.
+fn work(
+    database: &Database,
+    history: &mut History,
+    next_write: &mut u64,
+    rng: &mut fastrand::Rng,
+    met: &mut Met,
+) -> Result<(), String> {
+    let sessions = (0..TRANSACTIONS).map(|_| database.session().expect("there are enough"));
+    let mut sessions: Vec<Session> = sessions.collect();
+    let mut fresh = sessions.iter_mut();
+    let mut lanes: [Option<Running<'_>>; LANES] = Default::default();
+    let mut left = rng.usize(0..1500);
+    while left > 0 && database.log().poisoned().is_none() {
+        left -= 1;
+        match rng.u8(0..100) {
+            0..8 => {
+                database.log().step(rng.usize(0..database.log().streams()));
+            }
+            8..14 => drop(database.step_proxy()),
+            14..15 => {
+                if let Ok(truncated) = database.checkpoint() {
+                    met.checkpoints += 1;
+                    met.truncated += truncated;
+                }
+            }
+            15..18 => history.executed.iter_mut().for_each(Executed::look),
+            _ => {
+                let lane = &mut lanes[rng.usize(0..LANES)];
+                match lane.take() {
+                    None => match fresh.next().map(Session::begin) {
+                        Some(Ok(tx)) => *lane = Some(begun(tx)),
+                        Some(Err(error)) => note(met, &error),
+                        None => return Ok(()),
+                    },
+                    Some(running) => *lane = go_on(running, history, next_write, rng, met),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn begun(tx: Transaction<'_>) -> Running<'_> {
+    let executed = Executed {
+        ts: tx.timestamp(),
+        reads: Vec::new(),
+        writes: BTreeMap::new(),
+        ticket: None,
+        acknowledged: false,
+    };
+    Running { tx, executed }
+}
+
+fn note(met: &mut Met, error: &Error) {
+    *met.aborted.entry(error.to_string()).or_default() += 1;
+}
+
+/// Does one thing in a transaction; returns it unless it has ended.
+fn go_on<'s>(
+    mut running: Running<'s>,
+    history: &mut History,
+    next_write: &mut u64,
+    rng: &mut fastrand::Rng,
+    met: &mut Met,
+) -> Option<Running<'s>> {
+    let key = KEYS[rng.usize(0..KEYS.len())];
+    let Running { tx, executed } = &mut running;
+    let note_read = |executed: &mut Executed, read: Written| {
+        if !executed.writes.contains_key(&key) {
+            executed.reads.push((key, read));
+        }
+    };
+    let done = match rng.u8(0..20) {
+        0..8 => tx.get(&[key]).map(|read| {
+            let read = read.as_deref().map(number);
+            if let Some(own) = executed.writes.get(&key) {
+                assert_eq!(read, *own, "a transaction reads its own write");
+            }
+            note_read(executed, read);
+        }),
+        8..13 => {
+            let written = *next_write;
+            *next_write += 1;
+            tx.put(&[key], &bytes(written, rng.usize(0..300))).map(|()| {
+                executed.writes.insert(key, Some(written));
+            })
+        }
+        13..15 => tx.delete(&[key]).map(|()| {
+            executed.writes.insert(key, None);
+        }),
+        15 => {
+            let written = *next_write;
+            *next_write += 1;
+            match tx.insert(&[key], &bytes(written, 20)) {
+                Err(Error::Exists) => Ok(()),
+                inserted => inserted.map(|()| {
+                    note_read(executed, None);
+                    executed.writes.insert(key, Some(written));
+                }),
+            }
+        }
+        16 => {
+            // It may tell what it has read, once that is durable.
+            running.executed.writes.clear();
+            let ticket = running.tx.abort();
+            history.executed.push(Executed { ticket: Some(ticket), ..running.executed });
+            return None;
+        }
+        _ => {
+            let ticket = running.tx.commit();
+            met.committed += usize::from(ticket.is_ok());
+            match ticket {
+                Ok(ticket) => running.executed.ticket = Some(ticket),
+                Err(error) => note(met, &error),
+            }
+            history.executed.push(running.executed);
+            return None;
+        }
+    };
+    match done {
+        Ok(()) => Some(running),
+        Err(error) => {
+            note(met, &error);
+            None
+        }
+    }
+}

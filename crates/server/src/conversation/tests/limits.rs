@@ -1,0 +1,160 @@
+//! What is held back: input behind replies that wait, replies that are too much, writes that are.
+
+use super::*;
+
+fn sets(from: usize, count: usize) -> String {
+    (from..from + count).map(|n| format!("SET k{n} v\r\n")).collect()
+}
+
+/// A loop has to know of it: no event of the socket will tell.
+#[test]
+fn what_is_held_back_is_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(sets(0, 1_100).as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.is_full() && client.has_work() && !client.is_idle());
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client).matches("+OK").count(), 1_024);
+    assert!(!client.is_full() && client.has_work());
+    house.run(&mut client, 0);
+    assert!(!client.has_work() && client.output().is_empty());
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client).matches("+OK").count(), 76);
+    assert!(client.is_idle());
+}
+
+#[test]
+fn a_request_that_was_set_aside_is_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(sets(0, 1_000).as_bytes());
+    house.run(&mut client, 0);
+    let gets: String = (0..24).map(|n| format!("GET k{n}\r\n")).collect();
+    client.feed(format!("{gets}SET last 1\r\n").as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.is_full() && client.has_work());
+    assert_eq!(client.input_bytes(), 0, "no input tells of it");
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    take(&mut client);
+    house.run(&mut client, 0);
+    house.write_log();
+    house.queue.drain(|(_, mark)| client.acknowledged(mark)).unwrap();
+    assert_eq!(take(&mut client), "+OK ");
+}
+
+/// An incomplete request needs input, and is no work; a client that is ahead is not read.
+#[test]
+fn an_incomplete_request_is_no_work() {
+    let mut house = House::new(true);
+    let mut client = house.client();
+    client.feed(b"SET a");
+    house.run(&mut client, 0);
+    assert!(!client.has_work());
+    client.feed(sets(0, 20_000).as_bytes());
+    assert!(client.has_work() && client.is_ahead());
+    let mut other = house.client();
+    other.feed(format!("*2\r\n$3\r\nGET\r\n$200000\r\n{}", "x".repeat(100_000)).as_bytes());
+    house.run(&mut other, 1);
+    assert!(!other.is_ahead());
+}
+
+#[test]
+fn many_large_replies_are_not_made_before_the_first_are_sent() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(400 << 10);
+    assert_eq!(house.say(&mut client, format!("SET a {}\r\n", "y").as_bytes()), "+OK ");
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len());
+    assert_eq!(house.say(&mut client, set.as_bytes()), "+OK ");
+    client.feed("GET a\r\n".repeat(60).as_bytes());
+    house.run(&mut client, 0);
+    assert!(client.output_bytes() < 4 << 20, "{}", client.output_bytes());
+    let said = house.say(&mut client, b"");
+    assert_eq!(said.matches("$409600").count(), 60);
+    let together = format!("MULTI\r\n{}EXEC\r\n", "GET a\r\n".repeat(3));
+    assert_eq!(house.say(&mut client, together.as_bytes()).matches("$409600").count(), 3);
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_an_error() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    house.say(&mut client, format!("SADD s {}\r\n", "m".repeat(1_000)).as_bytes());
+    let said = house.say(&mut client, b"SRANDMEMBER s -1048576\r\nPING\r\n");
+    assert_eq!(said, "-ERR the reply is longer than 256 MiB +PONG ");
+}
+
+#[test]
+fn multi_does_not_queue_without_end() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let set = format!("SET a {}\r\n", "x".repeat(60_000));
+    let said = house.say(&mut client, format!("MULTI\r\n{}EXEC\r\n", set.repeat(40)).as_bytes());
+    assert!(said.contains("+QUEUED -ERR MULTI has queued more than"), "{said}");
+    assert!(said.ends_with("-EXECABORT Transaction discarded because of previous errors. "));
+    assert_eq!(house.say(&mut client, b"EXISTS a\r\n"), ":0 ");
+}
+
+/// A large record may have to wait for the disk while it is logged: no loop does.
+#[test]
+fn large_writes_are_jobs() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(700 << 10);
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\nSET b 1\r\n", value.len());
+    client.feed(set.as_bytes());
+    let mut parked = Vec::new();
+    let session = Some(&mut house.session);
+    let next = client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    let job = client.take_job().expect("the large SET is a job");
+    assert!(next == Next::Wait && parked.is_empty() && client.is_full());
+    client.job_done(&job.run(&house.shared, false));
+    assert_eq!(house.say(&mut client, b"STRLEN a\r\n"), "+OK +OK :716800 ");
+    assert_eq!(house.say(&mut client, b"STRLEN b\r\nDBSIZE\r\n"), ":1 :2 ");
+    let multi = "MULTI\r\nAPPEND a b\r\nINCRBY a 1\r\nSET c 1\r\nEXEC\r\n";
+    let not_a_number = "-ERR value is not an integer or out of range";
+    let said = house.say(&mut client, multi.as_bytes());
+    assert_eq!(said, format!("+OK +QUEUED +QUEUED +QUEUED *3 :716801 {not_a_number} +OK "));
+    let info = house.say(&mut client, b"INFO hyades\r\n");
+    assert!(info.contains("runs_alone:2"), "{info}");
+}
+
+#[test]
+fn a_silent_client_hears_nothing_of_exec_either() {
+    transcript(&[
+        ("CLIENT REPLY OFF", ""),
+        ("MULTI", ""),
+        ("SET a 1", ""),
+        ("EXEC", ""),
+        ("CLIENT REPLY ON", "+OK"),
+        ("GET a", "$1 1"),
+        ("MULTI", "+OK"),
+        ("SET a 2", "+QUEUED"),
+        ("GET a", "+QUEUED"),
+        ("EXEC", "*2 +OK $1 2"),
+        (
+            "CONFIG SET proto-max-bulk-len 1kb",
+            "-ERR CONFIG SET failed - proto-max-bulk-len must be \
+            a size from 1048576 to 1073741824 bytes, and not \"1kb\"",
+        ),
+        ("INFO keyspace", "$44 # Keyspace db0:keys=1,expires=0,avg_ttl=0"),
+    ]);
+}
+
+/// A page that has a browser POST to this port cannot have its commands run.
+#[test]
+fn a_browser_is_not_answered() {
+    for line in ["POST / HTTP/1.1", "Host: localhost:6379"] {
+        let mut house = House::new(false);
+        let mut client = house.client();
+        let said = house.say(&mut client, format!("{line}\r\nSET a 1\r\n").as_bytes());
+        assert_eq!(said, "");
+        assert!(client.is_closing() && client.is_idle());
+        let mut other = house.client();
+        assert_eq!(house.say(&mut other, b"EXISTS a\r\n"), ":0 ");
+    }
+}
