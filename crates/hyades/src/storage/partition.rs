@@ -42,6 +42,15 @@ impl Partitions {
     }
 }
 
+/// Whether two values of a column are one in keys, and so in slots. Values of -0.0 and 0.0 are
+/// equal, but other rows are between them.
+fn have_one_key(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::F64(a), Value::F64(b)) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    }
+}
+
 /// The slot of a value, below [`SLOTS`].
 #[inline]
 pub(crate) fn slot_of(value: &Value<'_>) -> u32 {
@@ -138,7 +147,8 @@ impl TablePartitions {
                 return None;
             };
             let (lower, upper) = (lower.get(..=at)?, upper.get(..=at)?);
-            (lower == upper).then(|| slot_of(&lower[at]))
+            let pairs = || lower.iter().zip(upper);
+            pairs().all(|(lower, upper)| have_one_key(lower, upper)).then(|| slot_of(&lower[at]))
         };
         self.touched(fixed, false)
     }
@@ -222,5 +232,29 @@ mod tests {
         assert!(fault(keyless.clone().partition_by("shop")).contains("nullable"));
         let keyed = schema().column("n", Type::I64).primary_key(&["n"]);
         assert!(fault(keyed.partition_by("shop")).contains("primary key"));
+        // Whichever comes first.
+        let before = keyless.clone().partition_by("n").column("key", Type::I64);
+        assert_eq!(before.fault, None);
+        assert!(fault(before.clone().primary_key(&["key"])).contains("primary key"));
+        assert_eq!(before.primary_key(&["key", "n"]).fault, None);
+        let twice = schema().partition_by("shop").partition_by("item");
+        assert!(fault(twice).contains("twice"));
+    }
+
+    /// Zeros of both signs are equal, and two keys: rows of both are in a range between them.
+    #[test]
+    fn a_range_between_zeros_touches_all() {
+        let schema = Schema::new("points").column("x", Type::F64).column("n", Type::I64);
+        let schema = schema.primary_key(&["x", "n"]);
+        let by_x = TablePartitions::new(&schema.clone().partition_by("x"), 0);
+        let (minus, plus) = ([Value::F64(-0.0)], [Value::F64(0.0)]);
+        assert_eq!(by_x.of_range(&[0, 1], &bounds(&minus, &plus)), TouchedPartitions::All);
+        let slot = TouchedPartitions::One(slot_of(&Value::F64(0.0)));
+        assert_eq!(by_x.of_range(&[0, 1], &bounds(&plus, &plus)), slot);
+        // The same if it comes before the partition column.
+        let by_n = TablePartitions::new(&schema.partition_by("n"), 0);
+        let (low, high) = ([minus[0], Value::I64(3)], [plus[0], Value::I64(3)]);
+        assert_eq!(by_n.of_range(&[0, 1], &bounds(&low, &high)), TouchedPartitions::All);
+        assert_eq!(by_n.of_range(&[0, 1], &bounds(&low, &low)), TouchedPartitions::One(3));
     }
 }

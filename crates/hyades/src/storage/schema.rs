@@ -194,6 +194,7 @@ impl Schema {
                 self.name
             ));
         }
+        self.check_partition_column();
         self
     }
 
@@ -205,8 +206,7 @@ impl Schema {
 
     /// Spreads the rows over partitions by the value of a column, under
     /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others take no notice. The
-    /// column belongs to the primary key, which comes first in the description, or to a table
-    /// without one, and is not nullable. A table that is neither partitioned nor
+    /// column belongs to the primary key, or to a table without one, and is not nullable. A table that is neither partitioned nor
     /// [replicated](Schema::replicated) is in one partition as a whole.
     ///
     /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
@@ -215,20 +215,35 @@ impl Schema {
     /// other partitions.
     pub fn partition_by(mut self, column: &str) -> Self {
         let Some(&at) = self.resolve(&[column]).first() else { return self };
-        if self.partitions == PartitionSpec::Replicated {
-            self.fail(format!("table {:?} is replicated, and partitioned", self.name));
+        match self.partitions {
+            PartitionSpec::Whole => {}
+            PartitionSpec::By(_) => {
+                self.fail(format!("table {:?} is partitioned twice", self.name));
+            }
+            PartitionSpec::Replicated => {
+                self.fail(format!("table {:?} is replicated, and partitioned", self.name));
+            }
         }
         if self.columns[at as usize].nullable {
             self.fail(format!("partition column {column:?} of table {:?} is nullable", self.name));
         }
+        self.partitions = PartitionSpec::By(at);
+        self.check_partition_column();
+        self
+    }
+
+    /// A row keeps its partition for life: the partition column is part of its key. Rows without a
+    /// key are reached by row id, which holds all partitions. Checked again by whichever of key and
+    /// partition column is declared last.
+    fn check_partition_column(&mut self) {
+        let PartitionSpec::By(at) = self.partitions else { return };
         if !self.key.is_empty() && !self.key.contains(&at) {
+            let column = self.columns[usize::from(at)].name.clone();
             self.fail(format!(
                 "partition column {column:?} of table {:?} is not in its primary key",
                 self.name
             ));
         }
-        self.partitions = PartitionSpec::By(at);
-        self
     }
 
     /// Counts the rows to every partition, under
