@@ -439,7 +439,8 @@ impl Builder {
     }
 
     /// Sets which partitions a procedure accesses, given its arguments; see [`Transaction::hold`].
-    /// `A` is the type of its arguments, or a tuple of the first of them.
+    /// `A` is the type of its arguments, or a tuple of the first of them. Only
+    /// [`Concurrency::Partitioned`] asks, before the body runs, and not when commands are replayed.
     ///
     /// ```
     /// use hyades::{Column, Concurrency, Database, Partitions, Schema, Transaction, Type};
@@ -477,7 +478,7 @@ impl Builder {
         F: Fn(A) -> Partitions + Send + Sync + 'static,
     {
         assert!(procedure.origin == self.origin, "the procedure is another builder's");
-        self.procedures[procedure.number as usize].hold(partitions);
+        self.procedures[procedure.number as usize].state_partitions(partitions);
     }
 
     fn add(&mut self, procedure: Procedure) -> ProcedureId {

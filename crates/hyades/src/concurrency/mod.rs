@@ -182,6 +182,22 @@ pub(crate) trait Commits<P: LoggingProtocol>: ConcurrencyControl<P> {
     /// Forgets what a session's attempts have found out: its transaction has ended otherwise.
     fn forget_attempts(_: &Engine<P>, _session: u32) {}
 
+    /// Called before a transaction begins, while it holds and pins nothing: waits for what the
+    /// session's last attempt has found out that it needs. False if that is not to be had: then
+    /// nothing is held, and the transaction has met a conflict.
+    #[inline(always)]
+    fn await_turns(_: &Engine<P>, _session: u32, _may_wait: bool) -> bool {
+        true
+    }
+
+    /// A thread has panicked while it held what it will never release: ends all waiting for it.
+    fn stop(_: &Engine<P>) {}
+
+    /// Returns an error once it was stopped. Asked where there is no log, which would say so.
+    fn check_stopped(_: &Engine<P>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Begins a transaction, in its session's slot if there are any.
     #[inline(always)]
     fn begin(_: &Engine<P>, _: &mut TxnState<'_, P>, _slot: u32) {}

@@ -28,11 +28,10 @@ use super::state::{HeldLock, TxnState};
 use super::steps::{self, Commit, Committed};
 use super::{Commits, ConcurrencyControl, VisibleRow, locks};
 use crate::engine::Engine;
-use crate::engine::turns::TurnQueues;
 use crate::error::{Abort, Error};
 use crate::logging::{LoggingProtocol, Needs, RowRef};
 use crate::storage::gap::Gap;
-use crate::storage::partition::TouchedPartitions;
+use crate::storage::partition::{Partitions, TouchedPartitions};
 use crate::storage::record::{Record, WRITER, word};
 use hyades_platform::mutation::{self, Mutation};
 use std::sync::atomic::Ordering;
@@ -41,17 +40,6 @@ pub(crate) struct Partitioned;
 
 /// Looks at a row that garbage collection has locked before the transaction runs again.
 const PATIENCE: u32 = 256;
-
-/// Ends all waiting for turns if a commit panics: the rows of its partitions are half installed.
-struct StopOnPanic<'t>(&'t TurnQueues);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
-    }
-}
 
 impl Partitioned {
     /// Enters partitions that the transaction does not hold, or remembers that it needs them.
@@ -68,21 +56,37 @@ impl Partitioned {
         if held != 0 && mutation::is(Mutation::UncheckedPartitions) {
             return Ok(());
         }
-        let all = held | set;
-        turns.want(number, all);
-        // One that reads many partitions and writes nothing is better off with a snapshot.
+        let set = if state.states_all && state.is_writer { partitions.all() } else { set };
+        turns.want(number, held & !state.any_partition | set);
+        // One that reads all partitions and writes nothing is better off with a snapshot. An
+        // attempt that must not wait gets none, and has to do with what is free.
         let reads_all = !state.is_writer && set == partitions.all() && set.count_ones() > 1;
-        if reads_all && !is_stated {
+        if reads_all && !is_stated && state.may_wait {
             return Err(Abort::Conflict);
         }
         let entered = match held {
-            0 => turns.enter(number, set),
+            0 => Self::enter_first(engine, number, set, state.may_wait),
             _ => turns.try_enter(number, set),
         };
         if entered { Ok(()) } else { Err(Abort::Conflict) }
     }
 
-    /// Enters one partition, a free one if there is any.
+    /// Enters partitions while the session holds none: all of them, or none.
+    fn enter_first<P: LoggingProtocol>(
+        engine: &Engine<P>,
+        number: u32,
+        set: u64,
+        may_wait: bool,
+    ) -> bool {
+        let turns = &engine.partitions.turns;
+        if may_wait {
+            return turns.enter(number, set);
+        }
+        turns.try_enter(number, set) || turns.leave(number)
+    }
+
+    /// Enters one partition, a free one if there is any. It protects the replicated rows that are
+    /// read, since whatever writes these holds all partitions; the next attempt does not need it.
     #[cold]
     fn enter_any<P: LoggingProtocol>(
         engine: &Engine<P>,
@@ -90,12 +94,12 @@ impl Partitioned {
     ) -> Result<(), Abort> {
         let partitions = &engine.partitions;
         let count = partitions.all().count_ones();
-        let from = |at: u32| 1 << ((state.slot + at) % count);
-        if (0..count).any(|at| partitions.turns.try_enter(state.slot, from(at))) {
-            return Ok(());
-        }
-        let first = from(0);
-        Self::enter_more(engine, state, first, true)
+        let (number, may_wait) = (state.slot, state.may_wait);
+        let from = |at: u32| 1 << ((number + at) % count);
+        let free = (0..count).map(from).find(|one| partitions.turns.try_enter(number, *one));
+        let waited_for = || Self::enter_first(engine, number, from(0), may_wait).then(|| from(0));
+        state.any_partition = free.or_else(waited_for).ok_or(Abort::Conflict)?;
+        Ok(())
     }
 
     /// Locks a row against garbage collection.
@@ -154,6 +158,7 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
             return if held != 0 { Ok(()) } else { Self::enter_any(engine, state) };
         }
         let set = engine.partitions.touched(touched);
+        state.any_partition &= !set;
         if state.is_writer && mutation::is(Mutation::StampWrittenOnly) {
             engine.partitions.turns.note_written(state.slot, set);
         }
@@ -162,6 +167,11 @@ impl<P: LoggingProtocol> ConcurrencyControl<P> for Partitioned {
 
     #[inline]
     fn hold(engine: &Engine<P>, state: &mut TxnState<'_, P>, slots: u64) -> Result<(), Abort> {
+        if slots == Partitions::ALL.0 && !state.is_writer {
+            // If it only reads, it had better read a snapshot.
+            state.states_all = true;
+            return Ok(());
+        }
         let set = engine.partitions.of_slots(slots);
         let held = engine.partitions.turns.held(state.slot);
         if set & !held == 0 { Ok(()) } else { Self::enter_more(engine, state, set, true) }
@@ -239,15 +249,27 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
         engine.partitions.turns.want(session, 0);
     }
 
-    /// Enters what the last attempt has found out that it needs.
     #[inline(always)]
-    fn begin(engine: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
-        state.slot = slot;
-        let turns = &engine.partitions.turns;
-        let wanted = turns.wanted(slot);
-        if wanted != 0 && !turns.enter(slot, wanted) {
-            state.meet_conflict();
+    fn await_turns(engine: &Engine<P>, session: u32, may_wait: bool) -> bool {
+        let wanted = engine.partitions.turns.wanted(session);
+        wanted == 0 || Self::enter_first(engine, session, wanted, may_wait)
+    }
+
+    fn stop(engine: &Engine<P>) {
+        engine.partitions.turns.stop();
+    }
+
+    fn check_stopped(engine: &Engine<P>) -> Result<(), Error> {
+        if engine.partitions.turns.has_stopped() {
+            let cause = "a commit panicked, and left partitions that are half changed";
+            return Err(Error::Poisoned(cause.to_string()));
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn begin(_: &Engine<P>, state: &mut TxnState<'_, P>, slot: u32) {
+        state.slot = slot;
     }
 
     fn reads_many(engine: &Engine<P>, state: &TxnState<'_, P>) -> bool {
@@ -268,7 +290,6 @@ impl<P: LoggingProtocol> Commits<P> for Partitioned {
             return Self::end_read_only(engine, state).map(Committed::read_only);
         }
         let partitions = &engine.partitions;
-        let _stop = StopOnPanic(&partitions.turns);
         let held = partitions.turns.held(state.slot);
         debug_assert_ne!(held, 0, "a writer has entered the partitions of its rows");
 

@@ -205,7 +205,7 @@ impl Session {
         let mut outcome = Ok(());
         let mut body = |tx: &Transaction<'_>| {
             value.clear();
-            outcome = (called.body)(tx, bytes, value);
+            outcome = called.run(tx, bytes, value);
             if outcome.is_ok() { Verdict::Commit } else { Verdict::Abandon }
         };
         some(inner).run(Some((call, kind)), &mut body, answer)?;

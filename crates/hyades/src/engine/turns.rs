@@ -77,8 +77,9 @@ pub(crate) struct TurnQueues {
     tails: Box<[Padded<AtomicU32>]>,
     seats: Box<[OnceLock<SeatBlock>]>,
     numbers: Mutex<SeatNumbers>,
-    /// A commit has panicked: some partitions are half changed, and their turns never end. Set
-    /// once, read by all that wait; Relaxed, as it only ends their waiting.
+    /// A commit or a sweep has panicked: some partitions are half changed, and their turns never
+    /// end. (A log that fails by itself stops no turns: those that hold partitions go on to release
+    /// them.) Set once, read by all that wait; Relaxed, as it only ends their waiting.
     stopped: AtomicBool,
     /// Whether transactions wait at all. Not where one thread runs several sessions at once.
     waits: bool,
@@ -95,7 +96,9 @@ impl TurnQueues {
         assert!(partitions <= u64::BITS as usize, "a set of partitions is a word");
         TurnQueues {
             tails: (0..partitions).map(|_| Padded(AtomicU32::new(0))).collect(),
-            seats: (0..MOST_BLOCKS).map(|_| OnceLock::new()).collect(),
+            seats: (0..if partitions == 0 { 0 } else { MOST_BLOCKS })
+                .map(|_| OnceLock::new())
+                .collect(),
             numbers: Mutex::default(),
             stopped: AtomicBool::new(false),
             waits,
@@ -178,7 +181,7 @@ impl TurnQueues {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn has_stopped(&self) -> bool {
+    pub fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 

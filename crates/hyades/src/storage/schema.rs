@@ -206,8 +206,9 @@ impl Schema {
 
     /// Spreads the rows over partitions by the value of a column, under
     /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned); others take no notice. The
-    /// column belongs to the primary key, or to a table without one, and is not nullable. A table that is neither partitioned nor
-    /// [replicated](Schema::replicated) is in one partition as a whole.
+    /// column belongs to the primary key, or to a table without one, and is not nullable. A table
+    /// that is neither partitioned nor [replicated](Schema::replicated) is in one partition as a
+    /// whole.
     ///
     /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
     /// partition. Other scans touch all; so does looking for a key of a unique index without the

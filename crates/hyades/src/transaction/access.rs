@@ -110,6 +110,10 @@ pub trait Access {
         range: &Range<'_>,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort>;
+    /// Whether the transaction enters partitions, so that it may [state](Access::hold) them.
+    fn takes_turns(&self) -> bool {
+        false
+    }
     /// States which partitions the transaction will access, see [`Transaction::hold`].
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
         let _ = partitions;
@@ -307,9 +311,11 @@ impl<'t> Transaction<'t> {
 
     /// States which partitions the transaction will access. Under
     /// [`Concurrency::Partitioned`](crate::Concurrency::Partitioned) it waits until it holds all of
-    /// them, if it holds none yet; otherwise it takes those that are free, or runs again. Nothing
-    /// depends on it but speed: a transaction enters the partitions that it reaches by itself, and
-    /// runs again if it could not wait for one. Others take no notice.
+    /// them, if it holds none yet; otherwise it takes those that are free, or runs again.
+    /// [`Partitions::ALL`] are entered when it first writes, since one that only reads is better
+    /// off with a snapshot. Nothing depends on it but speed: a transaction enters the partitions
+    /// that it reaches by itself, and runs again if it could not wait for one. Others take no
+    /// notice.
     #[inline]
     pub fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
         self.0.hold(partitions)

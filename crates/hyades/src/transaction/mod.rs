@@ -11,3 +11,4 @@ mod placing;
 pub(crate) mod procedure;
 pub(crate) mod running;
 mod scanning;
+mod updating;

@@ -14,6 +14,9 @@ use std::sync::Arc;
 pub(crate) type Body =
     dyn Fn(&Transaction<'_>, &[u8], &mut Vec<u8>) -> Result<(), Abort> + Send + Sync;
 
+/// Which partitions a procedure accesses, given its encoded arguments.
+pub(crate) type StatedPartitions = dyn Fn(&[u8]) -> Result<Partitions, Abort> + Send + Sync;
+
 /// A registered procedure.
 #[derive(Clone)]
 pub(crate) struct Procedure {
@@ -22,6 +25,8 @@ pub(crate) struct Procedure {
     /// Overrides the database's default.
     pub record: Option<RecordKind>,
     pub body: Arc<Body>,
+    /// Asked before the body runs, where transactions take turns. Not at replay.
+    pub partitions: Option<Arc<StatedPartitions>>,
 }
 
 impl Procedure {
@@ -39,21 +44,35 @@ impl Procedure {
             }
             Ok(())
         };
-        Procedure { name: name.to_string(), version, record, body: Arc::new(body) }
+        let (name, body) = (name.to_string(), Arc::new(body));
+        Procedure { name, version, record, body, partitions: None }
     }
 
-    /// Lets it hold these partitions, which follow from its arguments, before its body runs.
-    pub fn hold<A, F>(&mut self, partitions: F)
+    /// States which partitions it accesses, as follows from its arguments.
+    pub fn state_partitions<A, F>(&mut self, partitions: F)
     where
         A: DeserializeOwned,
         F: Fn(A) -> Partitions + Send + Sync + 'static,
     {
-        let body = self.body.clone();
-        self.body = Arc::new(move |tx: &Transaction<'_>, arguments: &[u8], out: &mut Vec<u8>| {
+        self.partitions = Some(Arc::new(move |arguments: &[u8]| {
             let first = postcard::take_from_bytes(arguments).map_err(|_| Abort::BadArguments)?.0;
-            tx.hold(partitions(first))?;
-            body(tx, arguments, out)
-        });
+            Ok(partitions(first))
+        }));
+    }
+
+    /// Runs it in a transaction of a session.
+    pub fn run(
+        &self,
+        tx: &Transaction<'_>,
+        arguments: &[u8],
+        result: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        if let Some(partitions) = &self.partitions
+            && tx.0.takes_turns()
+        {
+            tx.hold(partitions(arguments)?)?;
+        }
+        (self.body)(tx, arguments, result)
     }
 }
 

@@ -8,14 +8,14 @@ use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotState;
 use crate::error::Abort;
 use crate::logging::LoggingProtocol;
-use crate::logging::write::{Pending, merge_deltas};
+use crate::logging::write::Pending;
 use crate::storage::descents::IndexPositions;
 use crate::storage::gap::Gap;
 use crate::storage::key::{KeyBytes, same};
 use crate::storage::partition::Partitions;
 use crate::storage::range::Range;
 use crate::storage::record::Record;
-use crate::storage::row::{Row, apply_delta, encode_delta};
+use crate::storage::row::Row;
 use crate::storage::schema::{Columns, MAX_ROW_BYTES, Set};
 use crate::storage::table::{self, Lookup, Placed};
 use crate::storage::value::Value;
@@ -119,7 +119,11 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
 
     /// Encodes a primary key, or a row id, into `out`, which is empty.
     #[inline]
-    fn encode_key(data: &Tables<P>, key: &[Value<'_>], out: &mut KeyBytes) -> Result<(), Abort> {
+    pub(super) fn encode_key(
+        data: &Tables<P>,
+        key: &[Value<'_>],
+        out: &mut KeyBytes,
+    ) -> Result<(), Abort> {
         match data.encode_key(key, out) {
             // `out` holds the key all the same.
             Err(Abort::KeyTooLarge { .. }) if !C::LIMITS_KEYS => Ok(()),
@@ -239,64 +243,6 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Running<'s, C, P> {
         record: &'s Rec<P>,
     ) -> Result<Option<&'s [u8]>, Abort> {
         Ok(self.read(state, table, record, Columns::ALL)?.map(|row| row.bytes))
-    }
-
-    fn update_row(
-        &self,
-        state: &mut TxnState<'s, P>,
-        table: Table,
-        key: &[Value<'_>],
-        sets: &[Set<'_>],
-    ) -> Result<bool, Abort> {
-        let data = self.table(table)?;
-        let mut sought = KeyBytes::new();
-        Self::encode_key(data, key, &mut sought)?;
-        self.enter_key(state, data, key, true)?;
-        let mut scratch = std::mem::take(state.scratch);
-        scratch.clear();
-        let encoded = encode_delta(&data.layout, sets, &mut scratch);
-        let delta: &'s [u8] = state.arena.alloc_slice_copy(&scratch);
-        *state.scratch = scratch;
-        let changed = encoded?;
-        let record = match self.find(state, data, &sought) {
-            Lookup::Found(record) => record,
-            Lookup::Missing(gap) => {
-                self.saw_gap(state, gap);
-                return Ok(false);
-            }
-        };
-        let own = state.own_write(record);
-        if own.is_none() && !C::intend(self.engine, state, table.number(), record)? {
-            return Ok(false);
-        }
-        if changed & data.indexed != 0 || changed & data.layout.variable_set != 0 {
-            // The whole row is needed for index keys, and to check that it does not grow too long.
-            let Some(old) = self.read_whole(state, data, record)? else { return Ok(false) };
-            let mut new = old.to_vec();
-            apply_delta(&data.layout, &mut new, delta)?;
-            self.index(state, (table, data), record, Some(old), Some(&new), changed)?;
-        }
-        let arena = state.arena;
-        let changed_row = |row: &[u8]| {
-            let mut row = row.to_vec();
-            apply_delta(&data.layout, &mut row, delta)?;
-            Ok::<_, Abort>(Pending::Put(arena.alloc_slice_copy(&row)))
-        };
-        let pending = match own.map(|at| state.writes[at].pending) {
-            None if self.engine.whole_rows => match self.read_whole(state, data, record)? {
-                Some(old) => changed_row(old)?,
-                None => return Ok(false),
-            },
-            None => Pending::Delta(changed, delta),
-            Some(Pending::Delete) => return Ok(false),
-            Some(Pending::Delta(before, first)) => Pending::Delta(
-                before | changed,
-                merge_deltas(&data.layout, first, delta, changed, arena),
-            ),
-            Some(Pending::Put(row)) => changed_row(row)?,
-        };
-        state.push_write(table.number(), record, pending);
-        Ok(true)
     }
 
     /// Encodes a row into the arena and its key into `key`, which is empty. Returns the row and its
@@ -495,6 +441,10 @@ impl<'s, C: ConcurrencyControl<P>, P: LoggingProtocol> Access for Running<'s, C,
         columns: Columns,
     ) -> Result<&'a [Row<'a>], Abort> {
         self.guarded(|state| self.scan_rows(state, table, index, range, columns))
+    }
+
+    fn takes_turns(&self) -> bool {
+        C::TAKES_TURNS
     }
 
     fn hold(&self, partitions: Partitions) -> Result<(), Abort> {
