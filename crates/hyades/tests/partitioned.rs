@@ -4,10 +4,14 @@
 
 mod common;
 use common::beside::beside;
-use common::partitions::{self, COUNT, NOTES, PRICE, PRICES, SHOPS, STAFF, STOCK, Shops};
+use common::partitions::{self, NOTES, PRICE, PRICES, SHOPS, STAFF, STOCK, Shops};
 use common::partitions::{builder, count, open, recovered, set};
-use hyades::{Abort, Error, Partitions, Protocol, RecordKind, Schema, Transaction, Type};
+use hyades::{
+    Abort, Attempt, Concurrency, Error, Partitions, Protocol, RecordKind, Schema, Transaction, Type,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 const PROTOCOLS: [Protocol; 4] =
@@ -178,6 +182,21 @@ fn rows_without_a_key_are_found_by_id() {
 #[test]
 fn what_fails_is_undone() {
     let Shops { db, dir: _dir } = unlogged();
+    // Opened before, so that it is not the session that fails: that one may enter again what it
+    // has not left.
+    let mut other = db.session().unwrap();
+    let mut is_undone = || {
+        let counts = |tx: &Transaction<'_>| {
+            (0..SHOPS).map(|shop| count(tx, shop)).collect::<Result<Vec<_>, _>>()
+        };
+        match other.attempt(counts).unwrap() {
+            Attempt::Committed(counts, _) => assert_eq!(counts, [100; SHOPS as usize]),
+            end => panic!("partitions are still held: {end:?}"),
+        }
+        // Rows of a table with an index are locked by what writes them.
+        let write = other.attempt(|tx| set(tx, 1, 100)).unwrap();
+        assert!(matches!(write, Attempt::Committed(..)), "{write:?}");
+    };
     let failed = db.transact(|tx| {
         tx.hold(Partitions::ALL)?;
         set(tx, 1, 0)?;
@@ -185,17 +204,150 @@ fn what_fails_is_undone() {
         Err::<(), _>(Error::user("no"))
     });
     assert!(failed.is_err());
+    is_undone();
     let fails = |tx: &Transaction<'_>| -> Result<(), Error> {
         set(tx, 1, 0)?;
         panic!("told to");
     };
     let panicked = catch_unwind(AssertUnwindSafe(|| db.transact(fails)));
     assert!(panicked.is_err());
-    let counts = db.transact(|tx| {
-        let rows = tx.scan(STOCK).rows()?;
-        Ok(rows.iter().map(|row| row.get(COUNT)).collect::<Vec<_>>())
+    is_undone();
+}
+
+/// An attempt waits for no turn, and leaves nothing behind for the session's next transaction.
+#[test]
+fn attempts_do_not_wait() {
+    let Shops { db, dir: _dir } = unlogged();
+    let mut session = db.session().unwrap();
+    let all = |tx: &Transaction<'_>| Ok::<_, Abort>(tx.scan(STOCK).rows()?.len());
+    let holding = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        set(tx, 1, 7)?;
+        pause();
+        Ok(())
+    };
+    beside(&db, holding, || {
+        assert!(matches!(session.attempt(|tx| set(tx, 1, 8)).unwrap(), Attempt::Conflict));
+        let both = session.attempt(|tx| set(tx, 2, 8).and_then(|()| set(tx, 1, 8)));
+        assert!(matches!(both.unwrap(), Attempt::Conflict));
+        assert!(matches!(session.attempt(all).unwrap(), Attempt::Conflict));
+        let free = session.attempt(|tx| set(tx, 3, 8)).unwrap();
+        assert!(matches!(free, Attempt::Committed(..)), "{free:?}");
     });
-    assert_eq!(counts.unwrap(), [100; SHOPS as usize]);
+    // Attempts read no snapshots: they enter all partitions, where these are free.
+    assert!(matches!(session.attempt(all).unwrap(), Attempt::Committed(n, _) if n == 8));
+}
+
+/// One that states all partitions, and then only reads, reads a snapshot.
+#[test]
+fn a_reader_that_states_all_partitions_waits_for_none() {
+    let Shops { db, dir: _dir } = unlogged();
+    let slow = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        set(tx, 1, 7)?;
+        pause();
+        Ok(())
+    };
+    beside(&db, slow, || {
+        let counted = db.transact(|tx| {
+            tx.hold(Partitions::ALL)?;
+            Ok(tx.scan(STOCK).rows()?.len())
+        });
+        assert_eq!(counted.unwrap(), SHOPS as usize);
+    });
+}
+
+/// Replicated rows are read in any partition. What waits for another one afterwards does not keep
+/// that.
+#[test]
+fn replicated_rows_cost_no_second_partition() {
+    let shops = open(builder(Protocol::None, SHOPS as usize));
+    let db = &shops.db;
+    let slow = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        set(tx, 1, 7)?;
+        pause();
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let mut waiting = None;
+        beside(db, slow, || {
+            let read = move || {
+                db.transact(|tx| {
+                    tx.get(PRICES, 1i64)?;
+                    Ok(count(tx, 1)?)
+                })
+            };
+            waiting = Some(scope.spawn(read));
+            std::thread::sleep(Duration::from_millis(50));
+            let mut session = db.session().unwrap();
+            for shop in (0..SHOPS).filter(|shop| *shop != 1) {
+                let end = session.attempt(|tx| set(tx, shop, 9)).unwrap();
+                assert!(matches!(end, Attempt::Committed(..)), "{shop}: {end:?}");
+            }
+        });
+        assert_eq!(waiting.unwrap().join().unwrap().unwrap(), 7);
+    });
+}
+
+/// Two databases whose transactions are nested both ways: neither waits for the other for ever.
+#[test]
+fn databases_nested_both_ways_do_not_stop() {
+    let limited = || {
+        let deadline = Some(Duration::from_millis(200));
+        open(builder(Protocol::None, 8).retries(|retries| retries.deadline = deadline))
+    };
+    let (one, other) = (limited(), limited());
+    let both_begun = Barrier::new(2);
+    let (done, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for (outer, inner) in [(&one.db, &other.db), (&other.db, &one.db)] {
+            let (done, both_begun) = (done.clone(), &both_begun);
+            scope.spawn(move || {
+                let inside = |tx: &Transaction<'_>| {
+                    set(tx, 1, 3)?;
+                    both_begun.wait();
+                    Ok(inner.transact(|tx| Ok(set(tx, 1, 4)?)))
+                };
+                done.send(outer.transact(inside).unwrap()).unwrap();
+            });
+        }
+        for _ in 0..2 {
+            let ended = results.recv_timeout(Duration::from_secs(60));
+            // A thread that waits for ever would keep this scope open.
+            let Ok(ended) = ended else { std::process::abort() };
+            assert!(matches!(ended, Ok(()) | Err(Error::Starved { .. })), "{ended:?}");
+        }
+    });
+}
+
+/// Sessions ask which partitions a procedure accesses, where transactions take turns. Replay does
+/// not.
+#[test]
+fn stated_partitions_are_asked_for_only_where_they_matter() {
+    let dir = common::directory();
+    let asked = Arc::new(AtomicU64::new(0));
+    let open = |concurrency| {
+        let mut builder = builder(Protocol::Taurus, 8).record(RecordKind::Command);
+        let fill = builder.procedure("fill", 1, |tx: &Transaction<'_>, (shop, n): (i64, i64)| {
+            tx.upsert(STOCK, &[shop.into(), 1i64.into(), n.into()]).map(drop)
+        });
+        let asked = asked.clone();
+        builder.on(fill, move |(shop,): (i64,)| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Partitions::of(shop)
+        });
+        (builder.concurrency(concurrency).open(dir.path()).unwrap(), fill)
+    };
+    for (concurrency, times) in [(Concurrency::Partitioned, 5), (Concurrency::Silo, 5)] {
+        let (db, fill) = open(concurrency);
+        let mut session = db.session().unwrap();
+        for shop in 0..5i64 {
+            session.call(fill, &(shop, 7i64)).unwrap().0.unwrap();
+        }
+        drop(session);
+        db.close().unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), times, "{concurrency:?}");
+    }
+    drop(open(Concurrency::Partitioned));
+    assert_eq!(asked.load(Ordering::Relaxed), 5);
 }
 
 #[test]
@@ -209,4 +361,8 @@ fn wrong_declarations_and_protocols_are_refused() {
     let mut wrong = builder(Protocol::None, 8);
     wrong.table(Schema::new("wrong").column("n", Type::I64).partition_by("m"));
     assert!(refused(wrong).contains("no column"));
+    let mut wrong = builder(Protocol::None, 8);
+    let moves = Schema::new("moves").column("n", Type::I64).column("shop", Type::I64);
+    wrong.table(moves.partition_by("shop").primary_key(&["n"]));
+    assert!(refused(wrong).contains("primary key"));
 }

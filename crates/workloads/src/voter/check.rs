@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Checks what must hold while no transaction runs:
 /// 1. all contestants and area codes exist;
 /// 2. each vote is for a contestant, and has the state of its area code;
-/// 3. with a limit: each caller's count is the number of the caller's votes, and not above it;
-///    without one: nothing is counted.
+/// 3. with a limit: each caller's count is the number of the caller's votes, and not above it, and
+///    callers without votes have no count; without one: nothing is counted.
 ///
 /// # Errors
 /// The database's.
@@ -47,17 +47,21 @@ pub fn check<R: Reader>(
         }
     }
     faults.into_iter().for_each(|fault| report(2, fault));
-    let counts = reader.read(|tx| {
-        let count = |phone: &i64| Ok(tables.callers.find(tx, *phone)?.map(|caller| caller.votes));
-        votes.keys().map(count).collect::<Result<Vec<_>, Abort>>()
+    let mut counts: BTreeMap<i64, i32> = reader.read(|tx| {
+        let of = |caller: Caller| (caller.phone, caller.votes);
+        Ok(tables.callers.scan(tx).rows()?.map(of).collect())
     })?;
-    for ((&phone, &cast), counted) in votes.iter().zip(counts) {
+    for (&phone, &cast) in &votes {
+        let counted = counts.remove(&phone);
         if counted != config.limit.map(|_| cast) {
             report(3, format!("{phone} has cast {cast} votes, and {counted:?} are counted"));
         }
         if config.limit.is_some_and(|limit| cast > limit) {
             report(3, format!("{phone} has cast {cast} votes, more than allowed"));
         }
+    }
+    for (phone, counted) in counts {
+        report(3, format!("{phone} has cast no vote, and {counted} are counted"));
     }
     Ok(violations)
 }

@@ -53,9 +53,10 @@ pub struct Vote<'a> {
     pub contestant: i32,
 }
 
-/// How often a caller has voted. Only where votes are limited.
+/// How often a caller has voted. Only where votes are limited. Ordered, so that the check finds all
+/// callers.
 #[derive(Clone, Copy, Debug, PartialEq, Table)]
-#[table(name = "votes_by_phone", hash)]
+#[table(name = "votes_by_phone")]
 pub struct Caller {
     /// The caller's number.
     #[key]
