@@ -119,12 +119,16 @@ pub enum Concurrency {
     /// [`Concurrency::runs_under`].
     TimestampOrder,
     /// The transactions of a partition run one after the other, from beginning to end (Kallman et
-    /// al., PVLDB 1(2), 2008): no locks on rows, nothing is validated. Tables declare their
-    /// partitions ([`Schema::partition_by`], [`Schema::replicated`]), procedures and transactions
-    /// may state theirs ([`Builder::on`], [`Transaction::hold`]). While a transaction runs, others
-    /// wait that need one of its partitions: its body should wait for nothing. One that reads all
-    /// partitions and writes nothing reads a snapshot. Runs under the protocols of
-    /// [`Concurrency::runs_under`].
+    /// al., PVLDB 1(2), 2008): nothing is validated, and transactions lock only rows that the
+    /// removal of garbage may change: those that they insert or find absent, and those of tables
+    /// with secondary indexes, as they write them. Tables declare their partitions
+    /// ([`Schema::partition_by`], [`Schema::replicated`]), procedures and transactions may state
+    /// theirs ([`Builder::on`], [`Transaction::hold`]). While a transaction runs, others wait that
+    /// need one of its partitions, without a bound: a body that waits for a thread that needs one
+    /// of them waits for ever. Inside a transaction of another database, and in
+    /// [`Session::attempt`](crate::Session::attempt), a transaction conflicts instead of waiting.
+    /// One that reads all partitions and writes nothing reads a snapshot. Runs under the protocols
+    /// of [`Concurrency::runs_under`].
     Partitioned,
 }
 

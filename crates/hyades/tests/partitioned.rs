@@ -7,7 +7,8 @@ use common::beside::beside;
 use common::partitions::{self, NOTES, PRICE, PRICES, SHOPS, STAFF, STOCK, Shops};
 use common::partitions::{builder, count, open, recovered, set};
 use hyades::{
-    Abort, Attempt, Concurrency, Error, Partitions, Protocol, RecordKind, Schema, Transaction, Type,
+    Abort, Attempt, Column, Concurrency, Error, Index, Partitions, Protocol, RecordKind, Schema,
+    Transaction, Type,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -176,6 +177,37 @@ fn rows_without_a_key_are_found_by_id() {
     });
     assert!(found.unwrap());
     assert!(db.transact(|tx| Ok(tx.delete(NOTES, id)?)).unwrap());
+}
+
+/// A row without a key may move to another partition. The index entry that it leaves behind leads
+/// to it all the same: what scans there does not read it while its new partition changes it.
+#[test]
+fn a_row_that_has_moved_is_not_read_in_passing() {
+    let mut builder = builder(Protocol::None, 8);
+    let tasks = Schema::new("tasks").column("shop", Type::I64).column("text", Type::Text);
+    let tasks = builder.table(tasks.index("by_shop", &["shop"]).partition_by("shop"));
+    let Shops { db, dir: _dir } = open(builder);
+    // Holds back the removal of what is left behind.
+    let _snapshot = db.open_snapshot();
+    let id = db.transact(|tx| Ok(tx.insert(tasks, &[1i64.into(), "a".into()])?)).unwrap();
+    let moved = Column::<i64>::at(0).set(2i64);
+    assert!(db.transact(|tx| Ok(tx.update(tasks, id, &[moved])?)).unwrap());
+    let slow = |tx: &Transaction<'_>, pause: &dyn Fn()| {
+        set(tx, 2, 7)?;
+        pause();
+        Ok(())
+    };
+    beside(&db, slow, || {
+        let mut session = db.session().unwrap();
+        let scan = |tx: &Transaction<'_>| {
+            let rows = tx.scan_index(tasks, Index(0)).prefix(&[1i64.into()]).rows()?;
+            Ok::<_, Abort>(rows.len())
+        };
+        assert!(matches!(session.attempt(scan).unwrap(), Attempt::Conflict));
+    });
+    let left =
+        db.transact(|tx| Ok(tx.scan_index(tasks, Index(0)).prefix(&[1i64.into()]).rows()?.len()));
+    assert_eq!(left.unwrap(), 0);
 }
 
 /// What a transaction that fails has written is gone, and its partitions are free.

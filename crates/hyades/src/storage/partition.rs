@@ -27,7 +27,7 @@ pub struct Partitions(pub(crate) u64);
 
 impl Partitions {
     /// Every partition: for a transaction that writes replicated tables, or scans all of a
-    /// partitioned one and writes.
+    /// partitioned one and writes. It enters them when it first writes.
     pub const ALL: Partitions = Partitions(u64::MAX);
 
     /// The partition of the rows with this value in their partition column. Integers of any width
@@ -136,9 +136,11 @@ impl TablePartitions {
     }
 
     /// What a scan of an index over these columns touches: one partition if both bounds begin with
-    /// the same values up to the partition column.
+    /// the same values up to the partition column, and that is in the primary key. Otherwise rows
+    /// may change their partition, and leave index entries behind which still lead to them.
     pub fn of_range(self, columns: &[u16], range: &Range<'_>) -> TouchedPartitions {
-        let fixed = |column, _| {
+        let fixed = |column, in_key: Option<u16>| {
+            in_key?;
             let at = columns.iter().position(|&indexed| indexed == column)?;
             let (Bound::Included(lower) | Bound::Excluded(lower)) = range.lower else {
                 return None;
@@ -154,10 +156,12 @@ impl TablePartitions {
     }
 
     /// What looking for a unique key of an index over these columns touches, beside the partition
-    /// of the row that would have it.
+    /// of the row that would have it. All if rows may change their partition, as for scans.
     pub fn of_unique(self, columns: &[u16]) -> TouchedPartitions {
         match self {
-            TablePartitions::By { column, .. } if !columns.contains(&column) => {
+            TablePartitions::By { column, in_key }
+                if in_key.is_none() || !columns.contains(&column) =>
+            {
                 TouchedPartitions::All
             }
             _ => TouchedPartitions::Any,
@@ -239,6 +243,18 @@ mod tests {
         assert_eq!(before.primary_key(&["key", "n"]).fault, None);
         let twice = schema().partition_by("shop").partition_by("item");
         assert!(fault(twice).contains("twice"));
+    }
+
+    /// Rows without a primary key may change their partition: an index entry from before leads to a
+    /// row that is in another one by now.
+    #[test]
+    fn indexes_over_rows_that_may_move_touch_all() {
+        let notes = Schema::new("notes").column("shop", Type::I32).unique("by_shop", &["shop"]);
+        let table = TablePartitions::new(&notes.partition_by("shop"), 0);
+        let five = [Value::I32(5)];
+        assert_eq!(table.of_range(&[0], &bounds(&five, &five)), TouchedPartitions::All);
+        assert_eq!(table.of_unique(&[0]), TouchedPartitions::All);
+        assert_eq!(table.of_row(&five), TouchedPartitions::One(5));
     }
 
     /// Zeros of both signs are equal, and two keys: rows of both are in a range between them.

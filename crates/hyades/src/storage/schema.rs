@@ -212,8 +212,8 @@ impl Schema {
     ///
     /// An access by primary key, an insertion, and a scan whose bounds fix the column touch one
     /// partition. Other scans touch all; so does looking for a key of a unique index without the
-    /// column, and an access by row id in a table without a primary key. Each opening may declare
-    /// other partitions.
+    /// column, and in a table without a primary key, where the column may change, everything but
+    /// an insertion that no unique index prevents. Each opening may declare other partitions.
     pub fn partition_by(mut self, column: &str) -> Self {
         let Some(&at) = self.resolve(&[column]).first() else { return self };
         match self.partitions {
@@ -233,9 +233,9 @@ impl Schema {
         self
     }
 
-    /// A row keeps its partition for life: the partition column is part of its key. Rows without a
-    /// key are reached by row id, which holds all partitions. Checked again by whichever of key and
-    /// partition column is declared last.
+    /// A row keeps its partition for life if the partition column is part of its key. Rows without
+    /// a key may move: they are reached only while all partitions are held. Checked by whichever of
+    /// key and partition column is declared last.
     fn check_partition_column(&mut self) {
         let PartitionSpec::By(at) = self.partitions else { return };
         if !self.key.is_empty() && !self.key.contains(&at) {
