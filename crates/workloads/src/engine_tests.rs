@@ -10,7 +10,9 @@ use crate::voter::{self, Voter};
 use crate::ycsb::{self, Ycsb};
 use crate::{Outcome, Reader, Workload, populate};
 use fastrand::Rng;
-use hyades::{Abort, Concurrency, Database, Protocol, RecordKind, Ticket, Transaction};
+use hyades::{
+    Abort, Concurrency, Database, Protocol, RecordKind, Table, Ticket, Transaction, TypedTable,
+};
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -217,6 +219,12 @@ fn a_caller_votes_as_often_as_allowed() {
         let votes = (0..5).filter(|_| cast(3) == voter::Counted::Yes).count();
         assert_eq!(votes, counted);
         assert_consistent(&workload, &database, form);
+        // A count without a vote is noticed.
+        let callers = TypedTable::<voter::Caller>::of(Table::nth(3));
+        let caller = voter::Caller { phone: 6_175_559_999, votes: 1 };
+        database.transact(|tx| Ok(callers.put(tx, &caller)?)).unwrap();
+        let violations = workload.check(&database).unwrap().unwrap();
+        assert_eq!(violations.iter().map(|found| found.condition).collect::<Vec<_>>(), [3]);
     }
 }
 

@@ -96,7 +96,8 @@ impl TurnQueues {
         assert!(partitions <= u64::BITS as usize, "a set of partitions is a word");
         TurnQueues {
             tails: (0..partitions).map(|_| Padded(AtomicU32::new(0))).collect(),
-            seats: (0..if partitions == 0 { 0 } else { MOST_BLOCKS })
+            // None where the concurrency control takes no turns.
+            seats: (0..MOST_BLOCKS.min(partitions * MOST_BLOCKS))
                 .map(|_| OnceLock::new())
                 .collect(),
             numbers: Mutex::default(),
@@ -276,9 +277,13 @@ impl TurnQueues {
     }
 
     /// Takes the partitions in `set` that it does not hold yet, whose queues are empty.
-    /// False if it has not got all of them; it keeps what it holds.
+    /// False if it has not got all of them, or the queues have stopped; it keeps what it holds.
     #[cold]
     pub fn try_enter(&self, number: u32, set: u64) -> bool {
+        if self.has_stopped() {
+            // Its seat may still stand in a queue in which it has waited.
+            return false;
+        }
         let seat = self.seat(number);
         if seat.held.load(Ordering::Relaxed) == 0 {
             // It enters no queue that it would have to wait in.
@@ -407,5 +412,6 @@ mod tests {
             assert!(!waiting.join().unwrap());
         });
         assert!(!queues.enter(other, 1));
+        assert!(!queues.try_enter(other, 1));
     }
 }
