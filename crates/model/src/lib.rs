@@ -70,9 +70,9 @@ pub fn cases() -> Vec<Case> {
         versions::cases,
         versioned_replay::cases,
         timestamp_order::cases,
+        deuteronomy::cases,
         partitions::cases,
         turns::cases,
-        deuteronomy::cases,
     ];
     let mut all: Vec<Case> = models.into_iter().flat_map(|cases| cases()).collect();
     let place = |case: &Case| ITEMS.iter().position(|item| *item == case.item);
@@ -107,7 +107,7 @@ pub const ITEMS: &[&str] = &[
     "Hekaton",
     "Versions at replay",
     "Timestamp order",
+    "Deuteronomy",
     "Partitions",
     "Turns",
-    "Deuteronomy",
 ];
