@@ -217,6 +217,11 @@ impl Conversation {
         !self.has_work() && self.job.is_none() && !self.is_waiting_for_job
     }
 
+    /// Whether another thread makes the next reply.
+    pub fn is_waiting_for_job(&self) -> bool {
+        self.is_waiting_for_job
+    }
+
     /// Bytes received that were not run.
     pub fn input_bytes(&self) -> usize {
         self.input.len() - self.taken

@@ -217,8 +217,11 @@ impl EventLoop {
         }
         match self.ends {
             Some(ends) => {
+                let is_said = |of: &Connection| {
+                    of.conversation.output_bytes() == 0 && !of.conversation.is_waiting_for_job()
+                };
                 let is_idle = self.queue.as_ref().is_none_or(CommitQueue::is_empty)
-                    && self.connections.values().all(|of| of.conversation.output_bytes() == 0);
+                    && self.connections.values().all(is_said);
                 !is_idle && Instant::now() < ends
             }
             None => true,

@@ -50,9 +50,11 @@ fn run(shared: &Shared, receiver: &Mutex<Receiver<Order>>) {
     loop {
         let order = receiver.lock().expect("no holder panics").recv();
         let Ok((job, resp3, done)) = order else { return };
-        // A job that was not begun when the server stops has no effect and no reply.
-        if shared.stopping().is_none() {
-            done(job.run(shared, resp3));
+        // A job that was not begun when the server stops has no effect and no reply. Its loop is
+        // told, since it waits for those that were.
+        match shared.stopping() {
+            None => done(job.run(shared, resp3)),
+            Some(_) => done(Vec::new()),
         }
     }
 }
