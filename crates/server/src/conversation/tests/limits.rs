@@ -99,6 +99,16 @@ fn multi_does_not_queue_without_end() {
     assert_eq!(house.say(&mut client, b"EXISTS a\r\n"), ":0 ");
 }
 
+/// Small arguments take more memory than their bytes.
+#[test]
+fn multi_counts_what_its_commands_take() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let touch = format!("TOUCH{}\r\n", " a".repeat(1_000));
+    let said = house.say(&mut client, format!("MULTI\r\n{}", touch.repeat(40)).as_bytes());
+    assert_eq!(said.matches("+QUEUED").count(), 31);
+}
+
 /// A large record may have to wait for the disk while it is logged: no loop does.
 #[test]
 fn large_writes_are_jobs() {
@@ -120,7 +130,7 @@ fn large_writes_are_jobs() {
     let said = house.say(&mut client, multi.as_bytes());
     assert_eq!(said, format!("+OK +QUEUED +QUEUED +QUEUED *3 :716801 {not_a_number} +OK "));
     let info = house.say(&mut client, b"INFO hyades\r\n");
-    assert!(info.contains("runs_alone:2"), "{info}");
+    assert!(info.contains("runs_alone:0 runs_large:2"), "{info}");
 }
 
 #[test]
@@ -157,4 +167,80 @@ fn a_browser_is_not_answered() {
         let mut other = house.client();
         assert_eq!(house.say(&mut other, b"EXISTS a\r\n"), ":0 ");
     }
+}
+
+fn hset(fields: std::ops::Range<usize>) -> String {
+    fields.map(|n| format!("HSET h field:{n} {}\r\n", "v".repeat(100))).collect()
+}
+
+/// A request of these words; an inline one may not be long.
+fn request(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let texts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), texts.collect::<String>())
+}
+
+fn large_runs(house: &House) -> u64 {
+    house.shared.counters.large.load(Relaxed)
+}
+
+/// Each HSET copies the whole hash: the run ends where that is much, and goes on in the next one.
+#[test]
+fn a_run_ends_where_it_has_copied_much() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let said = house.say(&mut client, hset(0..1_000).as_bytes());
+    assert_eq!(said, ":1 ".repeat(1_000));
+    assert_eq!(large_runs(&house), 0, "none of them is large by itself");
+    client.feed(hset(1_000..1_064).as_bytes());
+    let (mut parked, session) = (Vec::new(), Some(&mut house.session));
+    client.run(&mut Turn { shared: &house.shared, session, parked: &mut parked });
+    assert!(parked.len() > 10, "{} transactions", parked.len());
+}
+
+/// In MULTI they belong together: there is a bound, and an error that names it.
+#[test]
+fn a_transaction_does_not_copy_without_end() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let input = format!("MULTI\r\nSET a 1\r\n{}EXEC\r\n", hset(0..500));
+    assert!(house.say(&mut client, input.as_bytes()).ends_with(":1 "));
+    assert_eq!(large_runs(&house), 1);
+    let input = format!("MULTI\r\nSET a 2\r\n{}EXEC\r\n", hset(0..1_000));
+    let said = house.say(&mut client, input.as_bytes());
+    let error = "-ERR the transaction reads and writes more than 64 MiB ";
+    assert!(said.ends_with(&format!("+QUEUED {error}")), "{}", &said[said.len() - 100..]);
+    assert_eq!(house.say(&mut client, b"GET a\r\nHLEN h\r\n"), "$1 1 :500 ");
+}
+
+/// One command over many keys, or many times over one key, is bounded as well.
+#[test]
+fn a_command_over_repeated_keys_is_bounded() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let value = "x".repeat(100 << 10);
+    house.say(&mut client, request(&format!("MSET a {value}")).as_bytes());
+    let said = house.say(&mut client, format!("MGET{}\r\n", " a".repeat(50)).as_bytes());
+    assert_eq!((said.matches("$102400 ").count(), large_runs(&house)), (50, 1));
+    for command in ["MGET", "BITOP OR b"] {
+        let line = request(&format!("{command}{}", " a".repeat(4_000))) + "PING\r\n";
+        let said = house.say(&mut client, line.as_bytes());
+        let error = "-ERR the transaction reads and writes more than 64 MiB +PONG ";
+        assert!(said == error || said == ":102400 +PONG ", "{}", said.len());
+    }
+}
+
+/// Removals and changes of the time of expiry are logged too.
+#[test]
+fn many_removals_are_a_job() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let keys: Vec<String> = (0..8_000).map(|n| format!("{}{n}", "k".repeat(60))).collect();
+    let pairs: Vec<String> = keys.iter().map(|key| format!("{key} v")).collect();
+    for pairs in pairs.chunks(500) {
+        house.say(&mut client, request(&format!("MSET {}", pairs.join(" "))).as_bytes());
+    }
+    let before = large_runs(&house);
+    let said = house.say(&mut client, request(&format!("DEL {}", keys.join(" "))).as_bytes());
+    assert_eq!((said.as_str(), large_runs(&house) - before), (":8000 ", 1));
 }
