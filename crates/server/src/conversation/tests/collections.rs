@@ -103,6 +103,9 @@ fn lists_sets_and_sort() {
         ("SADD o b c d", ":3"),
         ("SINTER s o", "*2 $1 b $1 c"),
         ("SDIFFSTORE d s o", ":1"),
+        ("SUNION s o s s", "*4 $1 a $1 b $1 c $1 d"),
+        ("SINTER s s", "*3 $1 a $1 b $1 c"),
+        ("SDIFF s s o", "*0"),
         ("SMOVE o d d", ":1"),
         ("SMEMBERS d", "*2 $1 a $1 d"),
         ("SINTERCARD 2 s o LIMIT 1", ":1"),
@@ -128,11 +131,41 @@ fn bits() {
         ("BITPOS none 0", ":0"),
         ("BITOP NOT n b", ":3"),
         ("BITCOUNT n", ":12"),
+        ("BITOP XOR x b n b", ":3"),
+        ("BITCOUNT x", ":12"),
+        ("BITOP XOR x b b", ":3"),
+        ("BITCOUNT x", ":0"),
+        ("BITOP AND x b b n", ":3"),
+        ("BITCOUNT x", ":0"),
         ("BITOP NOT n b b", "-ERR BITOP NOT must be called with a single source key."),
         ("BITFIELD f SET u8 #1 255 INCRBY u8 #1 1 OVERFLOW SAT INCRBY i5 0 99", "*3 :0 :0 :15"),
         ("BITFIELD f OVERFLOW FAIL INCRBY i5 0 1 GET i5 0", "*2 $-1 :15"),
         ("BITFIELD_RO f SET u8 0 1", "-ERR BITFIELD_RO only supports the GET subcommand"),
     ]);
+}
+
+/// More arguments than are compared one by one: the same replies.
+#[test]
+fn many_arguments_are_as_few() {
+    let mut house = House::new(false);
+    let mut client = house.client();
+    let words = |text: &str| (0..40).map(|n| text.replace('#', &n.to_string())).collect::<String>();
+    let mut said = |line: String| house.say(&mut client, format!("{line}\r\n").as_bytes());
+    assert_eq!(said(format!("HSET h{}{}", words(" f# #"), words(" f# x#"))), ":40 ");
+    let all: Vec<String> =
+        (0..40).map(|n| format!("${} x{n} ", if n < 10 { 2 } else { 3 })).collect();
+    assert_eq!(said(format!("HMGET h{} no", words(" f#"))), format!("*41 {}$-1 ", all.concat()));
+    assert_eq!(said(format!("HDEL h no{} f1", words(" f#"))), ":40 ");
+    assert_eq!(said(format!("ZADD z 5 m39 1 one{}", words(" # m#"))), ":41 ");
+    assert_eq!(said("ZRANGE z 0 2".into()), "*3 $2 m0 $2 m1 $3 one ");
+    assert_eq!(said(format!("ZADD z CH{}", words(" 7 m#"))), ":39 ");
+    assert_eq!(said("ZRANGE z -2 -1 WITHSCORES".into()), "*4 $2 m8 $1 7 $2 m9 $1 7 ");
+    let scores = format!("*41 {}$-1 ", "$1 7 ".repeat(40));
+    assert_eq!(said(format!("ZMSCORE z{} no", words(" m#"))), scores);
+    assert_eq!(said(format!("ZREM z{} m1 no", words(" m#"))), ":40 ");
+    assert_eq!(said(format!("SADD s{}", words(" m#"))), ":40 ");
+    let there = format!("*41 {}:0 ", ":1 ".repeat(40));
+    assert_eq!(said(format!("SMISMEMBER s{} no", words(" m#"))), there);
 }
 
 /// Words that mean something to some command.
