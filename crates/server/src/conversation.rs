@@ -392,8 +392,10 @@ impl Conversation {
     fn end_broken(&mut self, shared: &Shared) {
         if let Some(text) = self.protocol_error.take() {
             shared.count_error(&text);
-            Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
-            self.replies.seal_free();
+            if self.client.silence == Silence::None {
+                Reply::new(self.replies.buffer(), self.client.is_resp3).error(&text);
+                self.replies.seal_free();
+            }
             self.client.is_closing = true;
         }
     }

@@ -250,6 +250,9 @@ impl RunQueue {
             }
             Err(error) => {
                 self.refuse(replies, from, part.len(), client, &failure(shared, error));
+                if self.is_silent {
+                    replies.buffer().truncate(from);
+                }
                 replies.seal_free();
                 self.finish(part.len());
                 return Execution::Done;

@@ -210,9 +210,7 @@ pub fn numbered_keys<'a, 'b>(args: &'a [&'b [u8]], name: &str) -> Result<Split<'
         });
     };
     args[1..].split_at_checked(count).ok_or_else(|| match name {
-        "sintercard" | "zintercard" => {
-            "ERR Number of keys can't be greater than number of args".into()
-        }
+        "sintercard" => "ERR Number of keys can't be greater than number of args".into(),
         _ => SYNTAX.into(),
     })
 }

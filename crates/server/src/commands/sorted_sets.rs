@@ -5,6 +5,7 @@ use super::collections::{self, Chosen, Named, Places, draw, elements, numbered_k
 use super::{Done, SYNTAX, integer, is};
 use crate::data::head::Kind;
 use crate::data::keyspace::{Entry, Keyspace, Stop};
+use crate::resp::number;
 use crate::resp::reply::Reply;
 use hyades::Abort;
 use std::collections::HashMap;
@@ -62,13 +63,11 @@ pub fn sort(all: &mut Scored<'_>) {
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
 }
 
-/// Reads a score: a decimal number or an infinity.
+/// Reads a score: a number that is not too large or too small, or an infinity.
 pub fn score(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let score: f64 = text.parse().ok().filter(|score: &f64| !score.is_nan())?;
-    let says_infinite = text.to_ascii_lowercase().contains("inf");
-    // A number that is too large is no infinity.
-    (score.is_finite() || says_infinite).then_some(score + 0.0)
+    let is_blank = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == 0x0b);
+    let read = number::float(text).filter(|of| !of.value.is_nan() && !of.is_out_of_range);
+    read.filter(|_| !is_blank).map(|of| of.value + 0.0)
 }
 
 fn score_argument(text: &[u8]) -> Result<f64, Stop> {
@@ -396,7 +395,7 @@ mod tests {
         }
         all.iter().for_each(|score| assert_eq!(score_of(score_bytes(*score)), *score));
         assert_eq!(score_bytes(-0.0), score_bytes(0.0));
-        assert_eq!(score(b"1e400"), None);
+        assert_eq!((score(b"1e400"), score(b"1e-400"), score(b"0x10")), (None, None, Some(16.0)));
         assert_eq!(score(b"-inf"), Some(f64::NEG_INFINITY));
         assert_eq!((score(b"nan"), score(b""), score(b" 1")), (None, None, None));
     }

@@ -160,6 +160,9 @@ fn a_log_failure_is_told_to_those_that_wait() {
     let mut client = house.client();
     client.feed(b"PING\r\nSET a 1\r\nSET b 1\r\n");
     house.run(&mut client, 0);
+    let mut silent = house.client();
+    silent.feed(b"CLIENT REPLY OFF\r\n");
+    house.run(&mut silent, 1);
     let database = &house.shared.opened.get().unwrap().database;
     database.log().unwrap().stop("the disk is gone");
     assert!(house.queue.drain(|_| panic!("nothing is durable")).is_err());
@@ -168,6 +171,9 @@ fn a_log_failure_is_told_to_those_that_wait() {
     assert!(said.starts_with("+PONG -OUTCOMEUNKNOWN the log failed"), "{said}");
     assert_eq!(said.matches("OUTCOMEUNKNOWN").count(), 2);
     assert!(client.is_closing());
+    silent.feed(b"SET c 1\r\n*1\r\nfoo\r\n");
+    house.run(&mut silent, 1);
+    assert_eq!(take(&mut silent), "");
     let mut other = house.client();
     other.feed(b"SET c 1\r\nPING\r\n");
     house.run(&mut other, 1);

@@ -58,6 +58,10 @@ fn sorted_sets() {
         ("ZINTER 2 z s AGGREGATE MAX WITHSCORES", "*4 $1 a $1 1 $1 c $1 3"),
         ("ZDIFF 2 z s", "*1 $1 b"),
         ("ZINTERCARD 2 z s LIMIT 1", ":1"),
+        ("ZINTERCARD 5 z s", "-ERR syntax error"),
+        ("ZCOUNT z ( 0x2", ":2"),
+        ("ZCOUNT z 0x2 1e400", ":2"),
+        ("ZCOUNT z nan 1", "-ERR min or max is not a float"),
         ("ZRANGESTORE r z 0 0", ":1"),
         ("ZPOPMAX z", "*2 $1 c $1 3"),
         ("ZMPOP 2 none z MIN", "*2 $1 z *1 *2 $1 a $3 0.5"),
@@ -109,6 +113,9 @@ fn lists_sets_and_sort() {
         ("SMOVE o d d", ":1"),
         ("SMEMBERS d", "*2 $1 a $1 d"),
         ("SINTERCARD 2 s o LIMIT 1", ":1"),
+        ("SORT s BY nosort DESC STORE t", ":3"),
+        ("LRANGE t 0 -1", "*3 $1 c $1 b $1 a"),
+        ("OBJECT ENCODING t", "$8 listpack"),
         ("SPOP d 0", "*0"),
         ("SREM d a", ":1"),
         ("SPOP d 5", "*1 $1 d"),
@@ -117,6 +124,7 @@ fn lists_sets_and_sort() {
         ("EXISTS s", ":0"),
         ("COMMAND GETKEYS SORT a BY x STORE b", "*2 $1 a $1 b"),
         ("COMMAND GETKEYS ZUNIONSTORE d 2 a b", "*3 $1 d $1 a $1 b"),
+        ("COMMAND GETKEYS BLMPOP 0 2 a b LEFT", "*2 $1 a $1 b"),
     ]);
 }
 
