@@ -70,6 +70,11 @@ impl House {
 
     /// Feeds a client's bytes and returns all replies, once they are durable.
     fn say(&mut self, conversation: &mut Conversation, bytes: &[u8]) -> String {
+        String::from_utf8_lossy(&self.replies(conversation, bytes)).replace("\r\n", " ")
+    }
+
+    /// As [`House::say`], byte by byte.
+    fn replies(&mut self, conversation: &mut Conversation, bytes: &[u8]) -> Vec<u8> {
         conversation.feed(bytes);
         let mut said = Vec::new();
         loop {
@@ -80,7 +85,7 @@ impl House {
             }
             let output = conversation.output().to_vec();
             if output.is_empty() {
-                return String::from_utf8_lossy(&said).replace("\r\n", " ");
+                return said;
             }
             conversation.sent(output.len());
             said.extend_from_slice(&output);
